@@ -1,0 +1,182 @@
+"""What every engine does: start, stop with grace, list what is there, watch, logs and exec.
+
+An engine owns processes (or pods) and nothing else. It never decides, never writes objects, and
+may be asked the same thing twice: ``start`` of a task id that was ever started is refused with
+``AlreadyStarted``, so a crash between deciding and recording can never run a task twice.
+A task id is ``<workload uid>-<index>-<attempt>``; every new start of a workload is a new attempt.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class TaskPhase(StrEnum):
+    """What the engine sees of a task."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class TaskId(msgspec.Struct, frozen=True, order=True):
+    """One run of one task of a workload."""
+
+    workload_uid: str
+    index: int
+    attempt: int
+
+    def __str__(self) -> str:
+        """The form used in paths and logs."""
+        return f"{self.workload_uid}-{self.index}-{self.attempt}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TaskId":
+        """Read ``<uid>-<index>-<attempt>``; raises ``ValueError`` on anything else."""
+        uid, index, attempt = text.rsplit("-", 2)
+        return cls(uid, int(index), int(attempt))
+
+
+class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything an engine needs to run a task.
+
+    Attributes:
+        devices: indices of the node's GPUs it may see; empty means none.
+        device_uuids: the same devices by UUID, empty for simulated ones.
+        environment: complete but for what the engine adds (PATH, HOME, device variables).
+        secret_environment: the same, never shown or logged.
+        files: relative path -> content, written into the task's folder before the start.
+        volumes: (source, destination) paths; on one machine a destination other than the source
+            becomes a symbolic link in the task's folder.
+        working_dir: empty means the task's own folder.
+        checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
+    """
+
+    id: TaskId
+    name: str
+    project: str
+    user: str
+    node: str
+    devices: tuple[int, ...] = ()
+    device_uuids: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    secret_environment: Mapping[str, str] = {}
+    files: Mapping[str, str] = {}
+    volumes: tuple[tuple[str, str], ...] = ()
+    working_dir: str = ""
+    checkpoint_dir: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    grace_seconds: float = 30.0
+
+
+class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a task. Times are epoch seconds.
+
+    Attributes:
+        exit_code: of an ended task that exited by itself.
+        signal: the signal number that ended it, else 0.
+        message: why it could not start or was lost, else empty.
+        lost: ended without anybody having seen how (its supervisor was killed, the machine went
+            down); such a task may be run again.
+    """
+
+    id: TaskId
+    phase: TaskPhase
+    node: str
+    pid: int = 0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    exit_code: int | None = None
+    signal: int = 0
+    message: str = ""
+    lost: bool = False
+    devices: tuple[int, ...] = ()
+
+
+class EngineError(Exception):
+    """The engine could not do what was asked; the message says what and why."""
+
+
+class AlreadyStarted(EngineError):  # noqa: N818 - an outcome to handle, not a mishap
+    """This task id was started before: ask ``list`` what became of it."""
+
+
+class UnknownTask(EngineError):  # noqa: N818
+    """No such task here."""
+
+
+class ExecSession(Protocol):
+    """A shell or command beside a running task, on a terminal."""
+
+    async def read(self) -> bytes:
+        """Next output; empty at the end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Type."""
+        ...
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Tell the size of the terminal."""
+        ...
+
+    async def close(self) -> int:
+        """End it (hang up if still running); returns the exit code."""
+        ...
+
+
+class Engine(Protocol):
+    """The five verbs."""
+
+    async def start(self, task: TaskSpec) -> None:
+        """Start once. Raises ``AlreadyStarted`` or ``EngineError`` (then nothing runs)."""
+        ...
+
+    async def stop(self, task: TaskId, grace_seconds: float) -> None:
+        """SIGTERM to the task's process group, SIGKILL after the grace period. Returns at once.
+
+        Asking again with a shorter grace shortens it. An ended task is no error.
+        """
+        ...
+
+    async def list(self) -> Sequence[TaskStatus]:
+        """Every task whose record is still kept, running or ended."""
+        ...
+
+    def watch(self) -> AsyncIterator[TaskStatus]:
+        """Each change of a task as it happens, beginning after the call; never ends."""
+        ...
+
+    async def forget(self, task: TaskId) -> None:
+        """Drop the record of an ended task; its logs stay until ``remove_workload``."""
+        ...
+
+    async def remove_workload(self, workload_uid: str) -> None:
+        """Delete logs and folders of all attempts, not the checkpoints."""
+        ...
+
+    def logs(
+        self,
+        workload_uid: str,
+        *,
+        index: int = 0,
+        attempt: int | None = None,
+        tail_lines: int | None = None,
+        since: float | None = None,
+        timestamps: bool = False,
+        follow: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """Log text of one task, latest attempt by default; ``follow`` ends when the task ends."""
+        ...
+
+    async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
+        """Run a command as the task's user, in its folder and environment, on a terminal."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; running tasks go on."""
+        ...

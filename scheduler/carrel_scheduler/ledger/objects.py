@@ -1,0 +1,261 @@
+"""The objects that last: projects and workloads, each with a specification and a status.
+
+The API writes specifications, the reconciler alone writes status. Field names are those of the
+REST API. Times are epoch seconds, amounts carry their unit in the name.
+"""
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+Phase = Literal[
+    "pending",
+    "starting",
+    "running",
+    "preempting",
+    "stopping",
+    "succeeded",
+    "failed",
+    "stopped",
+]
+WorkloadKind = Literal["training", "workspace"]
+RestartPolicy = Literal["on-failure", "never", "always"]
+
+
+class Meta(msgspec.Struct, kw_only=True):
+    """Identity of an object. ``project`` is empty for a project itself.
+
+    ``resource_version`` is the number of the store's last change to it, ``generation`` counts
+    changes of the specification only.
+    """
+
+    name: str
+    project: str = ""
+    uid: str = ""
+    resource_version: int = 0
+    generation: int = 0
+    created_at: float = 0.0
+    created_by: str = ""
+    labels: dict[str, str] = {}
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task needs."""
+
+    gpu_milli: int = 0
+    cpu_milli: int = 1000
+    memory_bytes: int = 1024**3
+
+
+class WorkloadSpec(msgspec.Struct, kw_only=True):
+    """What a user asks for.
+
+    Attributes:
+        user: whose work it is (may differ from the creator when the spawner asks).
+        priority: a named level or an integer, see ``core.priorities``; empty means the kind's own.
+        preemptible: ``None`` means the kind's own (training yes, workspace no).
+        suspend: true asks for a stop that keeps the definition.
+        backoff_limit: failed attempts that are followed by another one.
+        inputs: names of the notebook's variables that came along, for display.
+        hold_for_claim: a workspace that got its turn in the queue waits for its command; see
+            ``claim`` in the API.
+        server_name: of a workspace: the Hub's named server, empty for the default one.
+        checkpoint_every_seconds: hint for the checkpoint helper.
+        delete: true asks for the end of its tasks and then of the object.
+    """
+
+    kind: WorkloadKind = "training"
+    user: str = ""
+    command: list[str] = []
+    environment: dict[str, str] = {}
+    files: dict[str, str] = {}
+    working_dir: str = ""
+    volumes: list[tuple[str, str]] = []
+    image: str = ""
+    resources: Resources = Resources()
+    tasks: int = 1
+    priority: str | int = ""
+    preemptible: bool | None = None
+    suspend: bool = False
+    delete: bool = False
+    restart_policy: RestartPolicy = "on-failure"
+    backoff_limit: int = 6
+    grace_seconds: float = 30.0
+    checkpoint_every_seconds: float | None = None
+    inputs: list[str] = []
+    hold_for_claim: bool = False
+    server_name: str = ""
+    port: int | None = None
+
+
+class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A reason as people and machines read it: token, class, sentence and the data behind it."""
+
+    token: str
+    cls: str = ""
+    sentence: str = ""
+    help: str = ""
+    data: dict[str, Any] = {}
+
+
+class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One task's present run."""
+
+    index: int
+    attempt: int
+    node: str
+    devices: tuple[int, ...] = ()
+    pid: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    exit_code: int | None = None
+    signal: int = 0
+    message: str = ""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The last saved state a job told us of."""
+
+    step: int
+    at: float
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is, as it reports itself."""
+
+    done: float
+    total: float | None = None
+    unit: str = "step"
+    at: float = 0.0
+    rate: float | None = None
+
+
+class Preemption(msgspec.Struct, frozen=True, kw_only=True):
+    """The four facts of an eviction: when, for whom, under which rule, what was lost."""
+
+    at: float
+    rule: str
+    for_project: str
+    for_workload: str
+    for_workload_uid: str = ""
+    lost_seconds: float = 0.0
+    checkpoint_step: int | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Interactive limits in force for a running workspace, and when they strike next.
+
+    ``stops_at`` with ``stops_because`` (``TimeLimit`` or ``Idle``) is the next stop that is coming
+    if nothing changes; ``warn_at`` is when the owner is told.
+    """
+
+    stops_at: float | None = None
+    stops_because: str = ""
+    warn_at: float | None = None
+    idle_since: float | None = None
+    extended_until: float | None = None
+    may_extend: bool = False
+
+
+class WorkloadStatus(msgspec.Struct, kw_only=True):
+    """What is. Written by the reconciler only.
+
+    Attributes:
+        reason: of a waiting, giving way, stopped or failed workload; of others ``None``.
+        attempt: number of the present or next run, from 0.
+        failures: attempts that failed and count against ``backoff_limit``.
+        queue_position: place among all waiting workloads, from 1.
+        borrowed: runs beyond its project's guaranteed quota.
+    """
+
+    phase: Phase = "pending"
+    reason: ReasonInfo | None = None
+    observed_generation: int = 0
+    tasks: list[TaskInfo] = []
+    attempt: int = 0
+    failures: int = 0
+    preemptions: int = 0
+    queue_position: int | None = None
+    borrowed: bool = False
+    queued_at: float = 0.0
+    started_at: float | None = None
+    first_started_at: float | None = None
+    ended_at: float | None = None
+    not_before: float | None = None
+    progress: Progress | None = None
+    checkpoint: Checkpoint | None = None
+    metrics: dict[str, float] = {}
+    last_preemption: Preemption | None = None
+    limits: Limits | None = None
+
+
+class Workload(msgspec.Struct, kw_only=True):
+    """A workload."""
+
+    meta: Meta
+    spec: WorkloadSpec
+    status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts per resource; ``None`` means no bound."""
+
+    gpu_milli: int | None = 0
+    cpu_milli: int | None = None
+    memory_bytes: int | None = None
+
+
+class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's rules for workspaces; ``None`` means no such limit.
+
+    Attributes:
+        time_limit_seconds: time in running after which a workspace is stopped.
+        idle_timeout_seconds: stopped after so long without activity.
+        busy_cap_seconds: a cell that computes longer than this counts as idle from then on.
+        warn_before_seconds: how long before a stop the owner is told.
+        extend_seconds: what "keep" adds; ``max_extensions`` how often (0: not allowed).
+    """
+
+    time_limit_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    busy_cap_seconds: float | None = 86_400.0
+    warn_before_seconds: float = 600.0
+    extend_seconds: float = 3600.0
+    max_extensions: int = 0
+
+
+class ProjectSpec(msgspec.Struct, kw_only=True):
+    """What an admin sets for a project.
+
+    ``limit`` caps all use, also of idle resources. ``weight`` ``None`` means in proportion to the
+    GPU quota. ``members_group`` is the Hub group whose members belong to the project.
+    """
+
+    description: str = ""
+    quota: Quota = Quota()
+    limit: Quota = Quota(gpu_milli=None)
+    over_quota: bool = True
+    weight: int | None = None
+    rank: int = 0
+    interactive: InteractiveLimits = InteractiveLimits()
+    color: int = 0
+    members_group: str = ""
+
+
+class ProjectStatus(msgspec.Struct, kw_only=True):
+    """Reserved for controllers; a project's use is computed when asked for."""
+
+    observed_generation: int = 0
+
+
+class Project(msgspec.Struct, kw_only=True):
+    """A project."""
+
+    meta: Meta
+    spec: ProjectSpec
+    status: ProjectStatus = msgspec.field(default_factory=ProjectStatus)
+
+
+Object = Project | Workload
+ObjectT = TypeVar("ObjectT", Project, Workload)
+KINDS: dict[str, type[Project] | type[Workload]] = {"Project": Project, "Workload": Workload}

@@ -1,0 +1,179 @@
+"""The rows of the past: decisions, state changes, reports. Written once, never changed.
+
+``Ledger`` is the contract of the whole store: objects (``ObjectStore``) and these rows in one
+database, so that a state change and its reason are one transaction.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.ledger.store import ObjectStore
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """One action of one plan, with the version of the objects it was decided on.
+
+    ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` (a limit struck) or ``refuse``.
+    """
+
+    id: int = 0
+    at: float
+    epoch: int
+    cycle: int
+    input_version: int
+    action: str
+    workload_uid: str
+    workload: str
+    project: str
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    reason: ReasonInfo | None = None
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a workload's phase, with what it held from then on.
+
+    ``gpu_milli``, ``cpu_milli`` and ``memory_bytes`` are what the workload holds after the change
+    (0 when it holds nothing), so use is the sum over rows of amount x time to the next row.
+    """
+
+    id: int = 0
+    at: float
+    epoch: int
+    workload_uid: str
+    workload: str
+    project: str
+    user: str
+    kind: str
+    attempt: int
+    from_phase: str
+    to_phase: str
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    borrowed: bool = False
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    reason: ReasonInfo | None = None
+
+
+class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One reported value."""
+
+    at: float
+    step: int
+    name: str
+    value: float
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Use of a project, user or workload in a span of time, from transitions only."""
+
+    key: str
+    gpu_seconds: float
+    borrowed_gpu_seconds: float
+    cpu_seconds: float
+    memory_byte_seconds: float
+    wait_seconds: float
+    preemptions: int
+    workloads: int
+
+
+class Fenced(Exception):  # noqa: N818
+    """Another scheduler took over (a higher epoch exists): stop writing at once."""
+
+
+class Ledger(ObjectStore, Protocol):
+    """Objects and rows of the past in one database."""
+
+    async def begin_epoch(self) -> int:
+        """Become the scheduler: returns a new, larger epoch; older epochs' writes are ``Fenced``."""
+        ...
+
+    async def record(
+        self,
+        *,
+        epoch: int,
+        statuses: Sequence[Workload] = (),
+        transitions: Sequence[Transition] = (),
+        decisions: Sequence[Decision] = (),
+        removed: Sequence[Workload] = (),
+    ) -> Sequence[Workload]:
+        """Write status changes, removals and their rows in one durable transaction, or nothing.
+
+        Returns the stored workloads (new resource versions), in the order of ``statuses``. Raises
+        ``Fenced``, ``Conflict``, ``NotFound``; nothing is written then.
+        """
+        ...
+
+    async def create_workload(
+        self, workload: Workload, *, secrets: Mapping[str, str], transition: Transition
+    ) -> Workload:
+        """Create with its first row (to ``pending``) and its secrets, in one transaction.
+
+        Many concurrent calls share one commit (group commit).
+        """
+        ...
+
+    async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
+        """Replace the secret environment of a workload."""
+        ...
+
+    async def secrets(self, workload_uid: str) -> Mapping[str, str]:
+        """The secret environment of a workload (empty when none)."""
+        ...
+
+    async def claim_idempotency_key(
+        self, scope: str, key: str, digest: str, workload_uid: str, now: float
+    ) -> tuple[str, str]:
+        """Remember a key; returns (digest, uid) of the first use, which may be this one."""
+        ...
+
+    async def transitions(
+        self,
+        *,
+        workload_uid: str | None = None,
+        projects: Sequence[str] | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Transition]:
+        """Rows in order of id."""
+        ...
+
+    async def decisions(
+        self, *, workload_uid: str | None = None, limit: int = 1000
+    ) -> Sequence[Decision]:
+        """Rows, newest last."""
+        ...
+
+    async def add_metrics(self, workload_uid: str, points: Sequence[MetricPoint]) -> None:
+        """Append reported values; old points are thinned beyond 2,000 per name."""
+        ...
+
+    async def metrics(
+        self, workload_uid: str, *, names: Sequence[str] | None = None, max_points: int = 500
+    ) -> Mapping[str, Sequence[MetricPoint]]:
+        """Curves by name, evenly thinned to ``max_points``, first and last kept."""
+        ...
+
+    async def usage(
+        self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
+    ) -> Sequence[Usage]:
+        """Use by ``project``, ``user`` or ``workload``."""
+        ...
+
+    async def settings(self) -> Mapping[str, Any]:
+        """Small key-value facts (default project, signing key id)."""
+        ...
+
+    async def put_setting(self, key: str, value: Any) -> None:
+        """Set one."""
+        ...
+
+    async def close(self) -> None:
+        """Finish writes and close."""
+        ...

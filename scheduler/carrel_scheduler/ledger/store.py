@@ -1,0 +1,116 @@
+"""The ``ObjectStore`` contract: objects with optimistic concurrency and a resumable watch.
+
+One test suite holds for every implementation (``tests/contract/object_store.py``). The rules:
+
+* every successful write gives the object a new, larger ``resource_version``, unique in the store;
+* ``update`` changes the specification and labels, ``update_status`` the status, nothing else; both
+  are refused with ``Conflict`` unless they carry the stored ``resource_version``;
+* a returned or delivered object is the caller's own copy;
+* a write that returned is durable (on disk) and seen by every later read;
+* ``watch(kind, version)`` delivers each change after ``version`` exactly once, in order, and then
+  goes on live; ``Expired`` if that version's changes are no longer kept (list again then).
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum
+from typing import Generic, Protocol
+
+import msgspec
+
+from carrel_scheduler.ledger.objects import ObjectT
+
+
+class ChangeType(StrEnum):
+    """What happened to an object."""
+
+    ADDED = "added"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+
+
+class Change(msgspec.Struct, Generic[ObjectT], frozen=True):
+    """One delivered change; ``version`` is the store's version after it."""
+
+    type: ChangeType
+    version: int
+    object: ObjectT
+
+
+class Page(msgspec.Struct, Generic[ObjectT], frozen=True):
+    """A listing: ``version`` is where a watch may begin, ``next`` continues it (empty: done)."""
+
+    items: Sequence[ObjectT]
+    version: int
+    next: str = ""
+
+
+class StoreError(Exception):
+    """Base of what a store refuses."""
+
+
+class NotFound(StoreError):  # noqa: N818
+    """No such object."""
+
+
+class AlreadyExists(StoreError):  # noqa: N818
+    """An object of that kind, project and name exists."""
+
+
+class Conflict(StoreError):  # noqa: N818
+    """The object changed since it was read: read again, decide again."""
+
+
+class Expired(StoreError):  # noqa: N818
+    """The watch begins before the oldest kept change: list again."""
+
+
+class ObjectStore(Protocol):
+    """See the module. ``kind`` is given by the class: ``Project`` or ``Workload``."""
+
+    async def create(self, obj: ObjectT) -> ObjectT:
+        """Store a new object; sets uid if empty, resource_version and generation 1.
+
+        Raises ``AlreadyExists`` when (kind, project, name) is taken.
+        """
+        ...
+
+    async def get(self, kind: type[ObjectT], name: str, project: str = "") -> ObjectT:
+        """Read one; raises ``NotFound``."""
+        ...
+
+    async def get_by_uid(self, kind: type[ObjectT], uid: str) -> ObjectT:
+        """Read one by uid; raises ``NotFound``."""
+        ...
+
+    async def list(
+        self,
+        kind: type[ObjectT],
+        *,
+        projects: Sequence[str] | None = None,
+        phases: Sequence[str] | None = None,
+        user: str | None = None,
+        workload_kind: str | None = None,
+        labels: dict[str, str] | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> Page[ObjectT]:
+        """Objects in creation order, filtered; ``after`` is the ``next`` of the page before."""
+        ...
+
+    async def update(self, obj: ObjectT) -> ObjectT:
+        """Write specification and labels; raises ``Conflict``, ``NotFound``."""
+        ...
+
+    async def update_status(self, obj: ObjectT) -> ObjectT:
+        """Write the status; raises ``Conflict``, ``NotFound``."""
+        ...
+
+    async def delete(
+        self, kind: type[ObjectT], name: str, project: str = "", *, resource_version: int | None = None
+    ) -> ObjectT:
+        """Remove; returns the last state. Raises ``NotFound``, ``Conflict``."""
+        ...
+
+    def watch(self, kind: type[ObjectT], version: int) -> AsyncIterator[Change[ObjectT]]:
+        """Changes after ``version``; see the module."""
+        ...

@@ -1,0 +1,50 @@
+"""GPU facts and use of one machine, real (NVML) or simulated. Read-only."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU as the scheduler and people see it."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_mib: int
+    simulated: bool
+    broken: bool = False
+    message: str = ""
+
+
+class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a device did over the last sampling window. ``utilization`` is 0..1."""
+
+    index: int
+    utilization: float
+    memory_used_mib: int
+    pids: tuple[int, ...] = ()
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    devices: tuple[Device, ...]
+    simulated: bool
+    driver: str = ""
+
+
+class DeviceProvider(Protocol):
+    """Where GPU facts come from."""
+
+    def facts(self) -> NodeFacts:
+        """What is in the machine."""
+        ...
+
+    def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
+        """Use of every device; the simulation derives it from the CPU use of ``pid`` trees given."""
+        ...

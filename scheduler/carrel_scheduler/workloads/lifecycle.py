@@ -1,0 +1,47 @@
+"""The life of a workload: one table of transitions, the only way its phase changes.
+
+=============  ======================================  ==================  =====================
+phase          meaning                                 holds resources     who moves it on
+=============  ======================================  ==================  =====================
+``pending``    waits for room, or for its back-off     no                  the plan
+``starting``   has a place, recorded; process coming   yes                 the engine
+``running``    its tasks run                           yes                 engine, plan, policy
+``preempting`` told to give way, saving its work       yes, until ended    the engine
+``stopping``   told to stop by its owner or a limit    yes, until ended    the engine
+``succeeded``  ended by itself with exit code 0        no                  nobody (end)
+``failed``     used up its back-off limit              no                  nobody (end)
+``stopped``    suspended, limit struck, with a reason  no                  its owner (resume)
+=============  ======================================  ==================  =====================
+"""
+
+from typing import Final
+
+from carrel_scheduler.ledger.objects import Phase
+
+TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
+    "pending": frozenset({"starting", "stopped", "failed"}),
+    "starting": frozenset({"running", "pending", "preempting", "stopping", "succeeded", "failed"}),
+    "running": frozenset({"preempting", "stopping", "succeeded", "failed", "pending"}),
+    "preempting": frozenset({"pending", "stopping", "succeeded", "failed"}),
+    "stopping": frozenset({"stopped", "succeeded", "failed"}),
+    "succeeded": frozenset(),
+    "failed": frozenset(),
+    "stopped": frozenset({"pending"}),
+}
+HOLDING: Final[frozenset[Phase]] = frozenset({"starting", "running", "preempting", "stopping"})
+FINAL: Final[frozenset[Phase]] = frozenset({"succeeded", "failed"})
+AT_REST: Final[frozenset[Phase]] = FINAL | {"stopped"}
+
+
+class IllegalTransition(Exception):  # noqa: N818
+    """A change of phase that the table does not have; carries the workload's story."""
+
+    def __init__(self, uid: str, old: Phase, new: Phase) -> None:
+        super().__init__(f"workload {uid}: {old} -> {new} is not a transition")
+        self.uid, self.old, self.new = uid, old, new
+
+
+def check_transition(uid: str, old: Phase, new: Phase) -> None:
+    """Refuse what the table does not have."""
+    if new not in TRANSITIONS[old]:
+        raise IllegalTransition(uid, old, new)
