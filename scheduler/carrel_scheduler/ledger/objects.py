@@ -55,6 +55,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
         priority: a named level or an integer, see ``core.priorities``; empty means the kind's own.
         preemptible: ``None`` means the kind's own (training yes, workspace no).
         suspend: true asks for a stop that keeps the definition.
+        resumes: counted up by every resume, so that a workload stopped by a limit can be resumed.
         backoff_limit: failed attempts that are followed by another one.
         inputs: names of the notebook's variables that came along, for display.
         hold_for_claim: a workspace that got its turn in the queue waits for its command; see
@@ -77,6 +78,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     priority: str | int = ""
     preemptible: bool | None = None
     suspend: bool = False
+    resumes: int = 0
     delete: bool = False
     restart_policy: RestartPolicy = "on-failure"
     backoff_limit: int = 6
@@ -155,6 +157,29 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     idle_since: float | None = None
     extended_until: float | None = None
     may_extend: bool = False
+    extensions: int = 0
+
+
+class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's rules for workspaces; ``None`` means no such limit.
+
+    Attributes:
+        time_limit_seconds: time in running after which a workspace is stopped.
+        idle_timeout_seconds: stopped after so long without activity.
+        busy_cap_seconds: a cell that computes longer than this counts as idle from then on.
+        warn_before_seconds: how long before a stop the owner is told.
+        extend_seconds: what "keep" adds; ``max_extensions`` how often (0: not allowed).
+        apply_to_running: whether a change also holds for workspaces that run already; else they
+            keep the rule that they were started under.
+    """
+
+    time_limit_seconds: float | None = None
+    idle_timeout_seconds: float | None = None
+    busy_cap_seconds: float | None = 86_400.0
+    warn_before_seconds: float = 600.0
+    extend_seconds: float = 3600.0
+    max_extensions: int = 0
+    apply_to_running: bool = False
 
 
 class WorkloadStatus(msgspec.Struct, kw_only=True):
@@ -166,11 +191,13 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         failures: attempts that failed and count against ``backoff_limit``.
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
+        rule: the interactive limits that a workspace was started under.
     """
 
     phase: Phase = "pending"
     reason: ReasonInfo | None = None
     observed_generation: int = 0
+    observed_resumes: int = 0
     tasks: list[TaskInfo] = []
     attempt: int = 0
     failures: int = 0
@@ -187,6 +214,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     metrics: dict[str, float] = {}
     last_preemption: Preemption | None = None
     limits: Limits | None = None
+    rule: InteractiveLimits | None = None
 
 
 class Workload(msgspec.Struct, kw_only=True):
@@ -203,25 +231,6 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     gpu_milli: int | None = 0
     cpu_milli: int | None = None
     memory_bytes: int | None = None
-
-
-class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A project's rules for workspaces; ``None`` means no such limit.
-
-    Attributes:
-        time_limit_seconds: time in running after which a workspace is stopped.
-        idle_timeout_seconds: stopped after so long without activity.
-        busy_cap_seconds: a cell that computes longer than this counts as idle from then on.
-        warn_before_seconds: how long before a stop the owner is told.
-        extend_seconds: what "keep" adds; ``max_extensions`` how often (0: not allowed).
-    """
-
-    time_limit_seconds: float | None = None
-    idle_timeout_seconds: float | None = None
-    busy_cap_seconds: float | None = 86_400.0
-    warn_before_seconds: float = 600.0
-    extend_seconds: float = 3600.0
-    max_extensions: int = 0
 
 
 class ProjectSpec(msgspec.Struct, kw_only=True):

@@ -10,7 +10,8 @@ phase          meaning                                 holds resources     who m
 ``stopping``   told to stop by its owner or a limit    yes, until ended    the engine
 ``succeeded``  ended by itself with exit code 0        no                  nobody (end)
 ``failed``     used up its back-off limit              no                  nobody (end)
-``stopped``    suspended, limit struck, with a reason  no                  its owner (resume)
+``stopped``    suspended, limit struck, or a          no                  its owner (resume)
+               workspace that ended; with a reason
 =============  ======================================  ==================  =====================
 """
 
@@ -20,8 +21,10 @@ from carrel_scheduler.ledger.objects import Phase
 
 TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     "pending": frozenset({"starting", "stopped", "failed"}),
-    "starting": frozenset({"running", "pending", "preempting", "stopping", "succeeded", "failed"}),
-    "running": frozenset({"preempting", "stopping", "succeeded", "failed", "pending"}),
+    "starting": frozenset(
+        {"running", "pending", "preempting", "stopping", "stopped", "succeeded", "failed"}
+    ),
+    "running": frozenset({"preempting", "stopping", "stopped", "succeeded", "failed", "pending"}),
     "preempting": frozenset({"pending", "stopping", "succeeded", "failed"}),
     "stopping": frozenset({"stopped", "succeeded", "failed"}),
     "succeeded": frozenset(),
