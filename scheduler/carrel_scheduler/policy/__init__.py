@@ -1,0 +1,1 @@
+"""Rules that admins set: what may be asked for, how long a workspace may stay."""

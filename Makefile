@@ -1,0 +1,75 @@
+# The commands of the project. `make up` and `make test` need nothing but Python >= 3.11.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+SOURCES := hub spawner scheduler extensions tests benchmarks
+ARGS ?=
+
+.PHONY: help up test check lint types contracts unit format clean
+
+help: ## Show the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+up: $(VENV)/.installed ## Install into .venv and start everything on this machine (ARGS="--port 8001 --demo")
+	@exec $(BIN)/carrel up $(ARGS)
+
+test: $(VENV)/.installed-dev browser ## Run every check and test
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"
+	$(MAKE) --no-print-directory lint types contracts
+	exec $(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick round
+	@$(MAKE) --no-print-directory lint types contracts unit
+
+lint: $(VENV)/.installed-dev ## Style and spelling
+	@$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/codespell $(SOURCES) docs README.md CONTRIBUTING.md CHANGELOG.md
+
+types: $(VENV)/.installed-dev ## mypy, strict
+	@$(BIN)/mypy
+
+contracts: $(VENV)/.installed-dev ## The layers of docs/architecture.md
+	@$(BIN)/lint-imports
+
+unit: $(VENV)/.installed-dev ## Unit tests only
+	@$(BIN)/pytest tests/unit -q
+
+format: $(VENV)/.installed-dev ## Put the code into shape
+	@$(BIN)/ruff check --fix-only $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+clean: ## Remove what was built; the state folder of `carrel up` stays
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+.PHONY: browser
+browser:
+	@bash tests/install-browser.sh
+
+$(VENV)/bin/python:
+	@if [ -z "$(PYTHON)" ]; then
+		echo "Carrel needs Python 3.11 or newer, and none was found on the PATH. Install one, or name it: make up PYTHON=/path/to/python3.11" >&2
+		exit 1
+	fi
+	if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then
+		echo "$(PYTHON) cannot make virtual environments: install its venv module (on Debian: apt install python3-venv)." >&2
+		exit 1
+	fi
+	echo "Making $(VENV) with $$($(PYTHON) --version)"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing Carrel into $(VENV) (once; a minute or two)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[hub,demo]'
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing Carrel with what its tests need into $(VENV) (once; a minute or two)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,138 @@
+"""Doing what was recorded: orders for the engine and the Hub, in the background.
+
+Orders for one workload are carried out one after the other, those of different workloads side by
+side. What comes of them reaches the loop as messages.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Protocol
+
+from carrel_scheduler.engines.contract import (
+    AlreadyStarted,
+    Engine,
+    EngineError,
+    TaskId,
+    TaskSpec,
+    UnknownTask,
+)
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.workloads.book import Entry
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.launch import LaunchSettings, task_specs
+from carrel_scheduler.workloads.messages import ClaimRefused, StartRefused
+
+if TYPE_CHECKING:
+    from carrel_scheduler.workloads.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+
+class HubStarter(Protocol):
+    """Starts a workspace through the Hub when its turn has come."""
+
+    async def start_workspace(self, workload: Workload) -> None:
+        """Ask the Hub; raises ``HubRefused``."""
+        ...
+
+
+class HubRefused(Exception):  # noqa: N818
+    """The Hub did not start the workspace; the message says why."""
+
+
+class Actor:
+    """Carries out the orders of recorded turns."""
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, settings: LaunchSettings, hub: HubStarter
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._settings = settings
+        self._hub = hub
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def act(self, cycle: Cycle, loop: "Reconciler") -> None:
+        """Give out the orders of a turn; returns at once."""
+        facts = {name: node.facts for name, node in loop.nodes.items()}
+        for uid in cycle.starts:
+            entry = loop.book.get(uid)
+            if entry is not None:
+                secrets = await self._ledger.secrets(uid)
+                specs = task_specs(entry, facts, secrets, self._settings)
+                self._spawn(uid, self._start(specs, loop))
+        for stop in cycle.stops:
+            self._spawn(stop.task.workload_uid, self._stop(stop.task, stop.grace_seconds))
+        for task in cycle.forgets:
+            self._spawn(task.workload_uid, self._forget(task))
+        for uid in cycle.removed:
+            self._spawn(uid, self._remove(uid))
+        for uid in cycle.wake_hub:
+            entry = loop.book.get(uid)
+            if entry is not None:
+                self._spawn(uid, self._wake(entry, loop))
+
+    async def idle(self) -> None:
+        """Wait until every order given so far is carried out."""
+        while self._running:
+            await asyncio.gather(*self._running)
+
+    async def close(self) -> None:
+        """Drop what is under way; the next start finds out from the engine what became of it."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _spawn(self, uid: str, order: Coroutine[None, None, None]) -> None:
+        lock = self._locks.setdefault(uid, asyncio.Lock())
+
+        async def in_turn() -> None:
+            async with lock:
+                await order
+
+        task = asyncio.create_task(in_turn())
+        self._running.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an order failed: %s", error, exc_info=error)
+
+    async def _start(self, specs: list[TaskSpec], loop: "Reconciler") -> None:
+        for spec in specs:
+            try:
+                await self._engine.start(spec)
+            except AlreadyStarted:
+                log.info("task %s was started before", spec.id)
+            except EngineError as error:
+                loop.tell(StartRefused(spec.id, str(error)))
+
+    async def _stop(self, task: TaskId, grace_seconds: float) -> None:
+        await _known(self._engine.stop(task, grace_seconds))
+
+    async def _forget(self, task: TaskId) -> None:
+        await _known(self._engine.forget(task))
+
+    async def _remove(self, uid: str) -> None:
+        await self._engine.remove_workload(uid)
+        self._locks.pop(uid, None)
+
+    async def _wake(self, entry: Entry, loop: "Reconciler") -> None:
+        try:
+            await self._hub.start_workspace(entry.workload)
+        except HubRefused as error:
+            loop.tell(ClaimRefused(entry.uid, str(error)))
+
+
+async def _known(order: Awaitable[None]) -> None:
+    """An order about a task that the engine has already let go of needs nothing done."""
+    try:
+        await order
+    except UnknownTask as error:
+        log.debug("nothing to do: %s", error)
+
+

@@ -1,0 +1,167 @@
+"""Everything the reconciler knows of live workloads and projects, in memory.
+
+A ``Entry`` is one workload that is not at an end: its stored object, and what only the running
+scheduler needs beside it. The book is rebuilt from the ledger and the engine at every start.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.resources import MIB, UNLIMITED, Amounts
+from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.ledger.objects import Project, Quota, Resources, Workload
+from carrel_scheduler.workloads.contract import Activity
+from carrel_scheduler.workloads.lifecycle import HOLDING
+
+DEFAULT_PRIORITY = {"training": NAMED["train"], "workspace": NAMED["build"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one task of the present attempt is."""
+
+    node: str
+    devices: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One live workload.
+
+    Attributes:
+        places: by task index, while it holds resources.
+        ended: how tasks of the present attempt ended, by index.
+        queued: whether the core has it in its queue.
+        launched: whether the engine was asked to start the present attempt.
+        claim_until: until when a place is held for a workspace that got its turn.
+        claimed: whether the Hub has come for the present attempt.
+        gpu_active_at: when one of its GPUs last worked.
+    """
+
+    workload: Workload
+    places: dict[int, Place] = field(default_factory=dict)
+    ended: dict[int, TaskStatus] = field(default_factory=dict)
+    queued: bool = False
+    launched: bool = False
+    claim_until: float | None = None
+    claimed: bool = False
+    activity: Activity | None = None
+    gpu_active_at: float = 0.0
+
+    @property
+    def uid(self) -> str:
+        """The workload's uid."""
+        return self.workload.meta.uid
+
+    @property
+    def holding(self) -> bool:
+        """Whether it holds resources now."""
+        return self.workload.status.phase in HOLDING
+
+    def task_id(self, index: int) -> TaskId:
+        """The id of a task of the present attempt."""
+        return TaskId(self.uid, index, self.workload.status.attempt)
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether the next start waits for the Hub: it queued for its turn, or comes back.
+
+        A workspace's command and tokens are good for one start only.
+        """
+        spec = self.workload.spec
+        again = self.workload.status.attempt > 0
+        first_time = spec.hold_for_claim or not spec.command
+        return spec.kind == "workspace" and not self.claimed and (first_time or again)
+
+
+class Book:
+    """Live workloads by uid, projects by name."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self.projects: dict[str, Project] = {}
+        self.positions: dict[str, int] = {}
+        self.fair_share: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Entries in the order in which they came."""
+        return iter(self._entries.values())
+
+    def get(self, uid: str) -> Entry | None:
+        """The entry, if it is live."""
+        return self._entries.get(uid)
+
+    def add(self, workload: Workload) -> Entry:
+        """Take a workload in."""
+        entry = Entry(workload)
+        self._entries[workload.meta.uid] = entry
+        return entry
+
+    def drop(self, uid: str) -> None:
+        """Forget a workload that is at an end."""
+        self._entries.pop(uid, None)
+
+    def workspace(self, user: str, server_name: str) -> Entry | None:
+        """The user's workspace of that server name that holds resources, if any."""
+        for entry in self:
+            spec = entry.workload.spec
+            if (
+                spec.kind == "workspace"
+                and spec.user == user
+                and spec.server_name == server_name
+                and entry.holding
+            ):
+                return entry
+        return None
+
+
+def priority_of(workload: Workload) -> int:
+    """The number the core sorts by."""
+    value = workload.spec.priority
+    if isinstance(value, int):
+        return value
+    if value in NAMED:
+        return NAMED[value]
+    if workload.spec.kind == "workspace" and workload.spec.preemptible:
+        return NAMED["build-preemptible"]
+    return DEFAULT_PRIORITY[workload.spec.kind]
+
+
+def is_preemptible(workload: Workload) -> bool:
+    """What the user said, else the kind's own: trainings yes, workspaces no."""
+    if workload.spec.preemptible is None:
+        return workload.spec.kind == "training"
+    return workload.spec.preemptible
+
+
+def amounts_of(resources: Resources) -> Amounts:
+    """A task's request in the core's units; memory is rounded up to whole MiB."""
+    return Amounts(resources.gpu_milli, resources.cpu_milli, -(-resources.memory_bytes // MIB))
+
+
+def quota_amounts(quota: Quota) -> Amounts:
+    """A quota or limit in the core's units."""
+    return Amounts(
+        UNLIMITED if quota.gpu_milli is None else quota.gpu_milli,
+        UNLIMITED if quota.cpu_milli is None else quota.cpu_milli,
+        UNLIMITED if quota.memory_bytes is None else quota.memory_bytes // MIB,
+    )
+
+
+def queued_event(workload: Workload) -> WorkloadQueued:
+    """The event that puts a workload in the core's queue."""
+    meta, spec = workload.meta, workload.spec
+    return WorkloadQueued(
+        uid=meta.uid,
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        priority=priority_of(workload),
+        preemptible=is_preemptible(workload),
+        request=amounts_of(spec.resources),
+        tasks=spec.tasks,
+        created_at=meta.created_at,
+        interactive=spec.kind == "workspace",
+    )

@@ -1,0 +1,94 @@
+"""From a workload to what the engine is told to run."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.workloads.book import Entry
+from carrel_scheduler.workloads.tokens import TaskTokens
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSettings:
+    """What every task is told of its surroundings.
+
+    Attributes:
+        api_url: where tasks reach the scheduler, without ``/api/v1``.
+        checkpoint_root: folder that holds one folder of checkpoints for each workload.
+    """
+
+    api_url: str
+    checkpoint_root: Path
+    tokens: TaskTokens
+
+
+def task_specs(
+    entry: Entry,
+    facts: Mapping[str, NodeFacts],
+    secrets: Mapping[str, str],
+    settings: LaunchSettings,
+) -> list[TaskSpec]:
+    """One specification for each task of the present attempt."""
+    return [_task_spec(entry, index, facts, secrets, settings) for index in sorted(entry.places)]
+
+
+def _task_spec(
+    entry: Entry,
+    index: int,
+    facts: Mapping[str, NodeFacts],
+    secrets: Mapping[str, str],
+    settings: LaunchSettings,
+) -> TaskSpec:
+    meta, spec = entry.workload.meta, entry.workload.spec
+    place = entry.places[index]
+    devices = facts[place.node].devices
+    real = place.devices and not facts[place.node].simulated
+    private = dict(secrets)
+    if spec.kind != "workspace":
+        private["CARREL_TASK_TOKEN"] = settings.tokens.issue(meta.uid)
+    return TaskSpec(
+        id=entry.task_id(index),
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        node=place.node,
+        devices=place.devices,
+        device_uuids=tuple(devices[device].uuid for device in place.devices) if real else (),
+        command=tuple(spec.command),
+        environment=_environment(entry, index, settings),
+        secret_environment=private,
+        files=spec.files,
+        volumes=tuple(spec.volumes),
+        working_dir=spec.working_dir,
+        checkpoint_dir=str(settings.checkpoint_root / meta.uid),
+        cpu_milli=spec.resources.cpu_milli,
+        memory_mib=-(-spec.resources.memory_bytes // MIB),
+        grace_seconds=spec.grace_seconds,
+    )
+
+
+def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
+    """What the user gave, and the facts that every task may read about itself.
+
+    The platform's own Python comes first on the path, so that ``python train.py`` finds the
+    libraries that a workspace's notebooks have.
+    """
+    meta, spec = entry.workload.meta, entry.workload.spec
+    own = {
+        "CARREL_URL": settings.api_url,
+        "CARREL_PROJECT": meta.project,
+        "CARREL_WORKLOAD": meta.name,
+        "CARREL_WORKLOAD_UID": meta.uid,
+        "CARREL_ATTEMPT": str(entry.workload.status.attempt),
+        "JOB_NAME": meta.name,
+        "JOB_UUID": meta.uid,
+        "POD_INDEX": str(index),
+    }
+    if spec.checkpoint_every_seconds is not None:
+        own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
+    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+    return {"PATH": path, **spec.environment, **own}

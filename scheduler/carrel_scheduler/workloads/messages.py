@@ -1,0 +1,85 @@
+"""What wakes the loop."""
+
+from dataclasses import dataclass
+
+from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.store import Change
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChanged:
+    """The ledger's watch delivered a workload."""
+
+    change: Change[Workload]
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectChanged:
+    """The ledger's watch delivered a project."""
+
+    change: Change[Project]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSeen:
+    """The engine saw a task."""
+
+    task: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class StartRefused:
+    """The engine could not start a task."""
+
+    task: TaskId
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRefused:
+    """The Hub could not start a workspace whose turn had come."""
+
+    uid: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesSampled:
+    """The node's devices were looked at."""
+
+    facts: NodeFacts
+    use: tuple[DeviceUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Look at this workspace's limits now (a sign of life, an extension)."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpecRead:
+    """A newer specification was read while writing: follow it."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Turn once more: reports wait to be written, or a plan changed what can be decided."""
+
+
+Message = (
+    WorkloadChanged
+    | ProjectChanged
+    | TaskSeen
+    | StartRefused
+    | ClaimRefused
+    | DevicesSampled
+    | Judge
+    | SpecRead
+    | Wake
+)

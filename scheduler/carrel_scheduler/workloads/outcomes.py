@@ -1,0 +1,79 @@
+"""What follows when all tasks of a workload's present attempt have ended: pure.
+
+While giving way or stopping, an exit code 0 still means that the work is done (the field's
+convention: 0 is done, anything else asks to be run again).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carrel_scheduler.engines.contract import TaskStatus
+from carrel_scheduler.ledger.objects import Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_scheduler.workloads import sentences
+
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The next phase, why, and for another attempt not before which instant."""
+
+    phase: Phase
+    reason: ReasonInfo | None = None
+    failed: bool = False
+    not_before: float | None = None
+
+
+def pause_seconds(failures: int) -> float:
+    """Back-off after so many failures: 5 s, doubled each time, at most 5 min."""
+    doublings = min(max(failures - 1, 0), 16)
+    return min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+
+
+def outcome(
+    spec: WorkloadSpec, status: WorkloadStatus, ended: Sequence[TaskStatus], now: float
+) -> Outcome:
+    """Where a workload goes whose tasks have all ended.
+
+    Args:
+        spec: what was asked for.
+        status: the status so far; its phase is one that holds resources.
+        ended: how each task ended.
+        now: epoch seconds.
+    """
+    if status.phase == "stopping":
+        return Outcome("stopped", status.reason)
+    if spec.kind == "workspace":
+        return _workspace(status, ended)
+    done = all(task.exit_code == 0 for task in ended)
+    if done and spec.restart_policy != "always":
+        return Outcome("succeeded")
+    if status.phase == "preempting":
+        return Outcome("pending", status.reason)
+    worst = next((task for task in ended if task.exit_code != 0), ended[0])
+    how = sentences.how_it_ended(worst.exit_code, worst.signal, worst.message)
+    if worst.lost:
+        return Outcome("pending", sentences.lost(how))
+    return _failure(spec, status, how, now)
+
+
+def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
+    """A workspace that gave way waits for its turn again; one that ended by itself is at rest."""
+    if status.phase == "preempting":
+        return Outcome("pending", status.reason)
+    last = ended[0]
+    return Outcome(
+        "stopped", sentences.workspace_ended(last.exit_code, last.signal, last.message)
+    )
+
+
+def _failure(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:
+    failures = status.failures + 1
+    limit = spec.backoff_limit
+    if spec.restart_policy == "never" or failures > limit:
+        reason = sentences.failed(how, failures, limit, spec.restart_policy)
+        return Outcome("failed", reason, failed=True)
+    pause = pause_seconds(failures)
+    reason = sentences.back_off(how, failures, limit, pause)
+    return Outcome("pending", reason, failed=True, not_before=now + pause)

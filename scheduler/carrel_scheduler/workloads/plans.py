@@ -1,0 +1,127 @@
+"""Carrying a plan out: bindings become starts, evictions stops, reasons the status of waiters."""
+
+from carrel_scheduler.core.events import RoomPromised
+from carrel_scheduler.core.plan import Binding, Eviction, Plan
+from carrel_scheduler.core.reasons import Reason, Token
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadStatus
+from carrel_scheduler.workloads import sentences
+from carrel_scheduler.workloads.book import Entry, Place
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.spec_changes import release_if_never_launched
+
+CLAIM_SECONDS = 120.0
+REASONS_PER_CYCLE = 200
+
+
+def carry(cycle: Cycle, plan: Plan) -> None:
+    """Put a plan into entries, rows and orders for the engine."""
+    for binding in plan.bindings:
+        _bind(cycle, binding)
+    for eviction in plan.evictions:
+        _evict(cycle, eviction)
+    for nomination in plan.nominations:
+        cycle.state.apply(RoomPromised(nomination.uid, nomination.places))
+        entry = cycle.book.get(nomination.uid)
+        if entry is not None:
+            cycle.decide(entry, "nominate")
+    cycle.book.positions = {uid: place for place, uid in enumerate(plan.queue, start=1)}
+    cycle.book.fair_share = dict(plan.fair_share)
+    _explain(cycle, plan)
+
+
+def _bind(cycle: Cycle, binding: Binding) -> None:
+    entry = cycle.book.get(binding.uid)
+    if entry is None:
+        return
+    place = Place(binding.node, binding.devices)
+    cycle.place(entry, binding.index, place, cycle.now)
+    cycle.decide(entry, "bind", place=place)
+    if len(entry.places) < entry.workload.spec.tasks:
+        return
+    entry.workload.status.queue_position = None
+    cycle.show_tasks(entry)
+    cycle.move(entry, "starting")
+    if entry.needs_claim:
+        entry.claim_until = cycle.now + CLAIM_SECONDS
+        cycle.wake_hub.append(entry.uid)
+    else:
+        entry.launched = True
+        cycle.starts.append(entry.uid)
+
+
+def _evict(cycle: Cycle, eviction: Eviction) -> None:
+    entry = cycle.book.get(eviction.uid)
+    if entry is None:
+        return
+    status, meta = entry.workload.status, entry.workload.meta
+    reason = sentences.from_core(eviction.reason, meta.project)
+    saved_at = status.checkpoint.at if status.checkpoint else 0.0
+    worked_since = max(saved_at, status.started_at or cycle.now)
+    status.last_preemption = Preemption(
+        at=cycle.now,
+        rule="reclaim" if eviction.reason.token is Token.RECLAIMED else "preempt",
+        for_project=eviction.reason.project,
+        for_workload=eviction.reason.workload,
+        for_workload_uid=eviction.reason.workload_uid,
+        lost_seconds=max(0.0, cycle.now - worked_since),
+        checkpoint_step=status.checkpoint.step if status.checkpoint else None,
+    )
+    status.preemptions += 1
+    cycle.decide(entry, "evict", reason=reason)
+    cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
+    cycle.move(entry, "preempting", reason)
+    release_if_never_launched(cycle, entry)
+
+
+def _explain(cycle: Cycle, plan: Plan) -> None:
+    """Write the reasons that changed; the first waiters first, a bounded number a turn.
+
+    A place in the queue moves with everybody else's, so it is written along with a changed reason
+    only; whoever wants it now asks the live view.
+    """
+    written = 0
+    for uid in plan.queue:
+        reason = plan.reasons.get(uid)
+        entry = cycle.book.get(uid)
+        if reason is None or entry is None or entry.workload.status.phase != "pending":
+            continue
+        status = entry.workload.status
+        if status.reason is not None and _same(status, reason):
+            continue
+        status.reason = after_preemption(
+            entry, sentences.from_core(reason, entry.workload.meta.project)
+        )
+        status.queue_position = cycle.book.positions.get(uid)
+        cycle.mark(entry)
+        written += 1
+        if written >= REASONS_PER_CYCLE:
+            return
+
+
+def after_preemption(entry: Entry, reason: ReasonInfo) -> ReasonInfo:
+    """A workload that gave way says so for as long as it waits to come back."""
+    last = entry.workload.status.last_preemption
+    if last is None or entry.workload.status.attempt == 0:
+        return reason
+    return ReasonInfo(
+        token=reason.token,
+        cls=reason.cls,
+        sentence=reason.sentence,
+        help=reason.help,
+        data={**reason.data, "preempted": True},
+    )
+
+
+def _same(status: WorkloadStatus, reason: Reason) -> bool:
+    """Whether the stored reason says the same: token, amounts and holders."""
+    stored = status.reason
+    if stored is None or stored.token != reason.token.value:
+        return False
+    known = stored.data
+    holders = [(one.get("uid"), one.get("amount")) for one in known.get("holders", [])]
+    return (
+        known.get("short") == reason.short
+        and known.get("bound") == reason.bound
+        and known.get("workload_uid", "") == reason.workload_uid
+        and holders == [(one.uid, one.amount) for one in reason.holders]
+    )

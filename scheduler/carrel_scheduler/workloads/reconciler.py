@@ -1,0 +1,355 @@
+"""The one loop: drain messages, apply, decide, record, act. It sleeps until something happens.
+
+* Recorded before done: a turn's changes are one ledger transaction, and the engine hears of them
+  only after it is durable. Whoever restarts finds in the ledger what may have happened and asks the
+  engine what did.
+* One writer: only this loop writes status, and only here the core's state changes.
+* A write that meets a newer specification reads it and writes again; a write that meets a newer
+  scheduler (``Fenced``) ends the process, as does any failure of the ledger: the next start
+  recovers, whereas going on would mean acting on what is not recorded.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from carrel_scheduler.core import State, decide
+from carrel_scheduler.core.events import NodeSet, ProjectGone, ProjectSet
+from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import ChangeType, Conflict, NotFound
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.workloads import plans, sentences, spec_changes, task_changes, tenure
+from carrel_scheduler.workloads.actor import Actor
+from carrel_scheduler.workloads.book import Book, Entry, quota_amounts
+from carrel_scheduler.workloads.contract import LiveEvent, Report
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.messages import (
+    ClaimRefused,
+    DevicesSampled,
+    Judge,
+    Message,
+    ProjectChanged,
+    SpecRead,
+    StartRefused,
+    TaskSeen,
+    Wake,
+    WorkloadChanged,
+)
+from carrel_scheduler.workloads.reporting import PendingReports
+from carrel_scheduler.workloads.stream import Stream
+
+log = logging.getLogger(__name__)
+
+ACTIVE_UTILIZATION = 0.01
+"""A device busier than this counts as working."""
+
+
+@dataclass(slots=True)
+class NodeState:
+    """The latest facts and use of a node; ``idle_since`` by device index."""
+
+    facts: NodeFacts
+    use: dict[int, DeviceUse]
+    idle_since: dict[int, float]
+
+
+class Reconciler:
+    """See the module. ``clock`` gives epoch seconds; ``actor`` does what was recorded."""
+
+    def __init__(self, ledger: Ledger, actor: Actor, *, clock: Callable[[], float]) -> None:
+        self.ledger = ledger
+        self.actor = actor
+        self.clock = clock
+        self.state = State()
+        self.book = Book()
+        self.stream = Stream()
+        self.reports = PendingReports()
+        self.nodes: dict[str, NodeState] = {}
+        self.epoch = 0
+        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._timers: list[tuple[float, str]] = []
+        self._number = 0
+        self._input_version = 0
+        self._decided: int | None = None
+
+    def tell(self, message: Message) -> None:
+        """Hand a message to the loop."""
+        self._inbox.put_nowait(message)
+
+    async def run(self) -> None:
+        """Turn for ever."""
+        while True:
+            await self._something_happened()
+            await self.turn()
+
+    async def turn(self) -> None:
+        """One turn over everything that waits now."""
+        cycle = self.begin()
+        while not self._inbox.empty():
+            self._handle(cycle, self._inbox.get_nowait())
+        self._due_timers(cycle)
+        self._decide(cycle)
+        await self.finish(cycle)
+
+    def begin(self) -> Cycle:
+        """Open a turn."""
+        self._number += 1
+        return Cycle(
+            self.clock(), self.epoch, self._number, self._input_version, self.book, self.state
+        )
+
+    async def finish(self, cycle: Cycle) -> None:
+        """Record the turn, then act on it and tell the listeners."""
+        self._note_borrowing(cycle)
+        await self._record(cycle)
+        await self._write_points(cycle)
+        for uid in cycle.finished:
+            self.book.drop(uid)
+        for uid in cycle.removed:
+            self.book.drop(uid)
+        await self.actor.act(cycle, self)
+
+    def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
+        """Tell the listeners."""
+        version = workload.meta.resource_version
+        self.stream.publish(LiveEvent(type=kind, version=version, workload=workload, report=report))
+
+    def wake_at(self, when: float, uid: str) -> None:
+        """Look at a workload at that time."""
+        heapq.heappush(self._timers, (when, uid))
+
+    async def _something_happened(self) -> None:
+        if not self._inbox.empty():
+            return
+        deadlines = [when for when in (self._next_timer(), self.reports.due_at) if when is not None]
+        timeout = max(0.0, min(deadlines) - self.clock()) if deadlines else None
+        try:
+            message = await asyncio.wait_for(self._inbox.get(), timeout)
+        except TimeoutError:
+            return
+        self._inbox.put_nowait(message)
+
+    def _next_timer(self) -> float | None:
+        return self._timers[0][0] if self._timers else None
+
+    def _handle(self, cycle: Cycle, message: Message) -> None:
+        match message:
+            case WorkloadChanged():
+                self._workload_changed(cycle, message)
+            case ProjectChanged():
+                self._project_changed(message)
+            case TaskSeen(task):
+                task_changes.on_task(cycle, task)
+                self._follow_up(cycle, task.id.workload_uid)
+            case StartRefused(task_id, text):
+                log.warning("task %s could not be started: %s", task_id, text)
+                task_changes.start_failed(cycle, task_id, text)
+                self._follow_up(cycle, task_id.workload_uid)
+            case ClaimRefused(uid, text):
+                self._claim_refused(cycle, uid, text)
+            case DevicesSampled(facts, use):
+                self._devices(cycle, facts, use)
+            case Judge(uid):
+                self._judge(cycle, uid)
+            case SpecRead(uid):
+                entry = self.book.get(uid)
+                if entry is not None:
+                    spec_changes.follow(cycle, entry)
+            case Wake():
+                pass
+
+    def _workload_changed(self, cycle: Cycle, message: WorkloadChanged) -> None:
+        change = message.change
+        self._input_version = max(self._input_version, change.version)
+        workload = change.object
+        entry = self.book.get(workload.meta.uid)
+        if change.type is ChangeType.DELETED:
+            return
+        if entry is None:
+            if workload.status.phase in ("succeeded", "failed") and not workload.spec.delete:
+                return
+            entry = spec_changes.take_in(cycle, workload)
+            self.publish("workload", workload)
+        elif workload.meta.resource_version <= entry.workload.meta.resource_version:
+            return
+        else:
+            entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
+        spec_changes.follow(cycle, entry)
+
+    def _project_changed(self, message: ProjectChanged) -> None:
+        project = message.change.object
+        name = project.meta.name
+        if message.change.type is ChangeType.DELETED:
+            self.book.projects.pop(name, None)
+            self.state.apply(ProjectGone(name))
+            return
+        self.book.projects[name] = project
+        self.state.apply(project_event(project))
+        for entry in self.book:
+            if entry.workload.meta.project == name and tenure.watched(entry):
+                self.wake_at(self.clock(), entry.uid)
+
+    def _follow_up(self, cycle: Cycle, uid: str) -> None:
+        """Set the timers that a change of phase asks for."""
+        entry = self.book.get(uid)
+        if entry is None:
+            return
+        if entry.workload.status.not_before is not None:
+            self.wake_at(entry.workload.status.not_before, uid)
+        if tenure.watched(entry):
+            self._judge(cycle, uid)
+
+    def _claim_refused(self, cycle: Cycle, uid: str, text: str) -> None:
+        entry = self.book.get(uid)
+        if entry is not None and entry.claim_until is not None:
+            log.warning("the Hub did not start workspace %s: %s", entry.workload.meta.name, text)
+            spec_changes.stop_for(cycle, entry, sentences.not_claimed(0.0))
+
+    def _devices(self, cycle: Cycle, facts: NodeFacts, use: tuple[DeviceUse, ...]) -> None:
+        known = self.nodes.get(facts.name)
+        if known is None or known.facts != facts:
+            self.state.apply(node_event(facts))
+        idle = known.idle_since if known else {}
+        for one in use:
+            if one.utilization > ACTIVE_UTILIZATION:
+                idle.pop(one.index, None)
+            else:
+                idle.setdefault(one.index, cycle.now)
+        self.nodes[facts.name] = NodeState(facts, {one.index: one for one in use}, idle)
+        working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION}
+        for entry in self.book:
+            held = {device for place in entry.places.values() for device in place.devices}
+            if held & working:
+                entry.gpu_active_at = cycle.now
+
+    def _judge(self, cycle: Cycle, uid: str) -> None:
+        entry = self.book.get(uid)
+        if entry is None or not tenure.watched(entry):
+            return
+        again = tenure.judge(cycle, entry)
+        if again is not None:
+            self.wake_at(again, uid)
+
+    def _due_timers(self, cycle: Cycle) -> None:
+        due: set[str] = set()
+        while self._timers and self._timers[0][0] <= cycle.now:
+            due.add(heapq.heappop(self._timers)[1])
+        for uid in sorted(due):
+            entry = self.book.get(uid)
+            if entry is not None:
+                self._timer(cycle, entry)
+
+    def _timer(self, cycle: Cycle, entry: Entry) -> None:
+        status = entry.workload.status
+        if (
+            status.phase == "pending"
+            and status.not_before is not None
+            and status.not_before <= cycle.now
+        ):
+            status.not_before = None
+            cycle.enqueue(entry)
+            cycle.mark(entry)
+        elif entry.claim_until is not None and entry.claim_until <= cycle.now:
+            reason = sentences.not_claimed(plans.CLAIM_SECONDS)
+            spec_changes.stop_for(cycle, entry, reason)
+        elif tenure.watched(entry):
+            self._judge(cycle, entry.uid)
+
+    def _decide(self, cycle: Cycle) -> None:
+        if self._decided == self.state.version:
+            return
+        plan = decide(self.state, cycle.now)
+        plans.carry(cycle, plan)
+        for uid in cycle.wake_hub:
+            self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
+        if not plan.bindings and not plan.evictions and not plan.nominations:
+            self._decided = self.state.version
+        else:
+            self.tell(Wake())
+
+    def _note_borrowing(self, cycle: Cycle) -> None:
+        """A running workload may come to lie within or beyond its quota by what others do."""
+        for entry in self.book:
+            if not entry.holding or not entry.queued:
+                continue
+            borrowed = self.state.is_borrowed(entry.uid)
+            status = entry.workload.status
+            if borrowed != status.borrowed:
+                status.borrowed = borrowed
+                cycle.row(entry, status.phase, status.phase, status.reason)
+
+    async def _record(self, cycle: Cycle) -> None:
+        removed = [entry for uid in cycle.removed if (entry := self.book.get(uid)) is not None]
+        gone = {entry.uid for entry in removed}
+        changed = [entry for uid, entry in cycle.dirty.items() if uid not in gone]
+        if not changed and not removed and not cycle.decisions and not cycle.transitions:
+            return
+        while True:
+            try:
+                stored = await self.ledger.record(
+                    epoch=self.epoch,
+                    statuses=[entry.workload for entry in changed],
+                    transitions=cycle.transitions,
+                    decisions=cycle.decisions,
+                    removed=[entry.workload for entry in removed],
+                )
+                break
+            except Conflict:
+                await self._read_again([*changed, *removed])
+            except NotFound as error:
+                log.error("a workload vanished from the ledger: %s", error)
+                raise
+        for entry, workload in zip(changed, stored, strict=True):
+            entry.workload.meta = workload.meta
+            self.publish("workload", workload)
+        for entry in removed:
+            self.publish("deleted", entry.workload)
+
+    async def _read_again(self, entries: list[Entry]) -> None:
+        """Take over newer specifications, to be followed in the next turn."""
+        for entry in entries:
+            fresh = await self.ledger.get_by_uid(Workload, entry.uid)
+            if fresh.meta.resource_version != entry.workload.meta.resource_version:
+                entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec
+                self.tell(SpecRead(entry.uid))
+
+    async def _write_points(self, cycle: Cycle) -> None:
+        if not self.reports.due(cycle.now):
+            return
+        points, touched = self.reports.empty()
+        for uid, values in points.items():
+            await self.ledger.add_metrics(uid, values)
+        late = self.begin()
+        for uid in sorted(touched):
+            entry = self.book.get(uid)
+            if entry is not None:
+                late.mark(entry)
+        await self._record(late)
+
+
+def project_event(project: Project) -> ProjectSet:
+    """What the core has to know of a project."""
+    spec = project.spec
+    return ProjectSet(
+        name=project.meta.name,
+        quota=quota_amounts(spec.quota),
+        limit=quota_amounts(spec.limit),
+        weight=spec.weight,
+        rank=spec.rank,
+        over_quota=spec.over_quota,
+        created_at=project.meta.created_at,
+    )
+
+
+def node_event(facts: NodeFacts) -> NodeSet:
+    """What the core has to know of a node."""
+    return NodeSet(
+        name=facts.name,
+        devices=len(facts.devices),
+        cpu_milli=facts.cpu_milli,
+        memory_mib=facts.memory_mib,
+        broken_devices=frozenset(device.index for device in facts.devices if device.broken),
+    )

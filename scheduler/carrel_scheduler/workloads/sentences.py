@@ -1,0 +1,149 @@
+"""The words of reasons that the life cycle itself gives (the core's own are in ``core.wording``).
+
+Tokens are stable; sentences are for people and follow one voice: what happened, then what helps.
+"""
+
+from carrel_scheduler.core import wording
+from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.ledger.objects import ReasonInfo
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes = whole // 60
+    if minutes < 60:
+        rest = whole % 60
+        return f"{minutes} min {rest} s" if minutes < 10 and rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02d} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"
+
+
+def from_core(reason: Reason, project: str) -> ReasonInfo:
+    """A reason of a plan as it is stored; the wording without foreign names lies beside it."""
+    facts = wording.data(reason)
+    facts["sentence_without_names"] = wording.sentence(reason, project, names=False)
+    return ReasonInfo(
+        token=reason.token.value,
+        cls=reason.cls.value,
+        sentence=wording.sentence(reason, project),
+        help=wording.help_text(reason, project),
+        data=facts,
+    )
+
+
+def suspended(user: str) -> ReasonInfo:
+    """Its owner paused it."""
+    return ReasonInfo(
+        token="Suspended",
+        cls="stopped",
+        sentence="Suspended by its owner." if not user else f"Suspended by {user}.",
+        help="Resume it to put it back in the queue; it goes on from its last checkpoint.",
+    )
+
+
+def deleted() -> ReasonInfo:
+    """It is being removed."""
+    return ReasonInfo(token="Deleted", cls="stopped", sentence="Deleted by its owner.")
+
+
+def timed_out(project: str, limit_seconds: float) -> ReasonInfo:
+    """The project's interactive time limit struck."""
+    return ReasonInfo(
+        token="TimedOut",
+        cls="stopped",
+        sentence=(
+            f"Stopped: workspaces of `{project}` may run for {duration(limit_seconds)}, "
+            "and this one has."
+        ),
+        help="Start it again; your files are where you left them.",
+        data={"limit_seconds": limit_seconds},
+    )
+
+
+def idle(project: str, timeout_seconds: float, idle_seconds: float) -> ReasonInfo:
+    """The project's idle timeout struck."""
+    return ReasonInfo(
+        token="Idle",
+        cls="stopped",
+        sentence=(
+            f"Stopped after {duration(idle_seconds)} without activity; workspaces of `{project}` "
+            f"may be idle for {duration(timeout_seconds)}."
+        ),
+        help="Start it again; your files are where you left them.",
+        data={"timeout_seconds": timeout_seconds, "idle_seconds": idle_seconds},
+    )
+
+
+def not_claimed(seconds: float) -> ReasonInfo:
+    """A queued workspace got its place, and nobody came."""
+    return ReasonInfo(
+        token="NotClaimed",
+        cls="stopped",
+        sentence=f"Its place was held for {duration(seconds)}, but the workspace did not start.",
+        help="Start the workspace again.",
+    )
+
+
+def workspace_ended(exit_code: int | None, signal: int, message: str) -> ReasonInfo:
+    """A workspace's server ended by itself."""
+    return ReasonInfo(
+        token="WorkspaceEnded",
+        cls="stopped",
+        sentence=f"The workspace ended: {how_it_ended(exit_code, signal, message)}.",
+        help="Start it again.",
+        data={"exit_code": exit_code, "signal": signal},
+    )
+
+
+def how_it_ended(exit_code: int | None, signal: int, message: str) -> str:
+    """How a process ended, in a few words."""
+    if message:
+        return message.rstrip(".")
+    if signal:
+        return f"signal {signal}"
+    if exit_code is None:
+        return "nobody saw how"
+    return f"exit code {exit_code}"
+
+
+def failed(how: str, failures: int, limit: int, policy: str) -> ReasonInfo:
+    """The last attempt failed and no other follows."""
+    tries = "It is not run again (restart policy `never`)."
+    if policy != "never":
+        tries = f"It failed {failures} times; its back-off limit is {limit}."
+    return ReasonInfo(
+        token="Failed",
+        cls="failed",
+        sentence=f"Failed: {how}. {tries}",
+        help="Read its log for the cause.",
+        data={"failures": failures, "backoff_limit": limit},
+    )
+
+
+def back_off(how: str, failures: int, limit: int, seconds: float) -> ReasonInfo:
+    """An attempt failed and another follows after a pause."""
+    return ReasonInfo(
+        token="BackOff",
+        cls="held-back",
+        sentence=(
+            f"Failed ({how}), {failures} of at most {limit + 1} times; "
+            f"tries again after {duration(seconds)}."
+        ),
+        help="Read its log for the cause.",
+        data={"failures": failures, "backoff_limit": limit, "seconds": seconds},
+    )
+
+
+def lost(how: str) -> ReasonInfo:
+    """The task vanished without anybody seeing how; it runs again."""
+    return ReasonInfo(
+        token="Lost",
+        cls="held-back",
+        sentence=f"Its process was lost ({how}); it starts again from its last checkpoint.",
+    )

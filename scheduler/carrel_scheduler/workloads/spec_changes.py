@@ -1,0 +1,94 @@
+"""What follows from a changed specification: submitted, suspended, resumed, deleted."""
+
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.workloads import sentences
+from carrel_scheduler.workloads.book import Entry
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.lifecycle import AT_REST
+
+
+def take_in(cycle: Cycle, workload: Workload) -> Entry:
+    """A workload that the book does not have yet: queue it unless it is to rest."""
+    entry = cycle.book.add(workload)
+    workload.status.observed_generation = workload.meta.generation
+    if workload.status.phase == "pending" and not asks_for_end(workload):
+        cycle.enqueue(entry)
+    return entry
+
+
+def asks_for_end(workload: Workload) -> bool:
+    """Whether its owner wants it stopped or gone."""
+    return workload.spec.suspend or workload.spec.delete
+
+
+def follow(cycle: Cycle, entry: Entry) -> None:
+    """Bring a workload to where its specification wants it."""
+    workload = entry.workload
+    status, spec = workload.status, workload.spec
+    if status.observed_generation != workload.meta.generation:
+        status.observed_generation = workload.meta.generation
+        cycle.mark(entry)
+    if spec.delete:
+        _delete(cycle, entry)
+    elif spec.suspend:
+        _stop(cycle, entry, sentences.suspended(""), spec.grace_seconds)
+    elif status.phase == "stopped" and spec.resumes > status.observed_resumes:
+        _resume(cycle, entry)
+
+
+def stop_for(cycle: Cycle, entry: Entry, reason: ReasonInfo) -> None:
+    """Stop a running workload for a reason of its project's rules; it may be resumed."""
+    cycle.decide(entry, "stop", reason=reason)
+    _stop(cycle, entry, reason, entry.workload.spec.grace_seconds)
+
+
+def _delete(cycle: Cycle, entry: Entry) -> None:
+    phase = entry.workload.status.phase
+    if phase in AT_REST or phase == "pending":
+        cycle.dequeue(entry)
+        if phase == "pending":
+            cycle.move(entry, "stopped", sentences.deleted())
+        cycle.removed.append(entry.uid)
+        return
+    _stop(cycle, entry, sentences.deleted(), entry.workload.spec.grace_seconds)
+
+
+def _stop(cycle: Cycle, entry: Entry, reason: ReasonInfo, grace_seconds: float) -> None:
+    phase = entry.workload.status.phase
+    if phase == "pending":
+        cycle.dequeue(entry)
+        entry.workload.status.not_before = None
+        cycle.move(entry, "stopped", reason)
+    elif phase in ("starting", "running"):
+        cycle.give_up_room(entry, grace_seconds)
+        cycle.move(entry, "stopping", reason)
+        release_if_never_launched(cycle, entry)
+    elif phase == "preempting":
+        cycle.move(entry, "stopping", reason)
+
+
+def release_if_never_launched(cycle: Cycle, entry: Entry) -> None:
+    """A place held for a claim has no process: its room is free at once."""
+    if entry.launched:
+        return
+    cycle.stops = [stop for stop in cycle.stops if stop.task.workload_uid != entry.uid]
+    entry.workload.status.tasks = []
+    rest = "stopped" if entry.workload.status.phase == "stopping" else "pending"
+    reason = entry.workload.status.reason
+    cycle.release_all(entry)
+    entry.workload.status.attempt += 1
+    cycle.move(entry, rest, reason)
+    if rest == "pending":
+        cycle.enqueue(entry)
+    elif entry.workload.spec.delete:
+        cycle.removed.append(entry.uid)
+
+
+def _resume(cycle: Cycle, entry: Entry) -> None:
+    status = entry.workload.status
+    status.observed_resumes = entry.workload.spec.resumes
+    status.failures = 0
+    status.ended_at = None
+    status.not_before = None
+    cycle.move(entry, "pending")
+    cycle.enqueue(entry)
