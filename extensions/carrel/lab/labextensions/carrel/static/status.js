@@ -1,0 +1,60 @@
+// The item in the status bar: quota line and time left, a link to the console.
+import { quotaBar } from './quota.js';
+import { quotaWords } from './words.js';
+
+const STYLE = `
+.carrel-status { all: unset; box-sizing: border-box; display: flex; align-items: center; gap: 6px;
+  height: 100%; padding: 0 6px; cursor: pointer; white-space: nowrap; color: inherit;
+  font-variant-numeric: tabular-nums; --carrel-quota: var(--jp-brand-color1, #1976d2);
+  --carrel-line: var(--jp-ui-font-color1, #333); }
+.carrel-status:hover { background: var(--jp-layout-color3, #ddd); }
+.carrel-status:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2);
+  outline-offset: -2px; }
+.carrel-status[data-level=warn] { background: var(--jp-warn-color1, #bf5f00); color: #fff;
+  --carrel-quota: #fff; --carrel-line: #fff; }
+.carrel-status[data-level=last] { background: var(--jp-error-color1, #d32f2f); color: #fff;
+  font-weight: 600; --carrel-quota: #fff; --carrel-line: #fff; }
+.carrel-quota-free { fill: var(--carrel-line); opacity: .16; }
+.carrel-quota-used { fill: var(--carrel-quota); }
+.carrel-quota-waiting { fill: none; stroke: var(--carrel-quota); stroke-dasharray: 2 2; }
+.carrel-quota-mark { stroke: var(--carrel-line); stroke-width: 1.5; }
+`;
+
+/** The element and the way to fill it; `open` is called when it is clicked. */
+export function statusItem(open) {
+  const style = document.createElement('style');
+  style.textContent = STYLE;
+  document.head.append(style);
+  const item = document.createElement('button');
+  item.className = 'carrel-status';
+  item.type = 'button';
+  item.hidden = true;
+  item.addEventListener('click', open);
+  let shown = '';
+
+  function update(view, stop) {
+    const words = view.project ? quotaWords(view.project) : '';
+    const left = stop?.short ?? (view.project ? view.project.name : '');
+    const key = JSON.stringify([words, left, stop?.level, view.trouble]);
+    if (key === shown) {
+      return;
+    }
+    shown = key;
+    item.hidden = !view.project && !stop;
+    item.dataset.level = stop?.level ?? 'calm';
+    item.title = [
+      stop?.sentence,
+      view.project && `${view.project.name}: ${words}`,
+      view.trouble && `Last known state. ${view.trouble}`,
+      'Click to open the console.'
+    ]
+      .filter(Boolean)
+      .join('\n');
+    item.setAttribute('aria-label', [left, words].filter(Boolean).join('. '));
+    const text = document.createElement('span');
+    text.textContent = left;
+    item.replaceChildren(...(view.project ? [quotaBar(view.project, 56, 12)] : []), text);
+  }
+
+  return { element: item, update };
+}

@@ -1,0 +1,131 @@
+"""What the server knows of its own workspace: which workload it is, its limits, its project.
+
+Keeps the scheduler's last answers for the front end, so that a status bar costs no request of its
+own, and asks the rest at most every few seconds.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from carrel.client import AsyncClient
+from carrel.errors import ApiError, CarrelError
+from carrel.models import Limits, Project, Workload
+from carrel.workspace.activity import Activity
+
+PROJECT_AGE = 15.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the environment says about this workspace."""
+
+    user: str
+    server_name: str
+    console_url: str
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] = os.environ) -> "Surroundings":
+        """Read it from JupyterHub's variables and ours."""
+        console = environment.get("CARREL_CONSOLE_URL") or environment.get("CARREL_PUBLIC_URL", "")
+        return cls(
+            user=environment.get("JUPYTERHUB_USER", ""),
+            server_name=environment.get("JUPYTERHUB_SERVER_NAME", ""),
+            console_url=console or "/services/carrel/",
+        )
+
+
+class NotAWorkspace(CarrelError):  # noqa: N818 - reads as the fact it states
+    """The scheduler has no running workspace that is this server."""
+
+    def __init__(self) -> None:
+        super().__init__("The scheduler knows no running workspace that is this server.")
+
+
+class Desk:
+    """This workspace as the scheduler sees it.
+
+    Attributes:
+        limits: the last known; ``None`` before the first answer.
+        trouble: why the last sign of life did not arrive, empty when it did.
+    """
+
+    def __init__(
+        self, client: AsyncClient, surroundings: Surroundings, clock: Callable[[], float]
+    ) -> None:
+        self.client, self.surroundings = client, surroundings
+        self.limits: Limits | None = None
+        self.trouble = ""
+        self._clock = clock
+        self._workload: Workload | None = None
+        self._project: Project | None = None
+        self._project_at = float("-inf")
+
+    async def tell(self, activity: Activity) -> None:
+        """Give a sign of life and keep the limits that come back. Raises ``CarrelError``."""
+        try:
+            self.limits = await self.client.activity(
+                self.surroundings.server_name, dataclasses.asdict(activity)
+            )
+        except CarrelError as error:
+            self.trouble = str(error)
+            if isinstance(error, ApiError) and error.status == 404:
+                self._workload = None
+            raise
+        self.trouble = ""
+
+    async def extend(self) -> Limits:
+        """Keep this workspace for the project's extension. Raises ``CarrelError``."""
+        workload = await self.workload()
+        self.limits = await self.client.extend(workload.project, workload.name)
+        return self.limits
+
+    async def workload(self) -> Workload:
+        """The workload that is this server. Raises ``NotAWorkspace``, ``CarrelError``."""
+        if self._workload is None:
+            self._workload = await self._find()
+        return self._workload
+
+    async def project(self) -> Project:
+        """This workspace's project with its use, at most a few seconds old."""
+        now = self._clock()
+        if self._project is None or now - self._project_at > PROJECT_AGE:
+            workload = await self.workload()
+            self._project = await self.client.get_project(workload.project)
+            self._project_at = now
+        return self._project
+
+    async def view(self) -> dict[str, Any]:
+        """Everything that the front end shows, as JSON. Never raises for a scheduler away."""
+        project: Project | None = None
+        name, trouble = "", self.trouble
+        try:
+            project = await self.project()
+            name = (await self.workload()).name
+        except CarrelError as error:
+            trouble = trouble or str(error)
+        return {
+            "now": self._clock(),
+            "name": name,
+            "trouble": trouble,
+            "console_url": self.surroundings.console_url,
+            "limits": None if self.limits is None else msgspec.to_builtins(self.limits),
+            "project": None if project is None else msgspec.to_builtins(project),
+        }
+
+    async def _find(self) -> Workload:
+        found = await self.client.list_workloads(
+            kind="workspace", user=self.surroundings.user or None
+        )
+        mine = [
+            workload
+            for workload in found
+            if workload.spec.server_name == self.surroundings.server_name
+            and workload.holds_resources
+        ]
+        if not mine:
+            raise NotAWorkspace
+        return mine[0]

@@ -1,0 +1,76 @@
+"""The ``jupyter_server`` extension: signs of life to the scheduler, buttons and limits from it.
+
+Outside a workspace (no ``CARREL_URL``, or no token) it says so once and does nothing.
+"""
+
+import time
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Float
+from typing_extensions import override
+
+from carrel.client import AsyncClient
+from carrel.errors import CarrelError
+from carrel.workspace.desk import Desk, Surroundings
+from carrel.workspace.handlers import rules
+from carrel.workspace.pace import Pace
+from carrel.workspace.reporter import Reporter
+
+
+class CarrelWorkspace(ExtensionApp):
+    """Connects one Jupyter server to Carrel's scheduler."""
+
+    name = "carrel"
+    extension_url = "/carrel/limits"
+    load_other_extensions = True
+
+    activity_interval = Float(
+        10.0, min=0.1, help="Seconds between two signs of life while nothing changes."
+    ).tag(config=True)
+    activity_debounce = Float(
+        0.5, min=0.0, help="Seconds that a change between busy and idle waits before it is told."
+    ).tag(config=True)
+    look_interval = Float(
+        1.0, min=0.05, help="Seconds between two looks for new kernels and terminals."
+    ).tag(config=True)
+
+    client: AsyncClient | None = None
+    reporter: Reporter | None = None
+
+    @override
+    def initialize_handlers(self) -> None:
+        """Open the endpoints, when there is a scheduler to speak to."""
+        try:
+            self.client = AsyncClient()
+        except CarrelError as error:
+            self.log.info("Not connected to Carrel: %s", error)
+            return
+        self.desk = Desk(self.client, Surroundings.of(), time.time)
+        server = self.serverapp
+        if server is None:
+            raise RuntimeError("an extension gets its server before its handlers")
+        web_app: Any = server.web_app
+        web_app.add_handlers(".*$", rules(server.base_url, self.desk))
+
+    @override
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        if self.client is None:
+            return
+        self.reporter = Reporter(
+            self.desk,
+            Pace(interval=self.activity_interval, debounce=self.activity_debounce),
+            kernels=serverapp.kernel_manager,
+            terminals=serverapp.web_app.settings.get("terminal_manager"),
+            events=serverapp.event_logger,
+            look_seconds=self.look_interval,
+        )
+        self.reporter.start()
+
+    @override
+    async def stop_extension(self) -> None:
+        """Let go of kernels and the connection."""
+        if self.reporter is not None:
+            await self.reporter.stop()
+        if self.client is not None:
+            await self.client.close()

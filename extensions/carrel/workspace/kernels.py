@@ -1,0 +1,132 @@
+"""Listens to what kernels publish about themselves and tells the tracker what matters.
+
+A second subscription beside the server's own: the server keeps one ``execution_state`` per kernel,
+which the traffic of widgets flips as well. Here each ``status`` is read with the request that it
+belongs to, and only ``execute_request`` counts. Headers are looked at first; bodies of big outputs
+are never unpacked.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_client.session import Session
+
+from carrel.workspace.activity import ActivityTracker
+
+log = logging.getLogger("carrel.workspace")
+
+
+class KernelWatcher:
+    """Keeps one subscription per running kernel of a server."""
+
+    def __init__(
+        self,
+        manager: Any,
+        tracker: ActivityTracker,
+        clock: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        """``changed`` is called when a kernel becomes busy or idle; ``manager`` is the server's."""
+        self._manager, self._tracker = manager, tracker
+        self._clock, self._changed = clock, changed
+        self._subscriptions: dict[str, _Subscription] = {}
+
+    def refresh(self) -> None:
+        """Subscribe to kernels that appeared, let go of those that ended."""
+        running = {
+            kernel_id: self._manager.get_kernel(kernel_id)
+            for kernel_id in self._manager.list_kernel_ids()
+        }
+        for kernel_id in self._tracker.kernels - running.keys():
+            self._drop(kernel_id)
+            self._tracker.kernel_gone(kernel_id)
+        for kernel_id, kernel in running.items():
+            known = self._subscriptions.get(kernel_id)
+            if known is not None and known.port != kernel.iopub_port:
+                self._drop(kernel_id)
+                known = None
+            if known is None and _publishes(kernel):
+                self._subscribe(kernel_id, kernel)
+
+    def close(self) -> None:
+        """Let go of all."""
+        for kernel_id in list(self._subscriptions):
+            self._drop(kernel_id)
+
+    def _subscribe(self, kernel_id: str, kernel: Any) -> None:
+        def received(kind: str, parent: dict[str, Any], content: dict[str, Any]) -> None:
+            before = self._tracker.busy_since
+            tell(self._tracker, kernel_id, kind, parent, content, self._clock())
+            if (before is None) != (self._tracker.busy_since is None):
+                self._changed()
+
+        self._tracker.kernel_appeared(kernel_id)
+        self._subscriptions[kernel_id] = _Subscription(kernel, received)
+
+    def _drop(self, kernel_id: str) -> None:
+        subscription = self._subscriptions.pop(kernel_id, None)
+        if subscription is not None:
+            subscription.close()
+
+
+def tell(
+    tracker: ActivityTracker,
+    kernel: str,
+    kind: str,
+    parent: dict[str, Any],
+    content: dict[str, Any],
+    at: float,
+) -> None:
+    """Translate one published message into a fact. ``parent`` is the header of its request."""
+    state = content.get("execution_state")
+    if kind == "status" and state == "starting":
+        tracker.kernel_started_over(kernel, at)
+        return
+    if parent.get("msg_type") != "execute_request":
+        return
+    request = str(parent.get("msg_id", ""))
+    if kind == "execute_input":
+        tracker.code_announced(kernel, request, at)
+    elif kind == "status" and state == "busy":
+        tracker.execution_started(kernel, request, at)
+    elif kind == "status" and state == "idle":
+        tracker.execution_ended(kernel, request, at)
+
+
+def _publishes(kernel: Any) -> bool:
+    """Whether its ports are known; the server sets the state once they are."""
+    return bool(kernel.iopub_port) and getattr(kernel, "execution_state", None) is not None
+
+
+class _Subscription:
+    """One kernel's published messages, reduced to those that ``tell`` understands."""
+
+    KINDS = frozenset({"status", "execute_input"})
+
+    def __init__(
+        self, kernel: Any, received: Callable[[str, dict[str, Any], dict[str, Any]], None]
+    ) -> None:
+        self.port = kernel.iopub_port
+        self._received = received
+        self._session = Session(config=kernel.session.config, key=kernel.session.key)
+        self._stream = kernel.connect_iopub()
+        self._stream.on_recv(self._on_frames)
+
+    def close(self) -> None:
+        if not self._stream.closed():
+            self._stream.close()
+
+    def _on_frames(self, frames: list[bytes]) -> None:
+        try:
+            _, parts = self._session.feed_identities(frames)
+            header: Any = parts[1]
+            if json.loads(header).get("msg_type") not in self.KINDS:
+                return
+            message = self._session.deserialize(parts)
+        except (ValueError, IndexError, TypeError) as error:
+            log.warning("A kernel published something unreadable: %s", error)
+            return
+        kind = message["header"]["msg_type"]
+        self._received(kind, message.get("parent_header") or {}, message["content"])

@@ -1,0 +1,114 @@
+"""Gives the scheduler signs of life from inside a running server.
+
+Looks at kernels and terminals every ``look_seconds``, hears of saves, and posts when ``Pace`` says
+so. The scheduler being away is logged once when it goes and once when it is back.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from carrel.errors import CarrelError
+from carrel.workspace.activity import Activity, ActivityTracker
+from carrel.workspace.desk import Desk
+from carrel.workspace.kernels import KernelWatcher
+from carrel.workspace.pace import Pace
+from carrel.workspace.terminals import TerminalWatcher
+
+log = logging.getLogger("carrel.workspace")
+CONTENTS_SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1"
+EDITS = frozenset({"create", "save", "upload", "rename", "copy", "delete"})
+
+
+class Reporter:
+    """Watches one server and posts its activity until ``stop``."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        pace: Pace,
+        *,
+        kernels: Any,
+        terminals: Any,
+        events: Any,
+        look_seconds: float = 1.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``kernels``, ``terminals`` and ``events`` are the server's managers and event logger."""
+        self._desk, self._pace, self._clock = desk, pace, clock
+        self._look_seconds = look_seconds
+        self.tracker = ActivityTracker(last_input_at=clock())
+        self._kernels = KernelWatcher(kernels, self.tracker, clock, self._busy_changed)
+        self._terminals = TerminalWatcher(terminals, self._input)
+        self._events = events
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, on the running event loop."""
+        self._events.add_listener(schema_id=CONTENTS_SCHEMA, listener=self._on_contents)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End; nothing is posted any more."""
+        self._events.remove_listener(schema_id=CONTENTS_SCHEMA, listener=self._on_contents)
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        self._kernels.close()
+
+    def reading(self) -> Activity:
+        """The activity now."""
+        return self.tracker.reading(self._clock(), self._terminals.count)
+
+    async def _run(self) -> None:
+        while True:
+            self._look()
+            now = self._clock()
+            if now >= self._pace.due_at(now):
+                await self._post(now)
+            wait = self._pace.due_at(self._clock()) - self._clock()
+            await self._sleep(min(max(wait, 0.05), self._look_seconds))
+
+    def _look(self) -> None:
+        try:
+            self._kernels.refresh()
+            self._terminals.refresh()
+        except Exception:
+            # The managers are other people's code: one bad look must not end all signs of life.
+            log.exception("Looking at kernels and terminals failed")
+
+    async def _post(self, now: float) -> None:
+        self._pace.posted(now)
+        away = bool(self._desk.trouble)
+        try:
+            await self._desk.tell(self.reading())
+        except CarrelError as error:
+            self._pace.failed()
+            if not away:
+                log.warning("The scheduler did not take the sign of life: %s", error)
+            return
+        self._pace.succeeded()
+        if away:
+            log.info("The scheduler takes signs of life again.")
+
+    async def _sleep(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        self._changed.clear()
+
+    def _busy_changed(self) -> None:
+        self._pace.changed(self._clock())
+        self._changed.set()
+
+    def _input(self) -> None:
+        self.tracker.input_seen(self._clock())
+
+    async def _on_contents(self, logger: Any, schema_id: str, data: dict[str, Any]) -> None:
+        del logger, schema_id
+        if data.get("action") in EDITS:
+            self._input()
