@@ -1,0 +1,56 @@
+"""Carrel from a notebook, a shell or a job.
+
+    from carrel import Client          # talk to the scheduler
+    import carrel
+    carrel.report(step=1, loss=0.3)    # inside a job: say how it is going
+    carrel.checkpoint.save(model, step=1)
+
+Nothing heavy is imported until it is used: inside a job this package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carrel import checkpoint, progress
+    from carrel.client import AsyncClient, Client
+    from carrel.client.submit import submit
+    from carrel.job.report import report
+    from carrel.magics import load_ipython_extension, unload_ipython_extension
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "AsyncClient": "carrel.client",
+    "Client": "carrel.client",
+    "submit": "carrel.client.submit",
+    "report": "carrel.job.report",
+    "load_ipython_extension": "carrel.magics",
+    "unload_ipython_extension": "carrel.magics",
+}
+_MODULES = ("checkpoint", "progress")
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "checkpoint",
+    "load_ipython_extension",
+    "progress",
+    "report",
+    "submit",
+    "unload_ipython_extension",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"carrel.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

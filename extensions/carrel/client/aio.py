@@ -1,0 +1,61 @@
+"""The asynchronous client: one server, one token, every endpoint a method.
+
+Assembled from parts; each part knows the endpoints of one kind of thing.
+"""
+
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from carrel.client import config
+from carrel.client.cluster import Cluster
+from carrel.client.transport import Pauses, Transport
+from carrel.client.workloads import Workloads
+
+
+class AsyncClient(Workloads, Cluster):
+    """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
+
+    Example::
+
+        async with AsyncClient() as client:
+            job = await client.create_workload({"project": "vision", "name": "train-7", ...})
+            async for event in client.events("vision", "train-7"):
+                print(event.workload.status.phase)
+
+    Args:
+        url: the service, such as ``http://127.0.0.1:8000/services/carrel``; by default found in
+            the environment or the configuration file (``carrel.client.config``).
+        token: any JupyterHub token with the right to use Carrel; found likewise.
+        timeout: seconds for one request, streams excepted.
+        session: an HTTP session to use; it stays the caller's to close.
+        pauses: how to wait between retries.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = 30.0,
+        session: aiohttp.ClientSession | None = None,
+        pauses: Pauses | None = None,
+    ) -> None:
+        self.settings = config.resolve(url, token)
+        self._transport = Transport(self.settings, timeout=timeout, session=session, pauses=pauses)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._transport.close()

@@ -1,0 +1,121 @@
+"""The asynchronous client's part for projects, nodes, the queue and use."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, overload
+
+import msgspec
+
+from carrel.client.transport import Transport, segment
+from carrel.models import Identity, Limits, Node, Project, ProjectImpact, QueueEntry, Usage
+
+ItemT = TypeVar("ItemT")
+
+
+class _Items(msgspec.Struct):
+    """The usual wrapping of a list."""
+
+    items: list[msgspec.Raw] = []
+
+
+class _Members(msgspec.Struct):
+    users: list[str] = []
+
+
+class Cluster:
+    """Read what everybody shares; manage projects."""
+
+    _transport: Transport
+
+    async def whoami(self) -> Identity:
+        """Who the token belongs to, and which projects it may use."""
+        return await self._transport.ask("GET", "/whoami", Identity)
+
+    async def list_projects(self) -> list[Project]:
+        """The projects that the caller may see, with their use."""
+        return await self._items("/projects", Project)
+
+    async def get_project(self, project: str) -> Project:
+        """One project."""
+        return await self._transport.ask("GET", _project(project), Project)
+
+    async def create_project(self, body: Mapping[str, Any]) -> Project:
+        """Create one (admins)."""
+        return await self._transport.ask("POST", "/projects", Project, body=body)
+
+    @overload
+    async def update_project(
+        self, project: str, changes: Mapping[str, Any], *, dry_run: Literal[False] = False
+    ) -> Project: ...
+    @overload
+    async def update_project(
+        self, project: str, changes: Mapping[str, Any], *, dry_run: Literal[True]
+    ) -> ProjectImpact: ...
+    async def update_project(
+        self, project: str, changes: Mapping[str, Any], *, dry_run: bool = False
+    ) -> Project | ProjectImpact:
+        """Change fields (merge patch, admins); ``dry_run`` tells what it would do at once."""
+        path = _project(project)
+        if dry_run:
+            return await self._transport.ask(
+                "PATCH", path, ProjectImpact, parameters={"dry_run": True}, body=changes
+            )
+        return await self._transport.ask("PATCH", path, Project, body=changes)
+
+    async def delete_project(self, project: str) -> None:
+        """Remove an empty project (admins)."""
+        await self._transport.send("DELETE", _project(project))
+
+    async def members(self, project: str) -> list[str]:
+        """The users of a project."""
+        found = await self._transport.ask("GET", f"{_project(project)}/members", _Members)
+        return found.users
+
+    async def add_member(self, project: str, user: str) -> None:
+        """Let a user into a project (admins)."""
+        await self._transport.send("PUT", _member(project, user))
+
+    async def remove_member(self, project: str, user: str) -> None:
+        """Take a user out of a project (admins)."""
+        await self._transport.send("DELETE", _member(project, user))
+
+    async def nodes(self) -> list[Node]:
+        """All nodes with their devices and who holds them."""
+        return await self._items("/nodes", Node)
+
+    async def node(self, name: str) -> Node:
+        """One node."""
+        return await self._transport.ask("GET", f"/nodes/{segment(name)}", Node)
+
+    async def queue(self) -> list[QueueEntry]:
+        """What waits, in the order of service."""
+        return await self._items("/queue", QueueEntry)
+
+    async def usage(
+        self, by: str = "project", *, since: float | None = None, until: float | None = None
+    ) -> list[Usage]:
+        """Use by ``project``, ``user`` or ``workload`` between two times (epoch seconds)."""
+        return await self._items("/usage", Usage, {"by": by, "since": since, "until": until})
+
+    async def activity(self, server_name: str, activity: Mapping[str, Any]) -> Limits:
+        """Give the sign of life of the caller's own workspace; returns what limits are coming."""
+        body = {**activity, "server_name": server_name}
+        return await self._transport.ask(
+            "POST", "/workspaces/activity", Limits, body=body, repeatable=True
+        )
+
+    async def _items(
+        self,
+        path: str,
+        item: type[ItemT],
+        parameters: Mapping[str, str | float | None] | None = None,
+    ) -> list[ItemT]:
+        found = await self._transport.ask("GET", path, _Items, parameters=parameters)
+        return [self._transport.read(bytes(raw), item) for raw in found.items]
+
+
+def _project(project: str) -> str:
+    return f"/projects/{segment(project)}"
+
+
+def _member(project: str, user: str) -> str:
+    return f"{_project(project)}/members/{segment(user)}"

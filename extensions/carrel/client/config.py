@@ -1,0 +1,111 @@
+"""Where the server is and who we are: arguments, environment, or what ``carrel login`` wrote.
+
+A token is sent only to the server that it came with: the file's token to the file's URL, a
+workspace's own token to the URL its spawner set. ``CARREL_TOKEN`` and the ``token`` argument are
+the caller's own word and go to the URL in force.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from carrel.errors import BadSetting, NotSignedIn
+
+SCHEMES = ("http", "https", "http+unix")
+
+
+class Stored(msgspec.Struct, kw_only=True):
+    """The content of the configuration file."""
+
+    url: str = ""
+    token: str = ""
+    project: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A server and a way in; ``project`` is the default one, empty when none is set."""
+
+    url: str
+    token: str = field(repr=False)
+    project: str = ""
+
+
+def path(environ: Mapping[str, str] | None = None) -> Path:
+    """The file: ``CARREL_CONFIG_FILE``, else below the user's configuration folder."""
+    env = os.environ if environ is None else environ
+    if chosen := env.get("CARREL_CONFIG_FILE"):
+        return Path(chosen)
+    base = env.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "carrel" / "config.json"
+
+
+def load(environ: Mapping[str, str] | None = None) -> Stored:
+    """What was stored; all empty when there is no file. Raises ``BadSetting`` when unreadable."""
+    file = path(environ)
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Stored)
+    except FileNotFoundError:
+        return Stored()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BadSetting(
+            f"The configuration file {file} cannot be read ({error}); sign in again with "
+            f"`carrel login`, or remove it."
+        ) from error
+
+
+def save(stored: Stored, environ: Mapping[str, str] | None = None) -> Path:
+    """Write the file at once and for its owner only; returns its path."""
+    file = path(environ)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=".config-")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return file
+
+
+def checked_url(url: str) -> str:
+    """The URL without a final slash. Raises ``BadSetting`` for what is not a server's URL."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        raise BadSetting(
+            f"{url!r} is not the URL of a Carrel server; "
+            f"it looks like http://127.0.0.1:8000/services/carrel."
+        )
+    return url.rstrip("/")
+
+
+def resolve(
+    url: str | None = None,
+    token: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Find server and token. Raises ``NotSignedIn`` when one is missing, ``BadSetting``."""
+    env = os.environ if environ is None else environ
+    stored = load(env)
+    project = env.get("CARREL_PROJECT") or stored.project
+    chosen = url or env.get("CARREL_URL") or stored.url
+    if not chosen:
+        raise NotSignedIn("You are not signed in: run `carrel login --url URL`.")
+    settings = Settings(url=checked_url(chosen), token="", project=project)
+    own = token or env.get("CARREL_TOKEN")
+    if own:
+        return replace(settings, token=own)
+    workspace_url = env.get("CARREL_URL", "").rstrip("/")
+    if settings.url == workspace_url and (workspace := env.get("JUPYTERHUB_API_TOKEN")):
+        return replace(settings, token=workspace)
+    if stored.token and settings.url == stored.url.rstrip("/"):
+        return replace(settings, token=stored.token)
+    raise NotSignedIn(
+        f"You are not signed in to {settings.url}: run `carrel login --url {settings.url}`."
+    )

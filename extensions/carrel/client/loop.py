@@ -1,0 +1,132 @@
+"""An event loop in a thread of its own, so that plain code can call the asynchronous client.
+
+A notebook's kernel has a running loop in its main thread, where ``asyncio.run`` is refused; a
+thread with its own loop works there, in scripts, and keeps live views going while a cell computes.
+One loop serves the whole process. Interrupting a waiting call (Ctrl-C, the stop button) cancels
+what it waited for and leaves the loop in order.
+"""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+CANCEL_SECONDS = 5.0
+
+
+class BackgroundLoop:
+    """A thread that runs an event loop until ``stop``."""
+
+    def __init__(self, name: str = "carrel-client") -> None:
+        self.loop = asyncio.new_event_loop()
+        self._kept: set[asyncio.Task[object]] = set()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it there and wait for its result. Raises ``RuntimeError`` inside this very loop."""
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a synchronous call inside the client's own event loop would hang")
+        started: list[asyncio.Task[T]] = []
+        finished = threading.Event()
+
+        def start() -> None:
+            task = self.loop.create_task(coroutine)
+            task.add_done_callback(lambda _: finished.set())
+            started.append(task)
+
+        def cancel() -> None:  # runs after start, however early the interrupt came
+            started[0].cancel()
+
+        self.loop.call_soon_threadsafe(start)
+        try:
+            finished.wait()
+        except BaseException:
+            self.loop.call_soon_threadsafe(cancel)
+            finished.wait(CANCEL_SECONDS)
+            raise
+        return started[0].result()
+
+    def start(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Run it there without waiting; may be called from anywhere, finalizers included."""
+        self.loop.call_soon_threadsafe(self._keep, coroutine)
+
+    def _keep(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        task = self.loop.create_task(coroutine)
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a plain function there and wait for its result."""
+
+        async def wrapped() -> T:
+            return function()
+
+        return self.run(wrapped())
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        """The items one by one; leaving the loop early closes the generator."""
+
+        async def step() -> tuple[T, ...]:
+            async for item in items:
+                return (item,)
+            return ()
+
+        try:
+            while found := self.run(step()):
+                yield found[0]
+        finally:
+            self.run(items.aclose())
+
+    def stop(self) -> None:
+        """Cancel what still runs there and end the thread."""
+        if not self._thread.is_alive():
+            return
+        self.run(_cancel_others())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+async def _cancel_others() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Shared:
+    """The process's loop. A forked child has no such thread and gets a new one."""
+
+    lock = threading.Lock()
+    loop: BackgroundLoop | None = None
+
+
+def shared() -> BackgroundLoop:
+    """The loop of this process, started when first asked for."""
+    with _Shared.lock:
+        if _Shared.loop is None:
+            _Shared.loop = BackgroundLoop()
+        return _Shared.loop
+
+
+def _after_fork() -> None:
+    _Shared.lock = threading.Lock()
+    _Shared.loop = None
+
+
+def _at_exit() -> None:
+    if _Shared.loop is not None:
+        _Shared.loop.stop()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -1,0 +1,75 @@
+"""A terminal beside a running task, over a websocket.
+
+Messages are JSON arrays, as terminals in Jupyter speak them: ``["stdin", text]`` and
+``["set_size", rows, columns]`` go out, ``["stdout", text]`` and ``["exit", code]`` come in.
+"""
+
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from carrel.errors import UnexpectedAnswer
+
+
+class Terminal:
+    """One session. ``exit_code`` is known once ``read`` returned nothing, when the server told."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self.exit_code: int | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def read(self) -> str:
+        """The next output; empty at the end."""
+        while True:
+            message = await self._socket.receive()
+            if message.type is aiohttp.WSMsgType.BINARY:
+                return bytes(message.data).decode("utf-8", "replace")
+            if message.type is not aiohttp.WSMsgType.TEXT:
+                return ""
+            match _decoded(message.data):
+                case ["stdout", str(text)]:
+                    return text
+                case ["exit", int(code)]:
+                    self.exit_code = code
+                    return ""
+                case ["disconnect", *_]:
+                    return ""
+                case _:  # a setup message, or one that a newer server adds
+                    continue
+
+    async def write(self, text: str) -> None:
+        """Type."""
+        await self._send(["stdin", text])
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Tell the size of the terminal."""
+        await self._send(["set_size", rows, columns])
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._socket.close()
+
+    async def _send(self, message: list[str | int]) -> None:
+        await self._socket.send_str(msgspec.json.encode(message).decode())
+
+
+def _decoded(text: str) -> list[object]:
+    try:
+        return msgspec.json.decode(text, type=list[object])
+    except msgspec.MsgspecError as error:
+        raise UnexpectedAnswer(
+            f"A message of the terminal was not understood ({error})."
+        ) from error

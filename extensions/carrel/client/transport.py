@@ -1,0 +1,277 @@
+"""Requests to one server: the token, time limits, retries, and problems turned into errors.
+
+A request is sent again only when that cannot do harm: when it never left (no connection), or when
+repeating it means the same (reads, deletions, creations with an idempotency key). Redirects are not
+followed: a login page is not an answer of the API, and the token must not travel.
+"""
+
+import asyncio
+import os
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, unquote, urlsplit
+
+import aiohttp
+import msgspec
+
+from carrel.client.config import Settings
+from carrel.errors import ApiError, NotSignedIn, UnexpectedAnswer, Unreachable
+
+T = TypeVar("T")
+Parameter = str | int | float | bool | None
+Parameters = Mapping[str, Parameter | Sequence[str]]
+
+ATTEMPTS: Final = 4
+RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+FIRST_PAUSE_SECONDS: Final = 0.2
+LONGEST_PAUSE_SECONDS: Final = 5.0
+USER_AGENT: Final = "carrel-client"
+_NOT_ACCEPTED: Final = (
+    "{url} does not accept the token (unknown or expired): sign in again with `carrel login`."
+)
+_HANDSHAKE: Final = {
+    403: "Only its owner may open a terminal in it.",
+    404: "There is no such workload in your projects.",
+    409: "It is not running, so there is nothing to open a terminal in.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Back-off with jitter; both sources are replaced in tests."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+    async def before(self, retry: int, longest: float = LONGEST_PAUSE_SECONDS) -> None:
+        """Wait before the n-th retry (from 0): doubled each time, half of it by chance."""
+        full = min(FIRST_PAUSE_SECONDS * 2**retry, longest)
+        await self.sleep(full * (0.5 + 0.5 * self.chance()))
+
+
+class Problem(msgspec.Struct):
+    """The body of ``application/problem+json``."""
+
+    title: str = ""
+    code: str = ""
+    detail: str = ""
+    errors: list[dict[str, Any]] = []
+
+
+def segment(text: str) -> str:
+    """One piece of a path, quoted."""
+    return quote(text, safe="")
+
+
+class Transport:
+    """A session with one server. Used inside one event loop; ``close`` when done."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        timeout: float = 30.0,
+        session: aiohttp.ClientSession | None = None,
+        pauses: Pauses | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pauses = pauses or Pauses()
+        self._timeout = aiohttp.ClientTimeout(total=timeout)
+        self._session = session
+        self._owned = session is None
+        self._base, self._socket = _address(settings.url)
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The HTTP session, opened when first used."""
+        if self._session is None:
+            connector = aiohttp.UnixConnector(self._socket) if self._socket else None
+            self._session = aiohttp.ClientSession(connector=connector)
+        return self._session
+
+    async def close(self) -> None:
+        """Close the session unless it was lent by the caller."""
+        if self._owned and self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def url(self, path: str) -> str:
+        """The full URL of an API path."""
+        return f"{self._base}/api/v1{path}"
+
+    def headers(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What goes with every request."""
+        own = {"Authorization": f"token {self.settings.token}", "User-Agent": USER_AGENT}
+        return own | dict(more or {})
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        parameters: Parameters | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool | None = None,
+    ) -> T:
+        """Send a request and read its JSON answer as ``answer``.
+
+        ``repeatable`` says that sending twice means the same; by default true for all but POST.
+        Raises ``ApiError``, ``NotSignedIn``, ``Unreachable``, ``UnexpectedAnswer``.
+        """
+        content = await self.send(
+            method, path, parameters=parameters, body=body, headers=headers, repeatable=repeatable
+        )
+        return self.read(content, answer)
+
+    def read(self, content: bytes, answer: type[T]) -> T:
+        """The typed content of an answer. Raises ``UnexpectedAnswer``."""
+        try:
+            return msgspec.json.decode(content, type=answer)
+        except msgspec.MsgspecError as error:
+            raise UnexpectedAnswer(
+                f"An answer of {self.settings.url} was not understood ({error})."
+            ) from error
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Parameters | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool | None = None,
+    ) -> bytes:
+        """Send a request, again where that is safe, and return the body of its answer."""
+        again = method != "POST" if repeatable is None else repeatable
+        content = None if body is None else msgspec.json.encode(body)
+        more = {"Content-Type": "application/json"} if content is not None else {}
+        for attempt in range(ATTEMPTS):
+            last = attempt == ATTEMPTS - 1
+            try:
+                async with self.session.request(
+                    method,
+                    self.url(path),
+                    params=pairs(parameters),
+                    data=content,
+                    headers=self.headers(more | dict(headers or {})),
+                    timeout=self._timeout,
+                    allow_redirects=False,
+                ) as response:
+                    if last or not again or response.status not in RETRIED_STATUSES:
+                        await self.check(response)
+                        return await response.read()
+            except aiohttp.ClientConnectorError as error:
+                if last or isinstance(error, aiohttp.ClientConnectorCertificateError):
+                    raise self._unreachable(error) from error
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if last or not again:
+                    raise self._unreachable(error) from error
+            await self.pauses.before(attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        parameters: Parameters | None = None,
+        headers: Mapping[str, str] | None = None,
+        quiet_seconds: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open a long answer. It is broken off after ``quiet_seconds`` without a byte."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._timeout.total, sock_read=quiet_seconds
+        )
+        try:
+            async with self.session.get(
+                self.url(path),
+                params=pairs(parameters),
+                headers=self.headers(headers),
+                timeout=timeout,
+                allow_redirects=False,
+            ) as response:
+                await self.check(response)
+                yield response
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise self._unreachable(error) from error
+
+    async def websocket(
+        self, path: str, *, parameters: Parameters | None = None
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a two-way connection."""
+        try:
+            return await self.session.ws_connect(
+                self.url(path), params=pairs(parameters), headers=self.headers(), heartbeat=20.0
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == 401:
+                raise NotSignedIn(_NOT_ACCEPTED.format(url=self.settings.url)) from error
+            raise ApiError(error.status, detail=_HANDSHAKE.get(error.status, "")) from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise self._unreachable(error) from error
+
+    async def check(self, response: aiohttp.ClientResponse) -> None:
+        """Raise what a response other than success means."""
+        if response.status < 300:
+            return
+        if response.status == 401:
+            raise NotSignedIn(_NOT_ACCEPTED.format(url=self.settings.url))
+        if response.status >= 400 and "json" in response.content_type:
+            raise problem(response.status, await response.read())
+        raise Unreachable(
+            f"Nothing that speaks Carrel's API answers at {self.settings.url} "
+            f"(status {response.status})."
+        )
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        why = "it took too long" if isinstance(error, TimeoutError) else _plain(error)
+        return Unreachable(f"No answer from {self.settings.url}: {why}.")
+
+
+def problem(status: int, content: bytes) -> ApiError:
+    """The error that a problem document describes."""
+    try:
+        told = msgspec.json.decode(content, type=Problem)
+    except msgspec.MsgspecError:
+        told = Problem(title=f"The server answered with status {status} and no explanation.")
+    return ApiError(status, told.code, told.title, told.detail, told.errors)
+
+
+def pairs(parameters: Parameters | None) -> list[tuple[str, str]]:
+    """Query parameters as the API wants them: absent ones left out, sequences repeated."""
+    found: list[tuple[str, str]] = []
+    for name, value in (parameters or {}).items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            found.append((name, "true" if value else "false"))
+        elif isinstance(value, str | int | float):
+            found.append((name, str(value)))
+        else:
+            found.extend((name, one) for one in value)
+    return found
+
+
+def _address(url: str) -> tuple[str, str | None]:
+    """Base URL and, for ``http+unix://<quoted socket path>/prefix``, the socket."""
+    parts = urlsplit(url)
+    if parts.scheme == "http+unix":
+        return f"http://localhost{parts.path}", unquote(parts.netloc)
+    return url, None
+
+
+def _plain(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if isinstance(cause, ssl.SSLError):
+            return "its certificate is not trusted"
+        why = os.strerror(cause.errno) if cause.errno else str(cause)
+        return why.rstrip(".").lower()
+    return (str(error) or type(error).__name__).rstrip(".")

@@ -1,0 +1,243 @@
+"""The asynchronous client's part for workloads."""
+
+import codecs
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, TypeVar, overload
+
+from carrel.client import stream
+from carrel.client.terminal import Terminal
+from carrel.client.transport import Transport, segment
+from carrel.models import Event, Forecast, History, Limits, MetricPoint, Workload, WorkloadPage
+
+AnswerT = TypeVar("AnswerT")
+PAGE = 500
+
+
+def workload_path(project: str, name: str, part: str = "") -> str:
+    """The API path of a workload, or of a part of it."""
+    base = f"/workloads/{segment(project)}/{segment(name)}"
+    return f"{base}/{part}" if part else base
+
+
+class Workloads:
+    """Create, read and steer workloads."""
+
+    _transport: Transport
+
+    @overload
+    async def create_workload(
+        self,
+        body: Mapping[str, Any],
+        *,
+        dry_run: Literal[False] = False,
+        idempotency_key: str | None = None,
+    ) -> Workload: ...
+    @overload
+    async def create_workload(
+        self,
+        body: Mapping[str, Any],
+        *,
+        dry_run: Literal[True],
+        idempotency_key: str | None = None,
+    ) -> Forecast: ...
+    async def create_workload(
+        self,
+        body: Mapping[str, Any],
+        *,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Workload | Forecast:
+        """Submit a workload; ``body`` is the API's (docs/api.md).
+
+        A key made here lets the request be sent again after a lost answer without submitting
+        twice. With ``dry_run`` nothing is written and the answer says what would happen.
+        """
+        if dry_run:
+            return await self._transport.ask(
+                "POST",
+                "/workloads",
+                Forecast,
+                parameters={"dry_run": True},
+                body=body,
+                repeatable=True,
+            )
+        key = idempotency_key or uuid.uuid4().hex
+        return await self._transport.ask(
+            "POST",
+            "/workloads",
+            Workload,
+            body=body,
+            headers={"Idempotency-Key": key},
+            repeatable=True,
+        )
+
+    async def get_workload(self, project: str, name: str) -> Workload:
+        """One workload."""
+        return await self._transport.ask("GET", workload_path(project, name), Workload)
+
+    async def list_workloads(
+        self,
+        project: str | None = None,
+        user: str | None = None,
+        phases: Sequence[str] = (),
+        kind: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> list[Workload]:
+        """All workloads that match, over as many pages as it takes."""
+        found: list[Workload] = []
+        after: str | None = None
+        while True:
+            page = await self._transport.ask(
+                "GET",
+                "/workloads",
+                WorkloadPage,
+                parameters={
+                    "project": project,
+                    "user": user,
+                    "phase": list(phases),
+                    "kind": kind,
+                    "label": [f"{key}={value}" for key, value in (labels or {}).items()],
+                    "limit": PAGE,
+                    "after": after,
+                },
+            )
+            found += page.items
+            after = page.next
+            if after is None:
+                return found
+
+    async def delete_workload(self, project: str, name: str) -> Workload | None:
+        """End and remove it; ``None`` when the server had nothing more to say about it."""
+        content = await self._transport.send("DELETE", workload_path(project, name))
+        return self._transport.read(content, Workload) if content else None
+
+    async def suspend(self, project: str, name: str) -> Workload:
+        """Stop it and keep its definition."""
+        return await self._post(project, name, "suspend", Workload, repeatable=True)
+
+    async def resume(self, project: str, name: str) -> Workload:
+        """Queue it again."""
+        return await self._post(project, name, "resume", Workload, repeatable=True)
+
+    async def extend(self, project: str, name: str) -> Limits:
+        """Keep a workspace for the time that its project allows; returns the limits then."""
+        return await self._post(project, name, "extend", Limits)
+
+    async def claim(
+        self,
+        project: str,
+        name: str,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        secret_environment: Mapping[str, str] | None = None,
+        working_dir: str = "",
+        port: int | None = None,
+    ) -> Workload:
+        """Give a workspace that got its turn its command (the spawner only)."""
+        body = {
+            "command": list(command),
+            "environment": dict(environment or {}),
+            "secret_environment": dict(secret_environment or {}),
+            "working_dir": working_dir,
+            "port": port,
+        }
+        return await self._post(project, name, "claim", Workload, body=body)
+
+    async def report(self, project: str, name: str, report: Mapping[str, Any]) -> None:
+        """Say how a job is going (docs/api.md, Reports)."""
+        path = workload_path(project, name, "reports")
+        await self._transport.send("POST", path, body=report)
+
+    async def logs(
+        self,
+        project: str,
+        name: str,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | None = None,
+        timestamps: bool = False,
+        attempt: int | None = None,
+        index: int = 0,
+    ) -> AsyncGenerator[str, None]:
+        """The output of a task in pieces of text, as they come.
+
+        Args:
+            project: the workload's project.
+            name: the workload's name.
+            follow: go on until the task ends.
+            tail: only the last so many lines.
+            since: only what was written after this time (epoch seconds).
+            timestamps: put the time before each line.
+            attempt: which run, the latest by default.
+            index: which task.
+        """
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        parameters = {
+            "follow": follow or None,
+            "tail": tail,
+            "since": since,
+            "timestamps": timestamps or None,
+            "attempt": attempt,
+            "index": index or None,
+        }
+        path = workload_path(project, name, "logs")
+        async with self._transport.stream(path, parameters=parameters) as response:
+            async for piece in response.content.iter_any():
+                if text := decoder.decode(piece):
+                    yield text
+        if rest := decoder.decode(b"", final=True):
+            yield rest
+
+    async def history(self, project: str, name: str) -> History:
+        """Its changes of state and the decisions about it."""
+        return await self._transport.ask("GET", workload_path(project, name, "history"), History)
+
+    async def metrics(
+        self, project: str, name: str, *, names: Sequence[str] = (), max_points: int | None = None
+    ) -> dict[str, list[MetricPoint]]:
+        """The curves it reported."""
+        return await self._transport.ask(
+            "GET",
+            workload_path(project, name, "metrics"),
+            dict[str, list[MetricPoint]],
+            parameters={"name": list(names), "max_points": max_points},
+        )
+
+    async def events(
+        self, project: str | None = None, name: str | None = None, *, kind: str | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Events of one workload, or of all visible ones, for ever; broken connections come back.
+
+        Raises ``ApiError`` and ``NotSignedIn`` when refused, ``Unreachable`` when the server was
+        never there.
+        """
+        if project is not None and name is not None:
+            path, parameters = workload_path(project, name, "events"), {}
+        else:
+            path, parameters = "/events", {"project": project, "kind": kind}
+        async with aclosing(stream.events(self._transport, path, parameters)) as found:
+            async for event in found:
+                yield event
+
+    async def exec(self, project: str, name: str, command: Sequence[str] = ()) -> Terminal:
+        """Open a terminal beside the running task, with a shell or the command in it."""
+        path = workload_path(project, name, "exec")
+        socket = await self._transport.websocket(path, parameters={"command": list(command)})
+        return Terminal(socket)
+
+    async def _post(
+        self,
+        project: str,
+        name: str,
+        verb: str,
+        answer: type[AnswerT],
+        *,
+        body: Any = None,
+        repeatable: bool = False,
+    ) -> AnswerT:
+        path = workload_path(project, name, verb)
+        return await self._transport.ask("POST", path, answer, body=body, repeatable=repeatable)

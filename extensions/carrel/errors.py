@@ -1,0 +1,63 @@
+"""What can go wrong when talking to Carrel: one tree, each error one sentence for a person.
+
+``str(error)`` is fit for a terminal or a notebook as it stands; machines look at ``code``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class CarrelError(Exception):
+    """Base of all errors of this package."""
+
+
+class NotSignedIn(CarrelError):  # noqa: N818 - reads as the fact it states
+    """There is no token, or the server does not know the one it got."""
+
+
+class Unreachable(CarrelError):  # noqa: N818 - reads as the fact it states
+    """No answer from the server: not there, too slow, or something else answers at its place."""
+
+
+class UnexpectedAnswer(CarrelError):  # noqa: N818 - reads as the fact it states
+    """The server answered in a way that this client does not understand."""
+
+
+class BadSetting(CarrelError):  # noqa: N818 - reads as the fact it states
+    """A setting or an argument cannot be used; says which one and what would be right."""
+
+
+class ApiError(CarrelError):
+    """The server refused a request (RFC 9457 problem).
+
+    Attributes:
+        status: HTTP status.
+        code: stable code for machines, such as ``not_found``.
+        title: the kind of problem in a few words.
+        detail: what is wrong with this request, as a sentence.
+        errors: one mapping per offending field: ``field``, ``value``, ``code``, ``expected``.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str = "",
+        title: str = "",
+        detail: str = "",
+        errors: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.status, self.code, self.title, self.detail = status, code, title, detail
+        self.errors = tuple(errors)
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        sentence = self.detail or self.title or f"The server refused the request ({self.status})."
+        told = sentence.lower()
+        hints = [
+            f"{error.get('field', '?')} should be {error['expected']}"
+            for error in self.errors
+            if error.get("expected") and str(error["expected"]).lower() not in told
+        ]
+        if not hints:
+            return sentence
+        return f"{sentence.rstrip('.')}: {'; '.join(hints)}."

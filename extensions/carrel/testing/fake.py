@@ -1,0 +1,223 @@
+"""The fake scheduler as tests use it: start and stop, people, and the verbs that move workloads."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from aiohttp import web
+
+from carrel.client.loop import BackgroundLoop
+from carrel.testing.server import Server
+from carrel.testing.world import Json, World
+
+T = TypeVar("T")
+
+
+class FakeScheduler:
+    """A scheduler in memory, in a thread of its own. Use as a context manager.
+
+    Args:
+        people: users and the projects they are members of; the projects are made, with no quota.
+        admins: users who may do everything.
+        tcp: listen on a loopback port instead of a Unix socket.
+        now: the clock, in epoch seconds.
+
+    Attributes:
+        url: what to give to a client.
+        requests: ``(method, path)`` of all requests so far.
+    """
+
+    def __init__(
+        self,
+        people: Mapping[str, Sequence[str]] | None = None,
+        admins: Iterable[str] = ("root",),
+        *,
+        tcp: bool = False,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._people = {"ada": ["vision"]} if people is None else people
+        self._admins, self._tcp, self._now = set(admins), tcp, now
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="carrel-")
+        self._background = BackgroundLoop("carrel-fake")
+        try:
+            self._background.run(self._start())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end_streams()
+        self._background.run(self._runner.cleanup())
+        self._end()
+
+    def _end(self) -> None:
+        self._background.stop()
+        self._folder.cleanup()
+
+    async def _start(self) -> None:
+        self._world = World(self._now)
+        self._world.admins = self._admins
+        for user, projects in self._people.items():
+            self._world.tokens[self.token(user)] = user
+            for project in projects:
+                if project not in self._world.projects:
+                    self._world.add_project({"name": project}, [])
+                self._world.members[project].append(user)
+        for user in self._admins:
+            self._world.tokens[self.token(user)] = user
+        self._server = Server(self._world)
+        self._runner = web.AppRunner(self._server.app, shutdown_timeout=0.5)
+        await self._runner.setup()
+        if self._tcp:
+            site = web.TCPSite(self._runner, "127.0.0.1", 0)
+            await site.start()
+            port = self._runner.addresses[0][1]
+            self.url = f"http://127.0.0.1:{port}/services/carrel"
+        else:
+            socket = str(Path(self._folder.name) / "api.sock")
+            await web.UnixSite(self._runner, socket).start()
+            self.url = f"http+unix://{quote(socket, safe='')}/services/carrel"
+
+    def token(self, user: str) -> str:
+        """The token of a user."""
+        return f"token-of-{user}"
+
+    @property
+    def requests(self) -> list[tuple[str, str]]:
+        """What was asked so far."""
+        return self._do(lambda: list(self._server.requests))
+
+    @property
+    def reports(self) -> list[tuple[str, str, Json]]:
+        """All reports so far: project, name, body."""
+        return self._do(lambda: list(self._world.reports))
+
+    def workload(self, project: str, name: str) -> Json:
+        """A workload as it looks on the wire."""
+        return self._do(lambda: self._world.find(project, name))
+
+    def project(self, name: str, **fields: Any) -> Json:
+        """Make or change a project: ``quota={"gpus": 2}``, ``use={...}``."""
+
+        def change() -> Json:
+            if name not in self._world.projects:
+                self._world.add_project({"name": name}, [])
+            return self._world.change_project(name, fields)
+
+        return self._do(change)
+
+    def nodes(self, *nodes: Mapping[str, Any]) -> None:
+        """Set the nodes, in the wire form."""
+        self._do(lambda: self._world.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))
+
+    def submit(self, project: str, name: str, user: str = "ada", **spec: Any) -> Json:
+        """Put a waiting workload there, as if ``user`` had sent it."""
+        body = {"project": project, "name": name, **spec}
+        return self._do(lambda: self._world.create(body, user))
+
+    def status(self, project: str, name: str, **changes: Any) -> Json:
+        """Change a workload's status, whatever it is; everybody listening is told."""
+        return self._do(lambda: self._world.change(project, name, changes))
+
+    def wait(self, project: str, name: str, sentence: str, why: str = "WaitsForRoom") -> Json:
+        """Give a waiting workload its reason; ``why`` is its token."""
+        reason = {"token": why, "cls": "not-now", "sentence": sentence}
+        return self.status(project, name, phase="pending", reason=reason)
+
+    def run(
+        self, project: str, name: str, *, node: str = "node-1", devices: Sequence[int] = ()
+    ) -> Json:
+        """Let it run."""
+        now, attempt = self._now(), self.workload(project, name)["status"]["attempt"]
+        task = {"index": 0, "attempt": attempt, "node": node, "devices": list(devices)}
+        return self.status(
+            project,
+            name,
+            phase="running",
+            reason=None,
+            started_at=now,
+            tasks=[task | {"pid": 4711, "started_at": now}],
+        )
+
+    def preempt(
+        self, project: str, name: str, *, for_project: str, rule: str = "reclaim", lost: float = 0.0
+    ) -> Json:
+        """Make it give way and wait again."""
+        status = self.workload(project, name)["status"]
+        facts = {"at": self._now(), "rule": rule, "for_project": for_project, "for_workload": ""}
+        sentence = f"Gave its place back to `{for_project}`."
+        return self.status(
+            project,
+            name,
+            phase="pending",
+            tasks=[],
+            attempt=status["attempt"] + 1,
+            preemptions=status.get("preemptions", 0) + 1,
+            reason={"token": "Reclaimed", "cls": "evicted", "sentence": sentence},
+            last_preemption=facts | {"lost_seconds": lost},
+        )
+
+    def finish(self, project: str, name: str, exit_code: int = 0) -> Json:
+        """Let it end by itself."""
+        reason = {"token": "Failed", "sentence": f"Ended with exit code {exit_code}."}
+        phase = "failed" if exit_code else "succeeded"
+        done = self.status(
+            project,
+            name,
+            phase=phase,
+            reason=reason if exit_code else None,
+            ended_at=self._now(),
+        )
+        self._wake()
+        return done
+
+    def stop(self, project: str, name: str, why: str, sentence: str) -> Json:
+        """Stop it as a limit would (``TimeLimit``, ``Idle``)."""
+        reason = {"token": why, "sentence": sentence}
+        return self.status(project, name, phase="stopped", reason=reason, tasks=[])
+
+    def report(self, project: str, name: str, **report: Any) -> None:
+        """Take a report as if the job had sent it."""
+        self._do(lambda: self._world.take_report(project, name, report))
+
+    def log(self, project: str, name: str, *lines: str) -> None:
+        """Let it print lines."""
+        now = self._now()
+        self._do(lambda: self._world.logs[project, name].extend((now, line) for line in lines))
+        self._wake()
+
+    def fail_next(self, *statuses: int) -> None:
+        """Answer the next requests with these statuses; 0 hangs up without an answer."""
+        self._do(lambda: self._server.failures.extend(statuses))
+
+    def end_streams(self) -> None:
+        """Break all event streams and followed logs, as a restart does."""
+
+        def end() -> None:
+            for listener in self._world.listeners:
+                listener.put_nowait(None)
+
+        self._do(end)
+
+    def _wake(self) -> None:
+        async def wake() -> None:
+            async with self._world.changed:
+                self._world.changed.notify_all()
+
+        self._background.run(wake())
+
+    def _do(self, function: Callable[[], T]) -> T:
+        return self._background.call(function)

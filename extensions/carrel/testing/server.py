@@ -1,0 +1,368 @@
+"""The fake scheduler's endpoints: thin, over ``World``."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from aiohttp import WSMsgType, web
+
+from carrel.testing.world import AT_REST, Json, Refusal, World, merged
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+PREFIX = "/services/carrel/api/v1"
+WORKLOAD = "/workloads/{project}/{name}"
+
+
+class Server:
+    """Routes and handlers. ``failures`` holds statuses (0: hang up) for the next requests."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.failures: list[int] = []
+        self.requests: list[tuple[str, str]] = []
+        self.app = web.Application(middlewares=[self._guard])
+        add = self.app.router.add_route
+        for method, path, handler in self._routes():
+            add(method, PREFIX + path, handler)
+
+    def _routes(self) -> list[tuple[str, str, Handler]]:
+        return [
+            ("GET", "/whoami", self._whoami),
+            ("POST", "/workloads", self._create),
+            ("GET", "/workloads", self._list_workloads),
+            ("GET", WORKLOAD, self._get_workload),
+            ("DELETE", WORKLOAD, self._delete),
+            ("POST", WORKLOAD + "/suspend", self._suspend),
+            ("POST", WORKLOAD + "/resume", self._resume),
+            ("POST", WORKLOAD + "/extend", self._extend),
+            ("POST", WORKLOAD + "/claim", self._claim),
+            ("GET", WORKLOAD + "/logs", self._logs),
+            ("GET", WORKLOAD + "/history", self._history),
+            ("GET", WORKLOAD + "/metrics", self._metrics),
+            ("GET", WORKLOAD + "/events", self._events),
+            ("POST", WORKLOAD + "/reports", self._report),
+            ("GET", WORKLOAD + "/exec", self._exec),
+            ("GET", "/events", self._events),
+            ("GET", "/projects", self._list_projects),
+            ("POST", "/projects", self._create_project),
+            ("GET", "/projects/{project}", self._get_project),
+            ("PATCH", "/projects/{project}", self._update_project),
+            ("DELETE", "/projects/{project}", self._delete_project),
+            ("GET", "/projects/{project}/members", self._list_members),
+            ("PUT", "/projects/{project}/members/{user}", self._add_member),
+            ("DELETE", "/projects/{project}/members/{user}", self._remove_member),
+            ("GET", "/nodes", self._nodes),
+            ("GET", "/nodes/{node}", self._node),
+            ("GET", "/queue", self._queue),
+            ("GET", "/usage", self._usage),
+            ("POST", "/workspaces/activity", self._activity),
+        ]
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Planned failures first, then refusals as problems."""
+        self.requests.append((request.method, request.path.removeprefix(PREFIX)))
+        if self.failures:
+            status = self.failures.pop(0)
+            if status == 0 and request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=status or 500, text="not now")
+        try:
+            self._admit(request)
+            return await handler(request)
+        except Refusal as refusal:
+            return web.json_response(
+                refusal.body, status=refusal.status, content_type="application/problem+json"
+            )
+
+    def _admit(self, request: web.Request) -> None:
+        """Who asks, and may they see this project?"""
+        self._user(request)
+        project = request.match_info.get("project")
+        if project is not None and project not in self._visible(request):
+            raise Refusal(404, "not_found", f"There is no project `{project}`.")
+
+    def _user(self, request: web.Request) -> str:
+        _, _, token = request.headers.get("Authorization", "").partition(" ")
+        if token not in self.world.tokens:
+            raise Refusal(401, "unauthenticated", "The token is missing or unknown.")
+        return self.world.tokens[token]
+
+    def _visible(self, request: web.Request) -> list[str]:
+        user, world = self._user(request), self.world
+        return [
+            name for name in world.projects if user in world.admins or user in world.members[name]
+        ]
+
+    def _admin(self, request: web.Request) -> None:
+        if self._user(request) not in self.world.admins:
+            raise Refusal(403, "forbidden", "Only an administrator may do this.")
+
+    def _key(self, request: web.Request) -> tuple[str, str]:
+        return request.match_info["project"], request.match_info["name"]
+
+    async def _whoami(self, request: web.Request) -> web.Response:
+        mine = self._visible(request)
+        default = mine[0] if len(mine) == 1 else None
+        admin = self._user(request) in self.world.admins
+        found = {"user": self._user(request), "admin": admin}
+        return web.json_response(found | {"projects": mine, "default_project": default})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        body: Json = await request.json()
+        if body.get("project") not in self._visible(request):
+            raise Refusal(
+                403, "forbidden", f"You are not a member of `{body.get('project')}`.", "project"
+            )
+        user = body.get("user") or self._user(request)
+        if request.query.get("dry_run") == "true":
+            draft = self.world.draft(body, body.get("name") or "job-1", user)
+            reason = {"token": "Starting", "cls": "starting", "sentence": "It would start now."}
+            return web.json_response({"workload": draft, "forecast": reason})
+        key = request.headers.get("Idempotency-Key", "")
+        if key and key in self.world.keys:
+            return web.json_response(self.world.find(*self.world.keys[key]), status=201)
+        workload = self.world.create(body, user)
+        if key:
+            self.world.keys[key] = (workload["project"], workload["name"])
+        return web.json_response(workload, status=201)
+
+    async def _list_workloads(self, request: web.Request) -> web.Response:
+        query, visible = request.query, self._visible(request)
+        if query.get("project", visible[0] if visible else "") not in visible:
+            raise Refusal(403, "forbidden", f"You are not a member of `{query['project']}`.")
+        limit, after = int(query.get("limit", "100")), query.get("after", "")
+        labels = [label.partition("=")[::2] for label in query.getall("label", [])]
+        phases = query.getall("phase", [])
+        found = [
+            workload
+            for (project, name), workload in sorted(self.world.workloads.items())
+            if project in visible
+            and project == query.get("project", project)
+            and f"{project}/{name}" > after
+            and workload["spec"]["user"] == query.get("user", workload["spec"]["user"])
+            and workload["spec"]["kind"] == query.get("kind", workload["spec"]["kind"])
+            and (not phases or workload["status"]["phase"] in phases)
+            and all(workload["labels"].get(key) == value for key, value in labels)
+        ]
+        page = found[:limit]
+        more = f"{page[-1]['project']}/{page[-1]['name']}" if len(found) > limit else None
+        return web.json_response({"items": page, "next": more})
+
+    async def _get_workload(self, request: web.Request) -> web.Response:
+        return web.json_response(self.world.find(*self._key(request)))
+
+    async def _delete(self, request: web.Request) -> web.Response:
+        return web.json_response(self.world.remove(*self._key(request)), status=202)
+
+    async def _suspend(self, request: web.Request) -> web.Response:
+        reason = {"token": "Suspended", "sentence": "Stopped by its owner."}
+        status = {"phase": "stopped", "reason": reason, "tasks": []}
+        return web.json_response(self.world.change(*self._key(request), status))
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        if self.world.find(*self._key(request))["status"]["phase"] != "stopped":
+            raise Refusal(409, "not_stopped", "It is not suspended, so there is nothing to resume.")
+        status = {"phase": "pending", "reason": None}
+        return web.json_response(self.world.change(*self._key(request), status))
+
+    async def _extend(self, request: web.Request) -> web.Response:
+        limits = self.world.find(*self._key(request))["status"].get("limits") or {}
+        if not limits.get("may_extend"):
+            raise Refusal(409, "no_extension", "This project allows no extension.")
+        later = limits | {"stops_at": (limits["stops_at"] or self.world.now()) + 3600.0}
+        self.world.change(*self._key(request), {"limits": later})
+        return web.json_response(later)
+
+    async def _claim(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        workload = self.world.find(*self._key(request))
+        body.pop("secret_environment", None)
+        workload["spec"] |= body | {"hold_for_claim": False}
+        return web.json_response(workload)
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        key, query, world = self._key(request), request.query, self.world
+        world.find(*key)
+        follow = query.get("follow") == "true"
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        await response.prepare(request)
+        since = float(query.get("since", "0"))
+        count = len([line for line in world.logs[key] if line[0] >= since])
+        sent = len(world.logs[key]) - min(count, int(query.get("tail", count)))
+        while True:
+            for at, text in world.logs[key][sent:]:
+                stamp = f"{at:.3f} " if query.get("timestamps") == "true" else ""
+                await response.write(f"{stamp}{text}\n".encode())
+            sent = len(world.logs[key])
+            workload = world.workloads.get(key)
+            if not follow or workload is None or workload["status"]["phase"] in AT_REST:
+                return response
+            async with world.changed:
+                await world.changed.wait()
+
+    async def _history(self, request: web.Request) -> web.Response:
+        self.world.find(*self._key(request))
+        return web.json_response(self.world.history[self._key(request)])
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        curves = self.world.metrics.get(self._key(request), {})
+        names = request.query.getall("name", list(curves))
+        return web.json_response({name: curves.get(name, []) for name in names})
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        world, visible, match = self.world, self._visible(request), request.match_info
+        project = match.get("project") or request.query.get("project")
+        wanted: asyncio.Queue[tuple[int, str, Json] | None] = asyncio.Queue()
+
+        def mine(workload: Json) -> bool:
+            return (
+                workload["project"] in visible
+                and project in (None, workload["project"])
+                and match.get("name") in (None, workload["name"])
+                and request.query.get("kind") in (None, workload["spec"]["kind"])
+            )
+
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        seen = int(request.headers.get("Last-Event-ID", "0"))
+        if seen:
+            start = [message for message in world.past if message[0] > seen]
+        else:
+            present = [w for w in world.workloads.values() if w["status"]["phase"] not in AT_REST]
+            start = [(w["resource_version"], "workload", w) for w in present]
+        for message in start:
+            wanted.put_nowait(message)
+        world.listeners.add(wanted)
+        try:
+            await self._send_events(response, wanted, mine)
+        except ConnectionResetError:
+            return response  # the listener left, as listeners do
+        finally:
+            world.listeners.discard(wanted)
+        return response
+
+    async def _send_events(
+        self,
+        response: web.StreamResponse,
+        wanted: asyncio.Queue[tuple[int, str, Json] | None],
+        mine: Callable[[Json], bool],
+    ) -> None:
+        while (event := await wanted.get()) is not None:
+            version, kind, workload = event
+            if mine(workload):
+                text = f"event: {kind}\nid: {version}\ndata: {json.dumps(workload)}\n\n"
+                await response.write(text.encode())
+
+    async def _report(self, request: web.Request) -> web.Response:
+        self.world.take_report(*self._key(request), await request.json())
+        return web.Response(status=204)
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        """A "shell" that repeats what is typed and ends on ``exit``."""
+        if self.world.find(*self._key(request))["status"]["phase"] != "running":
+            raise Refusal(409, "not_running", "It is not running.")
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        command = " ".join(request.query.getall("command", ["shell"]))
+        await socket.send_json(["stdout", f"{command}\r\n"])
+        async for message in socket:
+            match json.loads(message.data) if message.type is WSMsgType.TEXT else []:
+                case ["stdin", str(text)] if text.strip() == "exit":
+                    await socket.send_json(["exit", 0])
+                    break
+                case ["stdin", str(text)]:
+                    await socket.send_json(["stdout", text])
+                case ["set_size", *size]:
+                    await socket.send_json(["stdout", f"size {size}\r\n"])
+        await socket.close()
+        return socket
+
+    async def _list_projects(self, request: web.Request) -> web.Response:
+        items = [self.world.projects[name] for name in self._visible(request)]
+        return web.json_response({"items": items})
+
+    async def _create_project(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        return web.json_response(self.world.add_project(await request.json(), []), status=201)
+
+    async def _get_project(self, request: web.Request) -> web.Response:
+        return web.json_response(self.world.projects[request.match_info["project"]])
+
+    async def _update_project(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        name, body = request.match_info["project"], await request.json()
+        if request.query.get("dry_run") == "true":
+            merged(self.world.projects[name], body)
+            return web.json_response({"would_start": [], "would_give_way": []})
+        return web.json_response(self.world.change_project(name, body))
+
+    async def _delete_project(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        name = request.match_info["project"]
+        if any(project == name for project, _ in self.world.workloads):
+            raise Refusal(409, "project_in_use", f"The project `{name}` still has jobs.")
+        del self.world.projects[name]
+        return web.Response(status=204)
+
+    async def _list_members(self, request: web.Request) -> web.Response:
+        return web.json_response({"users": self.world.members[request.match_info["project"]]})
+
+    async def _add_member(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        users = self.world.members[request.match_info["project"]]
+        if request.match_info["user"] not in users:
+            users.append(request.match_info["user"])
+        return web.json_response({"users": users})
+
+    async def _remove_member(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        users = self.world.members[request.match_info["project"]]
+        users[:] = [user for user in users if user != request.match_info["user"]]
+        return web.json_response({"users": users})
+
+    async def _nodes(self, _: web.Request) -> web.Response:
+        return web.json_response({"items": self.world.nodes})
+
+    async def _node(self, request: web.Request) -> web.Response:
+        name = request.match_info["node"]
+        for node in self.world.nodes:
+            if node["name"] == name:
+                return web.json_response(node)
+        raise Refusal(404, "not_found", f"There is no node `{name}`.")
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        waiting = [w for w in self.world.workloads.values() if w["status"]["phase"] == "pending"]
+        items = [
+            {
+                "position": position,
+                "uid": w["uid"],
+                "project": w["project"],
+                "kind": w["spec"]["kind"],
+                "resources": {"gpus": w["spec"].get("gpus", 0)},
+                "tasks": w["spec"].get("tasks", 1),
+                "waits_since": w["status"]["queued_at"],
+                "reason": w["status"].get("reason"),
+            }
+            | (
+                {"name": w["name"], "user": w["spec"]["user"]}
+                if w["project"] in self._visible(request)
+                else {"name": "", "user": ""}
+            )
+            for position, w in enumerate(waiting, 1)
+        ]
+        return web.json_response({"items": items})
+
+    async def _usage(self, request: web.Request) -> web.Response:
+        by = request.query.get("by", "project")
+        items = [{"key": name} for name in self._visible(request)] if by == "project" else []
+        return web.json_response({"items": items})
+
+    async def _activity(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        for workload in self.world.workloads.values():
+            spec = workload["spec"]
+            named = spec.get("server_name", "") == body.get("server_name", "")
+            if spec["kind"] == "workspace" and spec["user"] == self._user(request) and named:
+                return web.json_response(workload["status"].get("limits") or {})
+        raise Refusal(404, "not_found", "There is no such workspace.")

@@ -1,0 +1,189 @@
+"""What the fake scheduler knows: people, projects, workloads as they look on the wire, and streams.
+
+Everything here runs in the fake's own event loop.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+AT_REST = ("succeeded", "failed", "stopped")
+NO_QUOTA = {"gpus": None, "cpu_millicores": None, "memory_bytes": None}
+INTERACTIVE = {
+    "time_limit_seconds": None,
+    "idle_timeout_seconds": None,
+    "busy_cap_seconds": 86_400.0,
+    "warn_before_seconds": 600.0,
+    "extend_seconds": 3600.0,
+    "max_extensions": 0,
+}
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a mishap
+    """A problem to answer with."""
+
+    def __init__(self, status: int, code: str, detail: str, field: str = "") -> None:
+        super().__init__(detail)
+        self.status = status
+        errors = [{"field": field, "code": code, "expected": ""}] if field else []
+        self.body = {
+            "type": "about:blank",
+            "title": code.replace("_", " ").capitalize(),
+            "status": status,
+            "code": code,
+            "detail": detail,
+            "errors": errors,
+        }
+
+
+class World:
+    """The state, and the only ways it changes."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.tokens: dict[str, str] = {}
+        self.admins: set[str] = set()
+        self.members: dict[str, list[str]] = {}
+        self.projects: dict[str, Json] = {}
+        self.workloads: dict[tuple[str, str], Json] = {}
+        self.nodes: list[Json] = []
+        self.logs: dict[tuple[str, str], list[tuple[float, str]]] = {}
+        self.history: dict[tuple[str, str], Json] = {}
+        self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}
+        self.reports: list[tuple[str, str, Json]] = []
+        self.keys: dict[str, tuple[str, str]] = {}
+        self.listeners: set[asyncio.Queue[tuple[int, str, Json] | None]] = set()
+        self.past: list[tuple[int, str, Json]] = []
+        self.changed = asyncio.Condition()
+        self._version = itertools.count(1)
+
+    def add_project(self, body: Mapping[str, Any], members: list[str]) -> Json:
+        """Create a project. Raises ``Refusal`` when it exists."""
+        name = str(body["name"])
+        if name in self.projects:
+            raise Refusal(409, "already_exists", f"There is already a project `{name}`.", "name")
+        base: Json = {"description": "", "over_quota": True, "weight": None, "rank": 0}
+        self.projects[name] = (
+            base
+            | {"quota": NO_QUOTA | {"gpus": 0}, "limit": NO_QUOTA, "interactive": INTERACTIVE}
+            | {"color": len(self.projects) % 12, "created_at": self.now(), "use": {}}
+        )
+        self.members[name] = list(members)
+        return self.change_project(name, body)
+
+    def change_project(self, name: str, body: Mapping[str, Any]) -> Json:
+        """Merge changes into a project."""
+        self.projects[name] = merged(self.projects[name], body)
+        self.projects[name]["resource_version"] = next(self._version)
+        return self.projects[name]
+
+    def create(self, body: Mapping[str, Any], user: str) -> Json:
+        """Add a waiting workload. Raises ``Refusal`` when the name is taken."""
+        project = str(body["project"])
+        name = str(body.get("name") or "") or self._next_name(project, str(body["name_prefix"]))
+        if (project, name) in self.workloads:
+            raise Refusal(
+                409, "already_exists", f"There is already a job `{name}` in `{project}`.", "name"
+            )
+        workload = self.draft(body, name, user)
+        self.workloads[project, name] = workload
+        self.logs[project, name] = []
+        self.history[project, name] = {"transitions": [], "decisions": []}
+        self._transition(workload, "")
+        self.publish("workload", workload)
+        return workload
+
+    def draft(self, body: Mapping[str, Any], name: str, user: str) -> Json:
+        """A workload as it would be."""
+        identity = ("name", "name_prefix", "project", "labels", "secret_environment", "files")
+        spec = {key: value for key, value in body.items() if key not in identity}
+        files = {name: len(text) for name, text in body.get("files", {}).items()}
+        kind = spec.get("kind", "training")
+        return {
+            "name": name,
+            "project": body["project"],
+            "uid": f"uid-{len(self.history) + 1}",
+            "resource_version": 0,
+            "generation": 1,
+            "created_at": self.now(),
+            "created_by": user,
+            "labels": dict(body.get("labels", {})),
+            "spec": {"user": user, "preemptible": kind == "training"}
+            | spec
+            | {"kind": kind, "files": files},
+            "status": {"phase": "pending", "queued_at": self.now(), "tasks": [], "attempt": 0},
+        }
+
+    def find(self, project: str, name: str) -> Json:
+        """One workload. Raises ``Refusal`` when there is none."""
+        if (project, name) not in self.workloads:
+            raise Refusal(404, "not_found", f"There is no job `{name}` in project `{project}`.")
+        return self.workloads[project, name]
+
+    def change(self, project: str, name: str, status: Mapping[str, Any]) -> Json:
+        """Change a workload's status and tell everybody."""
+        old = self.find(project, name)
+        workload = {**old, "status": {**old["status"], **status}}
+        self.workloads[project, name] = workload
+        if workload["status"]["phase"] != old["status"]["phase"]:
+            self._transition(workload, old["status"]["phase"])
+        self.publish("workload", workload)
+        return workload
+
+    def remove(self, project: str, name: str) -> Json:
+        """Take a workload away."""
+        workload = self.find(project, name)
+        del self.workloads[project, name]
+        self.publish("deleted", workload)
+        return workload
+
+    def take_report(self, project: str, name: str, report: Mapping[str, Any]) -> None:
+        """What a job says about itself."""
+        workload = self.find(project, name)
+        at, step = report.get("at") or self.now(), report.get("step") or 0
+        self.reports.append((project, name, dict(report)))
+        status = {"metrics": {**workload["status"].get("metrics", {}), **report.get("metrics", {})}}
+        curves = self.metrics.setdefault((project, name), {})
+        for key, value in report.get("metrics", {}).items():
+            curves.setdefault(key, []).append({"at": at, "step": step, "value": value})
+        done = report.get("done", report.get("step"))
+        if done is not None:
+            known = {"total": report.get("total"), "rate": report.get("rate")}
+            unit = report.get("unit", "step")
+            status["progress"] = {"done": done, "unit": unit, "at": at, **known}
+        if report.get("checkpoint_step") is not None:
+            status["checkpoint"] = {"step": report["checkpoint_step"], "at": at}
+        changed = {**workload, "status": {**workload["status"], **status}}
+        self.workloads[project, name] = changed
+        self.publish("report", changed | {"report": dict(report)})
+
+    def publish(self, kind: str, workload: Json) -> None:
+        """Send an event to every listener."""
+        version = next(self._version)
+        workload["resource_version"] = version
+        message = (version, kind, workload)
+        self.past.append(message)
+        for listener in self.listeners:
+            listener.put_nowait(message)
+
+    def _transition(self, workload: Json, old: str) -> None:
+        status = workload["status"]
+        row = {"at": self.now(), "from_phase": old, "to_phase": status["phase"]}
+        row |= {"attempt": status["attempt"], "reason": status.get("reason")}
+        row |= {"node": next((task["node"] for task in status["tasks"]), "")}
+        self.history[workload["project"], workload["name"]]["transitions"].append(row)
+
+    def _next_name(self, project: str, prefix: str) -> str:
+        names = (f"{prefix}-{number}" for number in itertools.count(1))
+        return next(name for name in names if (project, name) not in self.workloads)
+
+
+def merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
+    """A merge patch applied: mappings merge, everything else replaces."""
+    new = dict(old)
+    for key, value in changes.items():
+        both = isinstance(value, Mapping) and isinstance(old.get(key), Mapping)
+        new[key] = merged(old[key], value) if both else value
+    return new
