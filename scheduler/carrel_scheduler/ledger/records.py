@@ -70,7 +70,10 @@ class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Use of a project, user or workload in a span of time, from transitions only."""
+    """Use of a project, user or workload in a span of time, from transitions only.
+
+    ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``.
+    """
 
     key: str
     gpu_seconds: float
@@ -90,7 +93,7 @@ class Ledger(ObjectStore, Protocol):
     """Objects and rows of the past in one database."""
 
     async def begin_epoch(self) -> int:
-        """Become the scheduler: returns a new, larger epoch; older epochs' writes are ``Fenced``."""
+        """Become the scheduler: a new, larger epoch; writes of older ones are ``Fenced``."""
         ...
 
     async def record(
@@ -114,7 +117,8 @@ class Ledger(ObjectStore, Protocol):
     ) -> Workload:
         """Create with its first row (to ``pending``) and its secrets, in one transaction.
 
-        Many concurrent calls share one commit (group commit).
+        The transition gets the uid of the workload. Many concurrent calls share one commit (group
+        commit).
         """
         ...
 
@@ -141,7 +145,7 @@ class Ledger(ObjectStore, Protocol):
         until: float | None = None,
         limit: int = 1000,
     ) -> Sequence[Transition]:
-        """Rows in order of id."""
+        """Rows with ``since <= at < until``: the newest ``limit`` of them, in order of id."""
         ...
 
     async def decisions(
@@ -163,7 +167,7 @@ class Ledger(ObjectStore, Protocol):
     async def usage(
         self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
     ) -> Sequence[Usage]:
-        """Use by ``project``, ``user`` or ``workload``."""
+        """Use in [since, until) by ``project``, ``user`` or ``workload`` (``project/name``)."""
         ...
 
     async def settings(self) -> Mapping[str, Any]:

@@ -106,7 +106,12 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(
-        self, kind: type[ObjectT], name: str, project: str = "", *, resource_version: int | None = None
+        self,
+        kind: type[ObjectT],
+        name: str,
+        project: str = "",
+        *,
+        resource_version: int | None = None,
     ) -> ObjectT:
         """Remove; returns the last state. Raises ``NotFound``, ``Conflict``."""
         ...

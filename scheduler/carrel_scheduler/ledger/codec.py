@@ -1,0 +1,129 @@
+"""Objects and rows of the past as columns, and back.
+
+An object is encoded in the caller's own thread, before anything is queued: what the caller does to
+it afterwards changes nothing, and what could not be read back is refused before it is written.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Generic
+
+import msgspec
+
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.objects import (
+    Meta,
+    ObjectT,
+    Project,
+    ProjectSpec,
+    ProjectStatus,
+    ReasonInfo,
+    Workload,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from carrel_scheduler.ledger.records import Decision, Transition
+
+_SPECS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
+    Project: msgspec.json.Decoder(ProjectSpec),
+    Workload: msgspec.json.Decoder(WorkloadSpec),
+}
+_STATUSES: Final[dict[type, msgspec.json.Decoder[Any]]] = {
+    Project: msgspec.json.Decoder(ProjectStatus),
+    Workload: msgspec.json.Decoder(WorkloadStatus),
+}
+_META: Final = msgspec.json.Decoder(Meta)
+_LABELS: Final = msgspec.json.Decoder(dict[str, str])
+_DEVICES: Final = msgspec.json.Decoder(tuple[int, ...])
+_REASON: Final = msgspec.json.Decoder(ReasonInfo)
+
+
+class Encoded(msgspec.Struct, Generic[ObjectT], frozen=True):
+    """An object as it is stored; ``phase``, ``user`` and ``workload_kind`` serve filters."""
+
+    kind: type[ObjectT]
+    meta: Meta
+    spec: str
+    status: str
+    phase: str | None = None
+    user: str | None = None
+    workload_kind: str | None = None
+
+    def decode(self) -> ObjectT:
+        """A fresh copy of the object."""
+        return build(self.kind, self.meta, self.spec, self.status)
+
+
+def to_json(value: Any, field: str) -> str:
+    """JSON text of a value; raises ``InvalidArgument`` for what JSON cannot hold."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgument(field, type(value).__name__, f"writable as JSON ({error})") from error
+
+
+def encode(obj: ObjectT) -> Encoded[ObjectT]:
+    """Columns of an object; raises ``InvalidArgument`` when it could not be read back."""
+    kind = type(obj)
+    if kind not in _SPECS:
+        raise InvalidArgument("kind", kind.__name__, "Project or Workload")
+    meta = _checked(_META, to_json(obj.meta, "meta"), "meta")
+    spec, status = to_json(obj.spec, "spec"), to_json(obj.status, "status")
+    _checked(_SPECS[kind], spec, "spec")
+    _checked(_STATUSES[kind], status, "status")
+    if isinstance(obj, Workload):
+        return Encoded(kind, meta, spec, status, obj.status.phase, obj.spec.user, obj.spec.kind)
+    return Encoded(kind, meta, spec, status)
+
+
+def _checked(decoder: msgspec.json.Decoder[Any], text: str, field: str) -> Any:
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise InvalidArgument(field, "its content", f"valid ({error})") from error
+
+
+def build(kind: type[ObjectT], meta: Meta, spec: str, status: str) -> ObjectT:
+    """An object from its stored parts, sharing nothing with ``meta``."""
+    return kind(
+        meta=msgspec.structs.replace(meta, labels=dict(meta.labels)),
+        spec=_SPECS[kind].decode(spec),
+        status=_STATUSES[kind].decode(status),
+    )
+
+
+def meta_from_json(text: str) -> Meta:
+    """The identity kept with a change."""
+    return _META.decode(text)
+
+
+def labels_from_json(text: str) -> dict[str, str]:
+    """The labels kept with an object."""
+    return _LABELS.decode(text)
+
+
+def row_columns(row: Transition | Decision) -> dict[str, Any]:
+    """A row of the past as columns; its id is the database's to give."""
+    columns = msgspec.structs.asdict(row)
+    del columns["id"]
+    columns["devices"] = to_json(row.devices, "devices")
+    columns["reason"] = None if row.reason is None else to_json(row.reason, "reason")
+    return columns
+
+
+def transition(columns: Mapping[str, Any]) -> Transition:
+    """A ``Transition`` from its columns."""
+    return Transition(**_parsed(columns))
+
+
+def decision(columns: Mapping[str, Any]) -> Decision:
+    """A ``Decision`` from its columns."""
+    return Decision(**_parsed(columns))
+
+
+def _parsed(columns: Mapping[str, Any]) -> dict[str, Any]:
+    reason = columns["reason"]
+    return {
+        **columns,
+        "devices": _DEVICES.decode(columns["devices"]),
+        "reason": None if reason is None else _REASON.decode(reason),
+    }

@@ -1,0 +1,156 @@
+"""Engines for the two databases: one connection that writes, a few that read, one for migrations.
+
+SQLite: write-ahead log, full sync on every commit, file mode 0600; transactions begin by our own
+statements because the driver's would begin too late for savepoints. PostgreSQL: commits wait for
+the disk whatever the server's default, reads see one snapshot.
+"""
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import NullPool
+
+from carrel_scheduler.ledger.errors import LedgerNotUsable
+
+READERS: Final = 4
+BUSY_TIMEOUT_MS: Final = 30_000
+OWNER_ONLY: Final = 0o600
+
+
+class Database(NamedTuple):
+    """How to reach one database.
+
+    Attributes:
+        label: its URL without the password, for messages.
+        listens: commits of other processes are announced (else they are polled for).
+    """
+
+    url: URL
+    label: str
+    listens: bool
+    writer: Engine
+    reader: Engine
+    migrator: Engine
+
+    def dispose(self) -> None:
+        """Close every connection."""
+        for engine in (self.writer, self.reader, self.migrator):
+            engine.dispose()
+
+
+def database_of(url: str) -> Database:
+    """Engines for a URL; raises ``LedgerNotUsable``. Connects to nothing yet."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise LedgerNotUsable(
+            "unknown_database",
+            "database URL",
+            "is not of the form sqlite:////path or postgresql://",
+        ) from error
+    if parsed.drivername in {"sqlite", "sqlite+pysqlite"}:
+        return _sqlite(parsed)
+    if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
+        if find_spec("psycopg") is None:
+            raise LedgerNotUsable(
+                "driver_missing",
+                parsed.render_as_string(hide_password=True),
+                "needs psycopg: pip install 'carrel[postgresql]'",
+            )
+        return _postgresql(parsed.set(drivername="postgresql+psycopg"))
+    raise LedgerNotUsable(
+        "unknown_database",
+        parsed.render_as_string(hide_password=True),
+        "use sqlite:////path/carrel.sqlite or postgresql+psycopg://user@host/name",
+    )
+
+
+def _sqlite(url: URL) -> Database:
+    label = url.render_as_string()
+    if not url.database or url.database == ":memory:":
+        raise LedgerNotUsable("unknown_database", label, "SQLite needs the path of a file")
+    _prepare_file(Path(url.database), label)
+    return Database(
+        url=url,
+        label=label,
+        listens=False,
+        writer=_sqlite_engine(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0),
+        reader=_sqlite_engine(url, "BEGIN", pool_size=READERS, max_overflow=0),
+        # Rebuilding a table drops the old one; with foreign keys on, that would cascade.
+        migrator=_sqlite_engine(url, "BEGIN IMMEDIATE", foreign_keys=False, poolclass=NullPool),
+    )
+
+
+def _prepare_file(path: Path, label: str) -> None:
+    """Make sure of a file that only its owner can read; its log files get the same mode."""
+    folder = path.parent
+    if not folder.is_dir():
+        raise LedgerNotUsable("folder_missing", label, f"the folder {folder} does not exist")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise LedgerNotUsable(
+            "folder_not_writable", label, f"this account may not write into {folder}"
+        )
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
+        path.chmod(OWNER_ONLY)
+    except OSError as error:
+        raise LedgerNotUsable(
+            "file_not_usable", label, f"the file cannot be opened for writing ({error.strerror})"
+        ) from error
+
+
+def _engine(url: URL, **options: Any) -> Engine:
+    # Parameters of statements may be secrets; errors must not show them.
+    return create_engine(url, hide_parameters=True, **options)
+
+
+def _sqlite_engine(url: URL, begin: str, *, foreign_keys: bool = True, **pool: Any) -> Engine:
+    engine = _engine(url, **pool)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in (
+            f"busy_timeout={BUSY_TIMEOUT_MS}",
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            f"foreign_keys={'ON' if foreign_keys else 'OFF'}",
+        ):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    event.listen(engine, "begin", _beginner(begin))
+    return engine
+
+
+def _beginner(statement: str) -> Callable[[Connection], None]:
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(statement)
+
+    return begin
+
+
+def _postgresql(url: URL) -> Database:
+    writer = _engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True)
+    event.listen(writer, "begin", _beginner("SET LOCAL synchronous_commit = on"))
+    reader = _engine(
+        url,
+        pool_size=READERS,
+        max_overflow=0,
+        pool_pre_ping=True,
+        isolation_level="REPEATABLE READ",
+    )
+    return Database(
+        url=url,
+        label=url.render_as_string(hide_password=True),
+        listens=True,
+        writer=writer,
+        reader=reader,
+        migrator=_engine(url, poolclass=NullPool),
+    )

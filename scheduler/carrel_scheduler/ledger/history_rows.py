@@ -1,0 +1,97 @@
+"""Transitions and decisions in SQL, and the spans of time that use is computed from."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Select, func, insert, or_, select
+
+from carrel_scheduler.ledger import codec
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.ledger.schema import decisions, transitions
+from carrel_scheduler.ledger.usage import WAITING, Span
+
+_NEW_TRANSITIONS: Final = insert(transitions)
+_NEW_DECISIONS: Final = insert(decisions)
+
+
+def add_transitions(connection: Connection, rows: Sequence[Transition]) -> None:
+    """Append rows in their order."""
+    if rows:
+        connection.execute(_NEW_TRANSITIONS, [codec.row_columns(row) for row in rows])
+
+
+def add_decisions(connection: Connection, rows: Sequence[Decision]) -> None:
+    """Append rows in their order."""
+    if rows:
+        connection.execute(_NEW_DECISIONS, [codec.row_columns(row) for row in rows])
+
+
+def read_transitions(
+    connection: Connection,
+    *,
+    workload_uid: str | None,
+    projects: Sequence[str] | None,
+    since: float | None,
+    until: float | None,
+    limit: int,
+) -> list[Transition]:
+    """The newest ``limit`` rows with ``since <= at < until``, in order of id."""
+    query = select(transitions)
+    if workload_uid is not None:
+        query = query.where(transitions.c.workload_uid == workload_uid)
+    if projects is not None:
+        query = query.where(transitions.c.project.in_(projects))
+    if since is not None:
+        query = query.where(transitions.c.at >= since)
+    if until is not None:
+        query = query.where(transitions.c.at < until)
+    rows = _newest(connection, query, transitions.c.id, limit)
+    return [codec.transition(row) for row in rows]
+
+
+def read_decisions(
+    connection: Connection, *, workload_uid: str | None, limit: int
+) -> list[Decision]:
+    """The newest ``limit`` rows, in order of id."""
+    query = select(decisions)
+    if workload_uid is not None:
+        query = query.where(decisions.c.workload_uid == workload_uid)
+    return [codec.decision(row) for row in _newest(connection, query, decisions.c.id, limit)]
+
+
+def _newest(connection: Connection, query: Select[Any], row_id: Any, limit: int) -> list[Any]:
+    if limit < 1:
+        raise InvalidArgument("limit", limit, "at least 1")
+    found = connection.execute(query.order_by(row_id.desc()).limit(limit)).mappings().all()
+    return list(reversed(found))
+
+
+def spans(
+    connection: Connection, since: float, until: float, projects: Sequence[str] | None
+) -> Iterator[Span]:
+    """Every span that touches [since, until], from each row to the next of its workload."""
+    following = func.lead(transitions.c.at).over(
+        partition_by=transitions.c.workload_uid, order_by=transitions.c.id
+    )
+    columns = [transitions.c[name] for name in Span.__struct_fields__ if name != "ended_at"]
+    every = select(*columns, following.label("ended_at")).subquery()
+    query = select(*(every.c[name] for name in Span.__struct_fields__)).where(
+        every.c.at < until,
+        or_(every.c.ended_at.is_(None), every.c.ended_at >= since),
+        or_(every.c.at >= since, _counts(every.c)),
+    )
+    if projects is not None:
+        query = query.where(every.c.project.in_(projects))
+    for row in connection.execute(query):
+        yield Span(*row)
+
+
+def _counts(columns: Any) -> ColumnElement[bool]:
+    """``Span.counts``, to leave out the long rest of what has ended."""
+    return or_(
+        columns.gpu_milli > 0,
+        columns.cpu_milli > 0,
+        columns.memory_bytes > 0,
+        columns.to_phase == WAITING,
+    )

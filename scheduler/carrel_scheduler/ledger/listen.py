@@ -1,0 +1,52 @@
+"""Hears of commits of other processes on PostgreSQL (LISTEN), on a connection of its own.
+
+A lost connection is made again and asks for what it missed; meanwhile watches look for themselves
+now and then, see ``sql_store.PATIENCE``.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+import psycopg
+from sqlalchemy import URL
+from sqlalchemy.dialects.postgresql.psycopg import dialect
+
+from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.transaction import CHANNEL
+
+RETRY_SECONDS: Final = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Publishes announced versions to the notifier; belongs to the event loop it is made in."""
+
+    def __init__(self, url: URL, notifier: Notifier) -> None:
+        self._url, self._notifier = url, notifier
+        self._task = asyncio.get_running_loop().create_task(self._serve(), name="ledger-listener")
+
+    async def close(self) -> None:
+        """Stop listening."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _serve(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except psycopg.Error as error:
+                _log.warning("lost the connection that announces changes: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _listen(self) -> None:
+        _, settings = dialect().create_connect_args(self._url)
+        async with await psycopg.AsyncConnection.connect(**settings, autocommit=True) as connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            missed = await connection.execute("SELECT version FROM store_state")
+            for (version,) in await missed.fetchall():
+                self._notifier.publish(version)
+            async for notice in connection.notifies():
+                self._notifier.publish(int(notice.payload))

@@ -1,0 +1,14 @@
+"""Alembic's entry: runs the steps on the connection that ``ledger.migrate`` holds."""
+
+from alembic import context
+
+from carrel_scheduler.ledger.schema import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=True,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

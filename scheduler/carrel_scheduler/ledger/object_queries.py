@@ -1,0 +1,109 @@
+"""Listing objects and reading changes, each in the one snapshot of the connection it is given."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, and_, bindparam, exists, select
+
+from carrel_scheduler.ledger.codec import build, meta_from_json
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.object_rows import STORED, stored
+from carrel_scheduler.ledger.objects import ObjectT
+from carrel_scheduler.ledger.schema import changes, labels, objects, specs, store_state
+from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
+from carrel_scheduler.ledger.watch import Batch
+
+CHANGES_AT_ONCE: Final = 256
+_STATE: Final = select(store_state.c.version, store_state.c.dropped_through)
+_CHANGES: Final = (
+    select(changes, specs.c.spec)
+    .join(specs, and_(specs.c.uid == changes.c.uid, specs.c.generation == changes.c.generation))
+    .where(changes.c.version > bindparam("after"), changes.c.kind == bindparam("kind"))
+    .order_by(changes.c.version)
+    .limit(CHANGES_AT_ONCE)
+)
+
+
+def list_objects(
+    connection: Connection,
+    kind: type[ObjectT],
+    filters: Mapping[str, Any],
+    limit: int | None,
+    after: str,
+) -> Page[ObjectT]:
+    """One page in creation order; ``filters`` are those of ``ObjectStore.list``."""
+    query = _filtered(STORED.where(objects.c.kind == kind.__name__), **filters)
+    query = query.where(objects.c.created_version > _position(after))
+    query = query.order_by(objects.c.created_version)
+    if limit is not None:
+        if limit < 1:
+            raise InvalidArgument("limit", limit, "at least 1")
+        query = query.limit(limit + 1)
+    version = connection.execute(_STATE).one().version
+    rows = connection.execute(query).all()
+    more = limit is not None and len(rows) > limit
+    shown = rows[:limit]
+    return Page(
+        items=[stored(kind, row).decode() for row in shown],
+        version=version,
+        next=str(shown[-1].created_version) if more else "",
+    )
+
+
+def _position(after: str) -> int:
+    if not after:
+        return 0
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise InvalidArgument("after", after, "the `next` of a page")
+    return int(after)
+
+
+def _filtered(
+    query: Select[Any],
+    *,
+    projects: Sequence[str] | None,
+    phases: Sequence[str] | None,
+    user: str | None,
+    workload_kind: str | None,
+    wanted_labels: Mapping[str, str] | None,
+) -> Select[Any]:
+    if projects is not None:
+        query = query.where(objects.c.project.in_(projects))
+    if phases is not None:
+        query = query.where(objects.c.phase.in_(phases))
+    if user is not None:
+        query = query.where(objects.c.user == user)
+    if workload_kind is not None:
+        query = query.where(objects.c.workload_kind == workload_kind)
+    for key, value in (wanted_labels or {}).items():
+        label = and_(labels.c.uid == objects.c.uid, labels.c.key == key, labels.c.value == value)
+        query = query.where(exists().where(label))
+    return query
+
+
+def newest_version(connection: Connection) -> int:
+    """The store's version."""
+    return int(connection.execute(_STATE).one().version)
+
+
+def changes_after(connection: Connection, kind: type[ObjectT], cursor: int) -> Batch[ObjectT]:
+    """Changes after a version, as many as fit one read; raises ``Expired``."""
+    newest, dropped_through = connection.execute(_STATE).one()
+    if not dropped_through <= cursor <= newest:
+        raise Expired(
+            f"changes after version {cursor} are not kept (kept: after {dropped_through} up to"
+            f" {newest}): list again"
+        )
+    if cursor == newest:
+        return Batch((), cursor)
+    rows = connection.execute(_CHANGES, {"after": cursor, "kind": kind.__name__}).all()
+    found = [
+        Change(
+            ChangeType(row.type),
+            row.version,
+            build(kind, meta_from_json(row.meta), row.spec, row.status),
+        )
+        for row in rows
+    ]
+    full = len(found) == CHANGES_AT_ONCE
+    return Batch(found, found[-1].version if full else newest)

@@ -1,0 +1,48 @@
+"""Opens a ledger by URL: ``sqlite:////path/carrel.sqlite`` or ``postgresql+psycopg://...``."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from carrel_scheduler.ledger.database import Database, database_of
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.sql_ledger import SqlLedger
+
+KEEP_CHANGES: Final = 50_000
+
+
+async def open_ledger(
+    url: str,
+    *,
+    clock: Callable[[], float],
+    ids: Callable[[], str],
+    keep_changes: int = KEEP_CHANGES,
+) -> Ledger:
+    """Open, migrating to the present schema if needed; close it with ``close``.
+
+    The ledger belongs to the running event loop. Secrets of workloads are stored unencrypted: on
+    SQLite in a file of mode 0600, on PostgreSQL under that server's rights.
+
+    Args:
+        url: the database. A SQLite file is made when missing, its folder is not.
+        clock: epoch seconds.
+        ids: new unique ids.
+        keep_changes: how many changes watches can go back.
+
+    Raises:
+        LedgerNotUsable: the URL, folder, file, server or schema does not serve; says why.
+    """
+    if keep_changes < 1:
+        raise InvalidArgument("keep_changes", keep_changes, "at least 1")
+    database = await asyncio.to_thread(_migrated, url)
+    return SqlLedger(database, clock=clock, ids=ids, keep_changes=keep_changes)
+
+
+def _migrated(url: str) -> Database:
+    # Imported here because it takes a while, and only where a ledger is opened.
+    from carrel_scheduler.ledger.migrate import upgrade
+
+    database = database_of(url)
+    upgrade(database.migrator, database.label)
+    return database

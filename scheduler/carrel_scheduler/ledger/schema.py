@@ -1,0 +1,205 @@
+"""The tables. ``migrations`` builds the same ones step by step; a test compares the two.
+
+* ``store_state`` is one row: the store's version, up to where changes were dropped, the epoch.
+  Every writing transaction locks it first, so versions become visible in their order.
+* ``objects`` holds what changes often; specifications are rows of their own in ``specs``, written
+  once per generation, so a status change never copies a job's files again. ``changes`` refers to
+  them too. ``labels`` is an index over the labels of ``objects``.
+* ``transitions``, ``decisions`` and ``metrics`` are the past: no reference to ``objects``, because
+  they outlive them. Secrets go with their object.
+
+Structures are JSON text; times are epoch seconds.
+"""
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata: Final = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+# SQLite counts rows by itself only in a column of the exact type INTEGER.
+ROW_ID: Final = BigInteger().with_variant(Integer(), "sqlite")
+
+
+def _text(name: str, *, primary_key: bool = False, nullable: bool = False) -> Column[str]:
+    return Column(name, Text, primary_key=primary_key, nullable=nullable)
+
+
+def _number(name: str, *, primary_key: bool = False) -> Column[int]:
+    return Column(name, BigInteger, primary_key=primary_key, nullable=False, autoincrement=False)
+
+
+def _time(name: str) -> Column[float]:
+    return Column(name, Double, nullable=False)
+
+
+store_state: Final = Table(
+    "store_state",
+    metadata,
+    _number("id", primary_key=True),
+    _number("version"),
+    _number("dropped_through"),
+    _number("epoch"),
+    CheckConstraint("id = 1", name="one_row"),
+)
+
+objects: Final = Table(
+    "objects",
+    metadata,
+    _text("uid", primary_key=True),
+    _text("kind"),
+    _text("project"),
+    _text("name"),
+    _number("generation"),
+    _number("resource_version"),
+    _number("created_version"),
+    _time("created_at"),
+    _text("created_by"),
+    _text("labels"),
+    _text("status"),
+    _text("phase", nullable=True),
+    _text("user", nullable=True),
+    _text("workload_kind", nullable=True),
+    UniqueConstraint("kind", "project", "name"),
+    Index(None, "kind", "created_version"),
+    Index(None, "kind", "project", "created_version"),
+)
+
+specs: Final = Table(
+    "specs",
+    metadata,
+    _text("uid", primary_key=True),
+    _number("generation", primary_key=True),
+    _text("spec"),
+)
+
+labels: Final = Table(
+    "labels",
+    metadata,
+    Column("uid", Text, ForeignKey("objects.uid", ondelete="CASCADE"), primary_key=True),
+    _text("key", primary_key=True),
+    _text("value"),
+    Index(None, "key", "value"),
+)
+
+changes: Final = Table(
+    "changes",
+    metadata,
+    _number("version", primary_key=True),
+    _text("kind"),
+    _text("type"),
+    _text("uid"),
+    _number("generation"),
+    _text("meta"),
+    _text("status"),
+    Index(None, "uid"),
+)
+
+secrets: Final = Table(
+    "secrets",
+    metadata,
+    Column("workload_uid", Text, ForeignKey("objects.uid", ondelete="CASCADE"), primary_key=True),
+    _text("environment"),
+)
+
+transitions: Final = Table(
+    "transitions",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    _time("at"),
+    _number("epoch"),
+    _text("workload_uid"),
+    _text("workload"),
+    _text("project"),
+    _text("user"),
+    _text("kind"),
+    _number("attempt"),
+    _text("from_phase"),
+    _text("to_phase"),
+    _number("gpu_milli"),
+    _number("cpu_milli"),
+    _number("memory_bytes"),
+    Column("borrowed", Boolean, nullable=False),
+    _text("node"),
+    _text("devices"),
+    _text("reason", nullable=True),
+    Index(None, "workload_uid", "id"),
+    Index(None, "at"),
+)
+
+decisions: Final = Table(
+    "decisions",
+    metadata,
+    Column("id", ROW_ID, primary_key=True),
+    _time("at"),
+    _number("epoch"),
+    _number("cycle"),
+    _number("input_version"),
+    _text("action"),
+    _text("workload_uid"),
+    _text("workload"),
+    _text("project"),
+    _text("node"),
+    _text("devices"),
+    _text("reason", nullable=True),
+    Index(None, "workload_uid", "id"),
+)
+
+curves: Final = Table(
+    "curves",
+    metadata,
+    _text("workload_uid", primary_key=True),
+    _text("name", primary_key=True),
+    _number("received"),
+    _number("stride"),
+)
+
+metrics: Final = Table(
+    "metrics",
+    metadata,
+    _text("workload_uid", primary_key=True),
+    _text("name", primary_key=True),
+    _number("ordinal", primary_key=True),
+    _time("at"),
+    _number("step"),
+    # No value is "not a number", which SQLite cannot hold.
+    Column("value", Double, nullable=True),
+)
+
+idempotency_keys: Final = Table(
+    "idempotency_keys",
+    metadata,
+    _text("scope", primary_key=True),
+    _text("key", primary_key=True),
+    _text("digest"),
+    _text("workload_uid"),
+    _time("at"),
+    Index(None, "at"),
+)
+
+settings: Final = Table(
+    "settings",
+    metadata,
+    _text("key", primary_key=True),
+    _text("value"),
+)

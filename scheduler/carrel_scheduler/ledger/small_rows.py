@@ -1,0 +1,75 @@
+"""Secrets, idempotency keys and settings in SQL.
+
+Secrets are stored as they are: on SQLite in a file that only its owner can read (mode 0600), on
+PostgreSQL under that server's rights. Nothing but ``secrets`` reads them.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from carrel_scheduler.ledger.codec import to_json
+from carrel_scheduler.ledger.schema import idempotency_keys, secrets, settings
+from carrel_scheduler.ledger.store import NotFound
+
+KEY_LIFETIME_SECONDS: Final = 86_400.0
+_ENVIRONMENT: Final = msgspec.json.Decoder(dict[str, str])
+_FORGET_SECRETS: Final = delete(secrets).where(secrets.c.workload_uid == bindparam("uid"))
+_NEW_SECRETS: Final = insert(secrets)
+_OLD_KEYS: Final = delete(idempotency_keys).where(idempotency_keys.c.at <= bindparam("cutoff"))
+_KEY: Final = select(idempotency_keys.c.digest, idempotency_keys.c.workload_uid).where(
+    idempotency_keys.c.scope == bindparam("scope"), idempotency_keys.c.key == bindparam("key")
+)
+_NEW_KEY: Final = insert(idempotency_keys)
+
+
+def write_secrets(connection: Connection, uid: str, environment: Mapping[str, str]) -> None:
+    """Replace the secrets of a workload; raises ``NotFound``."""
+    connection.execute(_FORGET_SECRETS, {"uid": uid})
+    add_secrets(connection, uid, environment)
+
+
+def add_secrets(connection: Connection, uid: str, environment: Mapping[str, str]) -> None:
+    """Write the secrets of a workload that has none; raises ``NotFound``."""
+    if not environment:
+        return
+    row = {"workload_uid": uid, "environment": to_json(dict(environment), "secrets")}
+    try:
+        connection.execute(_NEW_SECRETS, row)
+    except IntegrityError:
+        # The statement's error shows its parameters: not to be chained.
+        raise NotFound(f"no workload with uid {uid!r}") from None
+
+
+def read_secrets(connection: Connection, uid: str) -> Mapping[str, str]:
+    """The secrets of a workload; empty when none."""
+    query = select(secrets.c.environment).where(secrets.c.workload_uid == uid)
+    text = connection.execute(query).scalar_one_or_none()
+    return {} if text is None else _ENVIRONMENT.decode(text)
+
+
+def claim_key(
+    connection: Connection, scope: str, key: str, digest: str, uid: str, now: float
+) -> tuple[str, str]:
+    """Remember a key unless it is known; returns (digest, uid) of its first use."""
+    connection.execute(_OLD_KEYS, {"cutoff": now - KEY_LIFETIME_SECONDS})
+    row = connection.execute(_KEY, {"scope": scope, "key": key}).one_or_none()
+    if row is not None:
+        return row.digest, row.workload_uid
+    new = {"scope": scope, "key": key, "digest": digest, "workload_uid": uid, "at": now}
+    connection.execute(_NEW_KEY, new)
+    return digest, uid
+
+
+def read_settings(connection: Connection) -> Mapping[str, Any]:
+    """All settings."""
+    return {row.key: msgspec.json.decode(row.value) for row in connection.execute(select(settings))}
+
+
+def write_setting(connection: Connection, key: str, value: str) -> None:
+    """Set one; ``value`` is JSON."""
+    connection.execute(delete(settings).where(settings.c.key == key))
+    connection.execute(insert(settings), {"key": key, "value": value})

@@ -1,0 +1,182 @@
+"""``Ledger`` on SQL: the rows of the past beside the objects, in the same transactions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from carrel_scheduler.ledger import (
+    history_rows,
+    metric_rows,
+    object_rows,
+    small_rows,
+    usage,
+)
+from carrel_scheduler.ledger.codec import Encoded, encode, to_json
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.records import (
+    Decision,
+    Fenced,
+    MetricPoint,
+    Transition,
+    Usage,
+)
+from carrel_scheduler.ledger.sql_store import SqlObjectStore
+from carrel_scheduler.ledger.transaction import Transaction
+
+
+class SqlLedger(SqlObjectStore):
+    """See ``Ledger``; the constructor is that of ``SqlObjectStore``."""
+
+    async def begin_epoch(self) -> int:
+        """See ``Ledger``."""
+
+        def begin(transaction: Transaction) -> int:
+            transaction.epoch += 1
+            return transaction.epoch
+
+        return await self._writer.run(begin)
+
+    async def record(
+        self,
+        *,
+        epoch: int,
+        statuses: Sequence[Workload] = (),
+        transitions: Sequence[Transition] = (),
+        decisions: Sequence[Decision] = (),
+        removed: Sequence[Workload] = (),
+    ) -> Sequence[Workload]:
+        """See ``Ledger``. An object may get its last status and be removed by the same call."""
+        wanted, gone = [encode(obj) for obj in statuses], [encode(obj) for obj in removed]
+        rows, actions = tuple(transitions), tuple(decisions)
+
+        def write(transaction: Transaction) -> list[Encoded[Workload]]:
+            _check_epoch(transaction, epoch)
+            made = _write_objects(transaction, wanted, gone)
+            history_rows.add_transitions(transaction.connection, rows)
+            history_rows.add_decisions(transaction.connection, actions)
+            return made
+
+        return [obj.decode() for obj in await self._writer.run(write)]
+
+    async def create_workload(
+        self, workload: Workload, *, secrets: Mapping[str, str], transition: Transition
+    ) -> Workload:
+        """See ``Ledger``. The transition gets the workload's uid."""
+        new = self._named(encode(workload))
+        environment = dict(secrets)
+        row = msgspec.structs.replace(transition, workload_uid=new.meta.uid)
+
+        def write(transaction: Transaction) -> Encoded[Workload]:
+            made = object_rows.create(transaction, new)
+            history_rows.add_transitions(transaction.connection, [row])
+            small_rows.add_secrets(transaction.connection, made.meta.uid, environment)
+            return made
+
+        return (await self._writer.run(write)).decode()
+
+    async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
+        """See ``Ledger``; raises ``NotFound``."""
+        environment = dict(secrets)
+        await self._writer.run(
+            lambda transaction: small_rows.write_secrets(
+                transaction.connection, workload_uid, environment
+            )
+        )
+
+    async def secrets(self, workload_uid: str) -> Mapping[str, str]:
+        """See ``Ledger``."""
+        return await self._read(small_rows.read_secrets, workload_uid)
+
+    async def claim_idempotency_key(
+        self, scope: str, key: str, digest: str, workload_uid: str, now: float
+    ) -> tuple[str, str]:
+        """See ``Ledger``. A key is forgotten after 24 hours."""
+        return await self._writer.run(
+            lambda transaction: small_rows.claim_key(
+                transaction.connection, scope, key, digest, workload_uid, now
+            )
+        )
+
+    async def transitions(
+        self,
+        *,
+        workload_uid: str | None = None,
+        projects: Sequence[str] | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Transition]:
+        """See ``Ledger``."""
+        return await self._read(
+            history_rows.read_transitions,
+            workload_uid=workload_uid,
+            projects=projects,
+            since=since,
+            until=until,
+            limit=limit,
+        )
+
+    async def decisions(
+        self, *, workload_uid: str | None = None, limit: int = 1000
+    ) -> Sequence[Decision]:
+        """See ``Ledger``."""
+        return await self._read(history_rows.read_decisions, workload_uid=workload_uid, limit=limit)
+
+    async def add_metrics(self, workload_uid: str, points: Sequence[MetricPoint]) -> None:
+        """See ``Ledger``."""
+        arrivals = tuple(points)
+        await self._writer.run(
+            lambda transaction: metric_rows.add(transaction.connection, workload_uid, arrivals)
+        )
+
+    async def metrics(
+        self, workload_uid: str, *, names: Sequence[str] | None = None, max_points: int = 500
+    ) -> Mapping[str, Sequence[MetricPoint]]:
+        """See ``Ledger``."""
+        return await self._read(metric_rows.read, workload_uid, names, max_points)
+
+    async def usage(
+        self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
+    ) -> Sequence[Usage]:
+        """See ``Ledger`` and the module ``usage``."""
+        usage.check_range(by, since, until)
+        return await self._read(
+            lambda connection: usage.account(
+                history_rows.spans(connection, since, until, projects),
+                by=by,
+                since=since,
+                until=until,
+            )
+        )
+
+    async def settings(self) -> Mapping[str, Any]:
+        """See ``Ledger``."""
+        return await self._read(small_rows.read_settings)
+
+    async def put_setting(self, key: str, value: Any) -> None:
+        """See ``Ledger``."""
+        text = to_json(value, key)
+        await self._writer.run(
+            lambda transaction: small_rows.write_setting(transaction.connection, key, text)
+        )
+
+
+def _check_epoch(transaction: Transaction, epoch: int) -> None:
+    if epoch != transaction.epoch:
+        raise Fenced(f"epoch {epoch} is over: the present scheduler's is {transaction.epoch}")
+
+
+def _write_objects(
+    transaction: Transaction,
+    statuses: Sequence[Encoded[Workload]],
+    removed: Sequence[Encoded[Workload]],
+) -> list[Encoded[Workload]]:
+    """Statuses, then removals; what is stored is compared with both before either is written."""
+    old = object_rows.load_current(transaction.connection, [*statuses, *removed])
+    made = object_rows.write_statuses(transaction, old, statuses)
+    latest = old | {obj.meta.uid: obj for obj in made}
+    object_rows.remove(
+        transaction, [latest[uid] for uid in {obj.meta.uid: None for obj in removed}]
+    )
+    return made

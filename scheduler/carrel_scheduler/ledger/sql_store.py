@@ -1,0 +1,182 @@
+"""``ObjectStore`` on SQL: writes go through the group commit, reads through a few threads.
+
+A read begins after the writes that returned before it, and sees one snapshot. Watches of this
+process are woken by its commits; commits of other processes are announced by PostgreSQL, and on
+SQLite noticed within ``PATIENCE``.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from carrel_scheduler.ledger import object_queries, object_rows
+from carrel_scheduler.ledger.codec import Encoded, encode
+from carrel_scheduler.ledger.database import READERS, Database
+from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.group_commit import GroupCommit
+from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.objects import ObjectT
+from carrel_scheduler.ledger.store import Change, Page
+from carrel_scheduler.ledger.transaction import Transaction
+from carrel_scheduler.ledger.watch import Batch, Watch
+
+if TYPE_CHECKING:
+    from carrel_scheduler.ledger.listen import Listener
+
+P = ParamSpec("P")
+T = TypeVar("T")
+# Seconds after which a sleeping watch looks for itself, by whether commits are announced.
+PATIENCE: Final = {True: 10.0, False: 0.5}
+
+
+class SqlObjectStore:
+    """See the module. Belongs to the event loop that it is made in.
+
+    Args:
+        database: migrated, see ``open``.
+        clock: epoch seconds, for ``created_at`` where it is not set.
+        ids: new unique ids.
+        keep_changes: how many changes stay for watches.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Callable[[], float],
+        ids: Callable[[], str],
+        keep_changes: int,
+    ) -> None:
+        self._database, self._clock, self._ids = database, clock, ids
+        self._notifier = Notifier()
+        self._writer = GroupCommit(database.writer, self._notifier, keep_changes)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="ledger-reader")
+        self._listener = _listener(database, self._notifier)
+        self._closed = False
+
+    async def _read(
+        self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        def read() -> T:
+            with self._database.reader.begin() as connection:
+                return query(connection, *args, **kwargs)
+
+        if self._closed:
+            raise LedgerClosed("the ledger was closed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        except SQLAlchemyError as error:
+            raise LedgerUnavailable(f"the database failed while reading: {error}") from error
+
+    async def create(self, obj: ObjectT) -> ObjectT:
+        """See ``ObjectStore``."""
+        new = self._named(encode(obj))
+        made = await self._writer.run(lambda transaction: object_rows.create(transaction, new))
+        return made.decode()
+
+    def _named(self, new: Encoded[ObjectT]) -> Encoded[ObjectT]:
+        meta = object_rows.replaced(
+            new.meta,
+            uid=new.meta.uid or self._ids(),
+            created_at=new.meta.created_at or self._clock(),
+        )
+        return object_rows.replaced(new, meta=meta)
+
+    async def get(self, kind: type[ObjectT], name: str, project: str = "") -> ObjectT:
+        """See ``ObjectStore``."""
+        return (await self._read(object_rows.by_name, kind, project, name)).decode()
+
+    async def get_by_uid(self, kind: type[ObjectT], uid: str) -> ObjectT:
+        """See ``ObjectStore``."""
+        return (await self._read(object_rows.by_uid, kind, uid)).decode()
+
+    async def list(
+        self,
+        kind: type[ObjectT],
+        *,
+        projects: Sequence[str] | None = None,
+        phases: Sequence[str] | None = None,
+        user: str | None = None,
+        workload_kind: str | None = None,
+        labels: dict[str, str] | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> Page[ObjectT]:
+        """See ``ObjectStore``."""
+        filters = {
+            "projects": projects,
+            "phases": phases,
+            "user": user,
+            "workload_kind": workload_kind,
+            "wanted_labels": labels,
+        }
+        return await self._read(object_queries.list_objects, kind, filters, limit, after)
+
+    async def update(self, obj: ObjectT) -> ObjectT:
+        """See ``ObjectStore``."""
+        wanted = encode(obj)
+        made = await self._writer.run(
+            lambda transaction: object_rows.update_spec(transaction, wanted)
+        )
+        return made.decode()
+
+    async def update_status(self, obj: ObjectT) -> ObjectT:
+        """See ``ObjectStore``."""
+        wanted = [encode(obj)]
+
+        def write(transaction: Transaction) -> Encoded[ObjectT]:
+            old = object_rows.load_current(transaction.connection, wanted)
+            return object_rows.write_statuses(transaction, old, wanted)[0]
+
+        return (await self._writer.run(write)).decode()
+
+    async def delete(
+        self,
+        kind: type[ObjectT],
+        name: str,
+        project: str = "",
+        *,
+        resource_version: int | None = None,
+    ) -> ObjectT:
+        """See ``ObjectStore``."""
+
+        def remove(transaction: Transaction) -> Encoded[ObjectT]:
+            old = object_rows.by_name(transaction.connection, kind, project, name)
+            if resource_version is not None:
+                object_rows.check_version(old, resource_version)
+            return object_rows.remove(transaction, [old])[0]
+
+        return (await self._writer.run(remove)).decode()
+
+    def watch(self, kind: type[ObjectT], version: int) -> AsyncIterator[Change[ObjectT]]:
+        """See ``ObjectStore``. A cancelled ``anext`` may be called again; ends on closing."""
+
+        async def read(cursor: int) -> Batch[ObjectT]:
+            return await self._read(object_queries.changes_after, kind, cursor)
+
+        return Watch(read, self._notifier, version, PATIENCE[self._database.listens])
+
+    async def close(self) -> None:
+        """Commit what was asked for, end the watches, close every connection."""
+        if self._closed:
+            return
+        await self._writer.close()
+        self._closed = True
+        self._notifier.close()
+        if self._listener is not None:
+            await self._listener.close()
+        await asyncio.to_thread(self._readers.shutdown)
+        self._database.dispose()
+
+
+def _listener(database: Database, notifier: Notifier) -> "Listener | None":
+    if not database.listens:
+        return None
+    # Needs PostgreSQL's driver, which an installation on SQLite does not have.
+    from carrel_scheduler.ledger.listen import Listener
+
+    return Listener(database.url, notifier)

@@ -1,0 +1,124 @@
+"""One writing transaction: the store's counters, locked from its first statement to its commit.
+
+Because every writer holds that lock, versions are committed in their order, by however many
+processes: whoever sees version 7 will never see a 6 appear later.
+"""
+
+from typing import Any, Final, NamedTuple, Self
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+
+from carrel_scheduler.ledger.schema import changes, objects, specs, store_state
+
+CHANNEL: Final = "carrel_changes"
+_LOCK: Final = select(
+    store_state.c.version, store_state.c.dropped_through, store_state.c.epoch
+).with_for_update()
+_SAVE: Final = update(store_state)
+_APPEND: Final = insert(changes)
+_NOTIFY: Final = select(func.pg_notify(CHANNEL, bindparam("version")))
+# Old changes are dropped this many at a time, so that few commits pay for it.
+_DROP_AT_ONCE: Final = 500
+
+
+class Mark(NamedTuple):
+    """Where a call began."""
+
+    version: int
+    epoch: int
+    changes: int
+
+
+class Transaction:
+    """Counters and pending changes of one group of calls.
+
+    Attributes:
+        version: the store's version so far.
+        epoch: that of the present scheduler.
+    """
+
+    def __init__(
+        self, connection: Connection, version: int, dropped_through: int, epoch: int
+    ) -> None:
+        self.connection, self.version, self.epoch = connection, version, epoch
+        self._dropped_through = dropped_through
+        self._begun_with = (version, epoch)
+        self._changes: list[dict[str, Any]] = []
+
+    @classmethod
+    def begin(cls, connection: Connection) -> Self:
+        """Lock the counters."""
+        return cls(connection, *connection.execute(_LOCK).one())
+
+    def next_version(self) -> int:
+        """A new version for one change."""
+        self.version += 1
+        return self.version
+
+    def add_change(self, columns: dict[str, Any]) -> None:
+        """A row for watches, written with all others at the end.
+
+        That is safe only because nothing in it can be refused: all of it was stored before, as
+        part of the object, by the call that adds it.
+        """
+        self._changes.append(columns)
+
+    def mark(self) -> Mark:
+        """Remember where a call begins."""
+        return Mark(self.version, self.epoch, len(self._changes))
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget what a call did since."""
+        self.version, self.epoch = mark.version, mark.epoch
+        del self._changes[mark.changes :]
+
+    def finish(self, keep_changes: int) -> None:
+        """Write what is pending; the caller commits."""
+        if (self.version, self.epoch) == self._begun_with:
+            return
+        if self._changes:
+            self.connection.execute(_APPEND, self._changes)
+        self._drop_old_changes(keep_changes)
+        self.connection.execute(
+            _SAVE,
+            {
+                "version": self.version,
+                "epoch": self.epoch,
+                "dropped_through": self._dropped_through,
+            },
+        )
+        if self.connection.dialect.name == "postgresql":
+            self.connection.execute(_NOTIFY, {"version": str(self.version)})
+
+    def _drop_old_changes(self, keep: int) -> None:
+        through = self.version - keep
+        if through - self._dropped_through < min(_DROP_AT_ONCE, max(1, keep // 10)):
+            return
+        dropped = changes.c.version <= through
+        self.connection.execute(delete(specs).where(*_unused_specs(dropped)))
+        self.connection.execute(delete(changes).where(dropped))
+        self._dropped_through = through
+
+
+def _unused_specs(dropped: ColumnElement[bool]) -> tuple[ColumnElement[bool], ...]:
+    """Specifications of the objects in dropped changes that nothing else refers to."""
+    key = tuple_(specs.c.uid, specs.c.generation)
+    return (
+        specs.c.uid.in_(select(changes.c.uid).where(dropped)),
+        key.not_in(select(objects.c.uid, objects.c.generation).where(objects.c.uid == specs.c.uid)),
+        key.not_in(
+            select(changes.c.uid, changes.c.generation).where(
+                changes.c.uid == specs.c.uid, ~dropped
+            )
+        ),
+    )

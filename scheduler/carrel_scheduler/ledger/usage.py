@@ -1,0 +1,143 @@
+"""Use of resources from transitions alone. Pure arithmetic, no database.
+
+A transition says what a workload holds from its time on, so each one opens a span that the next
+one of the same workload closes. What a span counts in [since, until) is its part inside it; the
+last span of a workload is open and reaches to ``until``. Hence usage(a, b) + usage(b, c) =
+usage(a, c), and any grouping sums up to the same.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.records import Transition, Usage
+
+WAITING: Final = "pending"
+GIVING_WAY: Final = "preempting"
+
+
+class Span(msgspec.Struct, frozen=True):
+    """What a workload held from ``at`` to ``ended_at`` (``None``: still does).
+
+    Order follows the rows, not their times: should a clock have been set back, a span that ends
+    before it begins counts nothing.
+    """
+
+    at: float
+    ended_at: float | None
+    workload_uid: str
+    workload: str
+    project: str
+    user: str
+    to_phase: str
+    from_phase: str
+    gpu_milli: int
+    cpu_milli: int
+    memory_bytes: int
+    borrowed: bool
+
+    @property
+    def counts(self) -> bool:
+        """True while it waits or holds anything."""
+        held = self.gpu_milli or self.cpu_milli or self.memory_bytes
+        return bool(held) or self.to_phase == WAITING
+
+    def seconds(self, since: float, until: float) -> float:
+        """Its length inside [since, until)."""
+        end = until if self.ended_at is None else min(self.ended_at, until)
+        return max(0.0, end - max(self.at, since))
+
+
+KEYS: Final[dict[str, Callable[[Span], str]]] = {
+    "project": lambda span: span.project,
+    "user": lambda span: span.user,
+    "workload": lambda span: f"{span.project}/{span.workload}",
+}
+
+
+def spans(transitions: Iterable[Transition]) -> Iterator[Span]:
+    """Spans of transitions given in order of id, complete for each workload in them."""
+    open_rows: dict[str, Transition] = {}
+    for row in transitions:
+        before = open_rows.get(row.workload_uid)
+        if before is not None:
+            yield _span(before, row.at)
+        open_rows[row.workload_uid] = row
+    for row in open_rows.values():
+        yield _span(row, None)
+
+
+def _span(row: Transition, ended_at: float | None) -> Span:
+    fields = {name: getattr(row, name) for name in Span.__struct_fields__ if name != "ended_at"}
+    return Span(**fields, ended_at=ended_at)
+
+
+class _Sum:
+    """One line of the account, growing."""
+
+    def __init__(self) -> None:
+        self.gpu: list[float] = []
+        self.borrowed: list[float] = []
+        self.cpu: list[float] = []
+        self.memory: list[float] = []
+        self.waiting: list[float] = []
+        self.preemptions = 0
+        self.workloads: set[str] = set()
+
+    def add(self, span: Span, since: float, until: float) -> None:
+        seconds = span.seconds(since, until)
+        begins_inside = since <= span.at < until
+        if not ((seconds and span.counts) or begins_inside):
+            return
+        self.workloads.add(span.workload_uid)
+        self.gpu.append(span.gpu_milli / 1000 * seconds)
+        self.cpu.append(span.cpu_milli / 1000 * seconds)
+        self.memory.append(span.memory_bytes * seconds)
+        if span.borrowed:
+            self.borrowed.append(self.gpu[-1])
+        if span.to_phase == WAITING:
+            self.waiting.append(seconds)
+        self.preemptions += (
+            begins_inside and span.to_phase == GIVING_WAY and span.from_phase != GIVING_WAY
+        )
+
+    def usage(self, key: str) -> Usage:
+        # Exact sums: the order of rows and the way they are grouped make no difference.
+        return Usage(
+            key=key,
+            gpu_seconds=math.fsum(self.gpu),
+            borrowed_gpu_seconds=math.fsum(self.borrowed),
+            cpu_seconds=math.fsum(self.cpu),
+            memory_byte_seconds=math.fsum(self.memory),
+            wait_seconds=math.fsum(self.waiting),
+            preemptions=self.preemptions,
+            workloads=len(self.workloads),
+        )
+
+
+def check_range(by: str, since: float, until: float) -> None:
+    """Raises ``InvalidArgument`` for a grouping or a span of time that cannot be."""
+    if by not in KEYS:
+        raise InvalidArgument("by", by, "one of " + ", ".join(KEYS))
+    if not math.isfinite(since):
+        raise InvalidArgument("since", since, "a time in epoch seconds")
+    if not (math.isfinite(until) and until >= since):
+        raise InvalidArgument("until", until, f"a time in epoch seconds from {since} on")
+
+
+def account(spans_: Iterable[Span], *, by: str, since: float, until: float) -> Sequence[Usage]:
+    """Use by ``project``, ``user`` or ``workload`` (``project/name``) in [since, until).
+
+    ``borrowed_gpu_seconds`` are a part of ``gpu_seconds``. A line counts a workload that held or
+    waited for something or changed its phase meanwhile. Lines are in order of key.
+    """
+    check_range(by, since, until)
+    key = KEYS[by]
+    sums: defaultdict[str, _Sum] = defaultdict(_Sum)
+    for span in spans_:
+        sums[key(span)].add(span, since, until)
+    return [sums[name].usage(name) for name in sorted(sums) if sums[name].workloads]

@@ -1,0 +1,59 @@
+"""One watch: reads changes after its cursor, then sleeps until there are newer ones.
+
+The cursor moves only together with the changes it covers, so a cancelled ``anext`` loses and
+repeats nothing and the watch goes on with the next call. Every read happens in one snapshot that
+holds the store's version as well; a watch of a kind that never changes still follows that version,
+or it would expire.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, Self
+
+from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.objects import ObjectT
+from carrel_scheduler.ledger.store import Change
+
+
+class Batch(NamedTuple, Generic[ObjectT]):
+    """Changes after a cursor; ``through`` is where the next read begins."""
+
+    changes: Sequence[Change[ObjectT]]
+    through: int
+
+
+class Watch(Generic[ObjectT]):
+    """See the module. Ends when the ledger closes or ``aclose`` is called."""
+
+    def __init__(
+        self,
+        read: Callable[[int], Awaitable[Batch[ObjectT]]],
+        notifier: Notifier,
+        version: int,
+        patience: float,
+    ) -> None:
+        self._read: Callable[[int], Awaitable[Batch[ObjectT]]] = read
+        self._notifier, self._patience = notifier, patience
+        self._cursor = version
+        self._ready: deque[Change[ObjectT]] = deque()
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change[ObjectT]:
+        """The next change; raises ``Expired`` when it is no longer kept."""
+        while not self._ready:
+            if self._closed or self._notifier.closed:
+                raise StopAsyncIteration
+            batch = await self._read(self._cursor)
+            self._cursor = batch.through
+            self._ready.extend(batch.changes)
+            if not batch.changes:
+                await self._notifier.newer_than(self._cursor, self._patience)
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """End the watch."""
+        self._closed = True
+        self._ready.clear()
