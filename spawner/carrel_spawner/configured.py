@@ -1,0 +1,97 @@
+"""The spawner's settings, its connection to the scheduler, and what it runs in a workspace."""
+
+import sys
+from typing import Any
+
+from jupyterhub.spawner import Spawner
+from traitlets import Bool, Float, Integer, Unicode
+from typing_extensions import override
+
+from carrel import workspace as workspace_side
+from carrel.client import AsyncClient
+from carrel_spawner import options
+from carrel_spawner.connection import shared_client
+from carrel_spawner.environment import split
+from carrel_spawner.hubside import escape, join_url
+from carrel_spawner.options import Sizes
+from carrel_spawner.workplace import Launch, Workplace
+
+
+class ConfiguredSpawner(Spawner):
+    """Everything that does not change during a workspace's life."""
+
+    carrel_url = Unicode(
+        help="The scheduler's service as the Hub reaches it, such as "
+        "`http://127.0.0.1:8000/services/carrel`.",
+    ).tag(config=True)
+    carrel_token = Unicode(
+        help="The spawner's own token, with the scope `custom:carrel:spawn`.",
+    ).tag(config=True)
+    carrel_workspace_url = Unicode(
+        help="The same service as workspaces reach it; `carrel_url` when empty.",
+    ).tag(config=True)
+    carrel_console_url = Unicode("/services/console/", help="Where people find the console.").tag(
+        config=True
+    )
+    default_gpus = Integer(0, help="GPUs of a workspace when nothing is chosen.").tag(config=True)
+    default_cpu = Float(1.0, help="Processor cores when nothing is chosen.").tag(config=True)
+    default_memory_gib = Float(2.0, help="Memory in GiB when nothing is chosen.").tag(config=True)
+    demo = Bool(default_value=False, help="Put the demo notebooks into homes that lack them.").tag(
+        config=True
+    )
+    settle_seconds = Float(0.5, help="How long a refusal must stand before it is believed.").tag(
+        config=True
+    )
+
+    @property
+    def client(self) -> AsyncClient:
+        """The connection to the scheduler."""
+        return shared_client(self.carrel_url, self.carrel_token)
+
+    @property
+    def workplace(self) -> Workplace:
+        """This workspace as the scheduler knows it."""
+        return Workplace(self.client, self.user.name, self.name)
+
+    @property
+    def projects(self) -> list[str]:
+        """The projects of this user, from the Hub's groups."""
+        return options.projects_of([group.name for group in self.user.groups])
+
+    @property
+    def sizes(self) -> Sizes:
+        """What is taken when nothing is chosen."""
+        return Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
+
+    @property
+    def queue_url(self) -> str:
+        """Where the buttons of the queue post to."""
+        parts = ["carrel", "queue", self.user.escaped_name]
+        return join_url(self.hub.base_url, *parts, *([escape(self.name)] if self.name else []))
+
+    @override
+    def get_env(self) -> dict[str, Any]:
+        """The Hub's variables and ours."""
+        base: Any = super()
+        environment: dict[str, Any] = base.get_env()
+        environment.update(workspace_side.environment())
+        environment["CARREL_URL"] = self.carrel_workspace_url or self.carrel_url
+        environment["CARREL_CONSOLE_URL"] = self.carrel_console_url
+        return environment
+
+    def launch(self, project: str) -> Launch:
+        """What to run in the workspace; takes the Hub's port and token of this start."""
+        arguments: Any = self.get_args
+        shown, hidden = split(self.get_env() | {"CARREL_PROJECT": project})
+        command = [sys.executable, "-m", "carrel_spawner.launch"]
+        command += ["--demo"] if self.demo else []
+        command += ["--", *workspace_side.server_arguments(), *arguments()]
+        return Launch(command, shown, hidden, self.port)
+
+    def base_address(self) -> str:
+        """Where the workspace's server listens."""
+        return f"http://{self.ip}:{self.port}"
+
+    def answer_url(self) -> str:
+        """A page of the workspace's server that needs no sign-in."""
+        return join_url(self.base_address(), self.server.base_url, "api")

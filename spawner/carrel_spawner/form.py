@@ -1,0 +1,140 @@
+"""The start form: what one may choose, with what is free now and what each project has left.
+
+Rendered on the server from the scheduler's answers; when it does not answer, the form says so and
+still lets one try.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from carrel.client import AsyncClient
+from carrel.errors import CarrelError
+from carrel.models import Node, Project, Workload
+from carrel_spawner import pages, words
+from carrel_spawner.options import BadOption, Choice, Sizes, check
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What the scheduler said about the cluster; empty when it said nothing."""
+
+    projects: Sequence[Project] = ()
+    nodes: Sequence[Node] = ()
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A project with its quota line in words."""
+
+    name: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the queue."""
+
+    place: int | None
+    sentence: str
+
+
+async def ask(client: AsyncClient) -> Supply:
+    """Projects and nodes now; trouble is part of the answer, not an error."""
+    try:
+        return Supply(await client.list_projects(), await client.nodes())
+    except CarrelError as error:
+        return Supply(trouble=f"What is free now cannot be shown: {error}")
+
+
+def render(
+    user: str,
+    membership: Sequence[str],
+    supply: Supply,
+    *,
+    last: Mapping[str, Any],
+    defaults: Sizes,
+    waiting: Workload | None = None,
+    queue_url: str = "",
+) -> str:
+    """The form's fields as HTML; ``last`` are the options of the previous start."""
+    known = {project.name: project for project in supply.projects}
+    lines = [Line(name, quota_line(known.get(name))) for name in membership]
+    return pages.render(
+        "form.html",
+        user=user,
+        trouble=supply.trouble,
+        queued=place(waiting),
+        queue_url=queue_url,
+        projects=lines,
+        chosen=_chosen(last, membership, defaults),
+        most_gpus=max((node.gpu_milli // 1000 for node in supply.nodes), default=1024),
+        free_gpus=free_gpus(supply.nodes),
+        free_cpu=_free_cpu(supply.nodes),
+        free_memory=_free_memory(supply.nodes),
+    )
+
+
+def place(waiting: Workload | None) -> Place | None:
+    """The place of a workspace that waits in the queue."""
+    if waiting is None:
+        return None
+    reason = waiting.status.reason
+    return Place(waiting.status.queue_position, reason.sentence if reason else "")
+
+
+def quota_line(project: Project | None) -> str:
+    """``1 of 2 guaranteed GPUs in use · 1 borrowed · 3 waiting``."""
+    if project is None:
+        return "its use is not known right now"
+    use, quota = project.use, project.quota.gpus
+    own = use.gpus_allocated - use.gpus_borrowed
+    if quota is None:
+        parts = [f"{own:g} GPUs in use, no quota"]
+    else:
+        left = max(0.0, quota - own)
+        parts = [f"{own:g} of {quota:g} guaranteed GPUs in use, {left:g} left"]
+    if use.gpus_borrowed:
+        parts.append(f"{use.gpus_borrowed:g} borrowed")
+    if use.gpus_waiting:
+        parts.append(f"{use.gpus_waiting:g} waiting")
+    return " · ".join(parts)
+
+
+def free_gpus(nodes: Sequence[Node]) -> str:
+    """``3 of 4 simulated GPUs are free now, at most 3 on one node``."""
+    if not nodes:
+        return ""
+    devices = [device for node in nodes for device in node.devices]
+    total = sum(node.gpu_milli for node in nodes) / 1000
+    free = total - sum(node.gpu_allocated_milli for node in nodes) / 1000
+    simulated = "simulated " if devices and all(device.simulated for device in devices) else ""
+    line = f"{free:g} of {total:g} {simulated}GPUs are free now"
+    if len(nodes) > 1:
+        line += f", at most {max(node.largest_free_gpus for node in nodes)} on one node"
+    return f"{line}."
+
+
+def _free_cpu(nodes: Sequence[Node]) -> str:
+    if not nodes:
+        return ""
+    free = max(node.cpu_milli - node.cpu_allocated_milli for node in nodes)
+    return f"{words.cores(max(0, free))} free now."
+
+
+def _free_memory(nodes: Sequence[Node]) -> str:
+    if not nodes:
+        return ""
+    free = max(node.memory_bytes - node.memory_allocated_bytes for node in nodes)
+    return f"{words.gib(max(0, free))} free now."
+
+
+def _chosen(last: Mapping[str, Any], membership: Sequence[str], defaults: Sizes) -> Choice:
+    """What the form begins with: the last choice where it is still allowed."""
+    project = membership[0] if membership else ""
+    fresh = Choice(project, defaults.gpus, defaults.cpu, defaults.memory_gib)
+    try:
+        return check(last, membership, defaults)
+    except BadOption:
+        return fresh

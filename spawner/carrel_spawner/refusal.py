@@ -1,0 +1,144 @@
+"""Saying no: one exception that every page and the API of the Hub show as a plain sentence.
+
+With it goes what helps: who holds what since when, and a button that puts the user into the queue.
+Names of people and workloads of projects that the user is not in are left out.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jupyterhub.spawner import SpawnException
+
+from carrel.models import Workload
+from carrel_spawner import pages, words
+from carrel_spawner.options import BadOption, Choice
+from carrel_spawner.verdict import Verdict
+
+QUEUEABLE = frozenset({"quota", "capacity"})
+
+
+class Refused(SpawnException):
+    """No workspace now, for a reason that is nobody's mishap. ``reason`` labels the Hub's metric.
+
+    The Hub reads ``jupyterhub_message`` and ``jupyterhub_html_message`` for its pages.
+    """
+
+    def __init__(
+        self, message: str, *, reason: str, html: str = "", status_code: int = 409
+    ) -> None:
+        base: Any = super()
+        base.__init__(message, reason=reason, message_html=html, status_code=status_code)
+        self.jupyterhub_message = message
+        self.jupyterhub_html_message = html or None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One line of who holds what is short."""
+
+    who: str
+    what: str
+    since: str
+    borrowed: bool
+
+
+def bad_option(error: BadOption) -> Refused:
+    """A choice that cannot be used."""
+    return Refused(str(error), reason="options", status_code=400)
+
+
+def no_room(
+    verdict: Verdict,
+    workload: Workload,
+    *,
+    choice: Choice,
+    projects: Collection[str],
+    queue_url: str,
+    now: float,
+) -> Refused:
+    """There is no place now (or never): what is short, who holds it, and the way into the queue."""
+    holders = holdings(workload, projects, now)
+    sentence = spoken(workload, projects) or verdict.sentence
+    html = pages.render(
+        "refusal.html",
+        sentence=sentence,
+        help=verdict.help,
+        holders=holders,
+        choice=choice,
+        queue_url=queue_url if verdict.because in QUEUEABLE else "",
+    )
+    message = f"{sentence} {verdict.help}".strip()
+    return Refused(message, reason=verdict.because, html=html)
+
+
+def queued(place: int | None, sentence: str, queue_url: str) -> Refused:
+    """The workspace waits in the queue already and starts by itself."""
+    where = f"at place {place} " if place else ""
+    message = f"This workspace is {where}in the queue and starts by itself when it is its turn."
+    html = pages.render("queued.html", message=message, sentence=sentence, queue_url=queue_url)
+    return Refused(message, reason="queued", html=html)
+
+
+def ended(verdict: Verdict, log_tail: str) -> Refused:
+    """The workspace's process ended before it answered."""
+    html = pages.render(
+        "ended.html", sentence=verdict.sentence, help=verdict.help, log_tail=log_tail
+    )
+    message = f"{verdict.sentence} {verdict.help}".strip()
+    return Refused(message, reason=verdict.because, html=html, status_code=500)
+
+
+def too_slow(seconds: float, last: str) -> Refused:
+    """The start took longer than allowed."""
+    message = f"The workspace was not ready after {words.duration(seconds)}; it was given up."
+    html = pages.render("ended.html", sentence=message, help=last, log_tail="")
+    return Refused(message, reason="timeout", html=html, status_code=504)
+
+
+def unavailable(error: Exception) -> Refused:
+    """The scheduler did not take the request."""
+    message = f"The scheduler could not be asked for a place: {error}"
+    return Refused(message, reason="scheduler", status_code=503)
+
+
+def holdings(workload: Workload, projects: Collection[str], now: float) -> list[Holding]:
+    """Who holds what is short, as the user may know it."""
+    reason = workload.status.reason
+    if reason is None:
+        return []
+    resource = str(reason.data.get("resource", "gpu"))
+    holders = reason.data.get("holders") or ()
+    return [
+        _holding(holder, resource, projects, now)
+        for holder in holders
+        if isinstance(holder, Mapping)
+    ]
+
+
+def spoken(workload: Workload, projects: Collection[str]) -> str:
+    """The reason's sentence, without foreign names where there are any."""
+    reason = workload.status.reason
+    if reason is None:
+        return ""
+    holders = [one for one in reason.data.get("holders") or () if isinstance(one, Mapping)]
+    if any(holder.get("project") not in projects for holder in holders):
+        return str(reason.data.get("sentence_without_names") or reason.sentence)
+    return reason.sentence
+
+
+def _holding(
+    holder: Mapping[str, Any], resource: str, projects: Collection[str], now: float
+) -> Holding:
+    project, user, name = (str(holder.get(key, "")) for key in ("project", "user", "name"))
+    if project in projects and name:
+        who = f"{user or 'a member'} of {project} with {name}"
+    else:
+        who = f"a member of {project}" if project else "another project"
+    since = float(holder.get("since") or 0)
+    return Holding(
+        who=who,
+        what=words.amount(resource, float(holder.get("amount") or 0)),
+        since=f"for {words.duration(now - since)}" if since else "",
+        borrowed=bool(holder.get("borrowed")),
+    )

@@ -1,0 +1,198 @@
+"""The Hub's spawner for Carrel: asks the scheduler for a workspace and stays out of the way.
+
+``start()`` is short by design. It waits only for room that is being freed for this very workspace;
+any other answer is a refusal with the reason and a way into the queue (``refusal``). The workload's
+address is committed to the Hub's database before the wait begins, so a Hub that restarts in the
+middle finds the workspace again.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from typing_extensions import override
+
+from carrel.errors import ApiError, CarrelError
+from carrel.models import Workload
+from carrel_spawner import refusal
+from carrel_spawner.arrival import free_port
+from carrel_spawner.bulletin import Bulletin
+from carrel_spawner.choosing import ChoosingSpawner
+from carrel_spawner.options import Choice
+from carrel_spawner.starting import NotPlaced, until_answering, until_placed
+from carrel_spawner.state import Address, Ending
+from carrel_spawner.verdict import Outcome
+
+MARGIN_SECONDS: Final = 5.0
+
+
+class CarrelSpawner(ChoosingSpawner):
+    """Workspaces as workloads of Carrel: the Hub's life cycle."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.address: Address | None = None
+        self.ending: Ending | None = None
+        self.bulletin = Bulletin()
+        self._starting = False
+        self._farewell: asyncio.Task[None] | None = None
+        super().__init__(*args, **kwargs)
+
+    @override
+    async def start(self) -> str:
+        """Get a place, start the server there, and return its URL. Raises ``Refused``."""
+        self.ending, self._starting = None, True
+        allowed = max(MARGIN_SECONDS, self.start_timeout - MARGIN_SECONDS)
+        try:
+            async with asyncio.timeout(allowed):
+                return await self._start()
+        except TimeoutError as error:
+            raise refusal.too_slow(allowed, self.bulletin.last) from error
+        except CarrelError as error:
+            raise refusal.unavailable(error) from error
+        finally:
+            self._starting = False
+            self.bulletin.close()
+
+    async def _start(self) -> str:
+        choice = self.choice or self.checked(self.user_options)
+        self.port = free_port()
+        workload = await self._take_place(choice)
+        self._keep(Address(workload.project, workload.name, workload.uid, self.port), choice)
+        try:
+            await self._until_there(workload)
+        except NotPlaced as outcome:
+            raise await self._explain(outcome, choice) from outcome
+        return self.base_address()
+
+    async def _take_place(self, choice: Choice) -> Workload:
+        """A new workload, or the place that the queue gave."""
+        self.bulletin.post(5, "Asking the scheduler for a place.")
+        queued = await self.workplace.claimable(choice) or await self.workplace.waiting()
+        if queued is None:
+            return await self.workplace.request(choice, self.launch(choice.project))
+        if queued.holds_resources:
+            self.bulletin.post(30, "It is your turn; the place in the queue is yours.")
+            return await self.workplace.claim(queued, self.launch(queued.project))
+        reason = queued.status.reason
+        sentence = reason.sentence if reason else ""
+        raise refusal.queued(queued.status.queue_position, sentence, self.queue_url)
+
+    async def _until_there(self, workload: Workload) -> None:
+        """Both waits of a start. Raises ``NotPlaced``."""
+        await until_placed(self.client, workload, self.bulletin, settle_seconds=self.settle_seconds)
+        await until_answering(self.client, workload, self.answer_url(), self.bulletin)
+
+    async def _explain(self, outcome: NotPlaced, choice: Choice) -> refusal.Refused:
+        """The refusal to raise; a place that was never had is given back."""
+        if outcome.verdict.outcome is Outcome.ENDED:
+            tail = await self.workplace.log_tail(outcome.workload.project)
+            return refusal.ended(outcome.verdict, tail)
+        await self.workplace.withdraw(outcome.workload)
+        self._keep(None, choice)
+        return refusal.no_room(
+            outcome.verdict,
+            outcome.workload,
+            choice=choice,
+            projects=self.projects,
+            queue_url=self.queue_url,
+            now=time.time(),
+        )
+
+    @override
+    async def poll(self) -> int | None:
+        """``None`` while it runs or nobody can tell, else its exit code."""
+        if self.address is None:
+            return None if self._starting else 0
+        try:
+            workload = await self.client.get_workload(self.address.project, self.address.name)
+        except ApiError as error:
+            return 0 if error.status == 404 else None
+        except CarrelError as error:
+            self.log.warning("%s is taken to run on: %s", self._log_name, error)
+            return None
+        if workload.uid != self.address.uid:
+            return 0
+        if not workload.at_rest:
+            return None
+        self.ending = Ending.of(workload)
+        return self.ending.exit_code
+
+    @override
+    async def stop(self, now: bool = False) -> None:
+        """Stop it, whatever state it is in, and wait until nothing of it runs.
+
+        ``now`` changes nothing: the grace period is the workload's.
+        """
+        if self.address is not None:
+            await self.workplace.stop(self.address.project)
+
+    @override
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """What happens, in plain words; for any number of viewers."""
+        async for event in self.bulletin.follow():
+            yield event
+
+    @override
+    async def get_url(self) -> str:
+        """Where a workspace answers that the Hub found after its own restart.
+
+        It may still be starting; a start that fails now is left to the Hub's own check.
+        """
+        if self.address is None:
+            return str(self.server.url)
+        try:
+            async with asyncio.timeout(self.start_timeout):
+                found = await self.client.get_workload(self.address.project, self.address.name)
+                await self._until_there(found)
+        except (CarrelError, NotPlaced, TimeoutError) as error:
+            self.log.warning("%s may not be there: %s", self._log_name, error)
+        return self.base_address()
+
+    @override
+    def delete_forever(self) -> None:
+        """A named server was removed: so is its record at the scheduler."""
+        self._farewell = asyncio.ensure_future(self._forget())
+
+    async def _forget(self) -> None:
+        try:
+            for workload in await self.workplace.all():
+                await self.workplace.withdraw(workload)
+        except CarrelError as error:
+            self.log.warning("The record of %s stays: %s", self._log_name, error)
+
+    @override
+    def get_state(self) -> dict[str, Any]:
+        """For the Hub's database: where it runs, or how it ended."""
+        base: Any = super()
+        state: dict[str, Any] = base.get_state()
+        if self.address is not None:
+            state["address"] = self.address.as_dict()
+        if self.ending is not None:
+            state["ending"] = self.ending.as_dict()
+        return state
+
+    @override
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """From the Hub's database."""
+        base: Any = super()
+        base.load_state(state)
+        self.address = Address.from_dict(state.get("address"))
+        self.ending = Ending.from_dict(state.get("ending"))
+        if self.address is not None:
+            self.port = self.address.port
+
+    @override
+    def clear_state(self) -> None:
+        """It runs no longer; how it ended stays for the page that says so."""
+        base: Any = super()
+        base.clear_state()
+        self.address = None
+        self.bulletin = Bulletin()
+
+    def _keep(self, address: Address | None, choice: Choice) -> None:
+        """Commit at once what the Hub would only keep after the start."""
+        self.address = address
+        self.orm_spawner.state = self.get_state()
+        self.orm_spawner.user_options = choice.options()
+        self.user.db.commit()
