@@ -68,6 +68,20 @@ class SpecRead:
 
 
 @dataclass(frozen=True, slots=True)
+class Touched:
+    """A status was changed from outside a turn (an extension): write it, judge it again."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The Hub came for a workspace whose turn it is: launch it."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Turn once more: reports wait to be written, or a plan changed what can be decided."""
 
@@ -81,5 +95,7 @@ Message = (
     | DevicesSampled
     | Judge
     | SpecRead
+    | Touched
+    | Claimed
     | Wake
 )

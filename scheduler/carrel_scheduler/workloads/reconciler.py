@@ -27,6 +27,7 @@ from carrel_scheduler.workloads.book import Book, Entry, quota_amounts
 from carrel_scheduler.workloads.contract import LiveEvent, Report
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.messages import (
+    Claimed,
     ClaimRefused,
     DevicesSampled,
     Judge,
@@ -35,6 +36,7 @@ from carrel_scheduler.workloads.messages import (
     SpecRead,
     StartRefused,
     TaskSeen,
+    Touched,
     Wake,
     WorkloadChanged,
 )
@@ -88,7 +90,7 @@ class Reconciler:
     async def turn(self) -> None:
         """One turn over everything that waits now."""
         cycle = self.begin()
-        while not self._inbox.empty():
+        while not self.quiet:
             self._handle(cycle, self._inbox.get_nowait())
         self._due_timers(cycle)
         self._decide(cycle)
@@ -117,23 +119,41 @@ class Reconciler:
         version = workload.meta.resource_version
         self.stream.publish(LiveEvent(type=kind, version=version, workload=workload, report=report))
 
+    def keep(self, entry: Entry) -> None:
+        """A workspace's limits were extended."""
+        self.tell(Touched(entry.uid))
+
+    def claimed(self, entry: Entry, stored: Workload) -> None:
+        """The Hub gave a workspace its command; it is launched in the next turn."""
+        entry.claim_until = None
+        entry.claimed = True
+        entry.workload.meta, entry.workload.spec = stored.meta, stored.spec
+        self.tell(Claimed(entry.uid))
+
     def wake_at(self, when: float, uid: str) -> None:
         """Look at a workload at that time."""
         heapq.heappush(self._timers, (when, uid))
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing waits to be handled."""
+        return self._inbox.empty()
+
+    def next_deadline(self) -> float | None:
+        """When something falls due by itself."""
+        timer = self._timers[0][0] if self._timers else None
+        return min((when for when in (timer, self.reports.due_at) if when is not None), default=None)
+
     async def _something_happened(self) -> None:
-        if not self._inbox.empty():
+        if not self.quiet:
             return
-        deadlines = [when for when in (self._next_timer(), self.reports.due_at) if when is not None]
-        timeout = max(0.0, min(deadlines) - self.clock()) if deadlines else None
+        deadline = self.next_deadline()
+        timeout = None if deadline is None else max(0.0, deadline - self.clock())
         try:
             message = await asyncio.wait_for(self._inbox.get(), timeout)
         except TimeoutError:
             return
         self._inbox.put_nowait(message)
-
-    def _next_timer(self) -> float | None:
-        return self._timers[0][0] if self._timers else None
 
     def _handle(self, cycle: Cycle, message: Message) -> None:
         match message:
@@ -158,6 +178,10 @@ class Reconciler:
                 entry = self.book.get(uid)
                 if entry is not None:
                     spec_changes.follow(cycle, entry)
+            case Touched(uid):
+                self._touched(cycle, uid)
+            case Claimed(uid):
+                self._launch_claimed(cycle, uid)
             case Wake():
                 pass
 
@@ -201,6 +225,18 @@ class Reconciler:
             self.wake_at(entry.workload.status.not_before, uid)
         if tenure.watched(entry):
             self._judge(cycle, uid)
+
+    def _touched(self, cycle: Cycle, uid: str) -> None:
+        entry = self.book.get(uid)
+        if entry is not None:
+            cycle.mark(entry)
+            self._judge(cycle, uid)
+
+    def _launch_claimed(self, cycle: Cycle, uid: str) -> None:
+        entry = self.book.get(uid)
+        if entry is not None and entry.claimed and entry.workload.status.phase == "starting":
+            entry.launched = True
+            cycle.starts.append(uid)
 
     def _claim_refused(self, cycle: Cycle, uid: str, text: str) -> None:
         entry = self.book.get(uid)

@@ -1,0 +1,80 @@
+"""A real scheduler service as a child process, on a port and a state folder of its own."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import aiohttp
+
+START_SECONDS = 30.0
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class SchedulerProcess:
+    """Start it, kill it, start it again; tasks that it started live on."""
+
+    def __init__(self, state_dir: Path, hub_url: str, hub_token: str, *, gpus: int = 4) -> None:
+        self.state_dir = state_dir
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/services/carrel"
+        self.api = f"{self.url}/api/v1"
+        self.log = state_dir / "scheduler.log"
+        self._environment = {
+            **os.environ,
+            "CARREL_STATE_DIR": str(state_dir),
+            "CARREL_GPUS": str(gpus),
+            "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{self.port}/",
+            "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",
+            "JUPYTERHUB_API_URL": hub_url,
+            "JUPYTERHUB_API_TOKEN": hub_token,
+        }
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start and return once the process exists; ``ready`` waits for its first answer."""
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "carrel_scheduler.service",
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def ready(self, session: aiohttp.ClientSession) -> float:
+        """Wait for an answer; returns how many seconds it took. Raises ``RuntimeError``."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        while clock() - began < START_SECONDS:
+            if self._process is None or self._process.returncode is not None:
+                break
+            try:
+                async with session.get(f"{self.api}/whoami") as answer:
+                    if answer.status < 500:
+                        return clock() - began
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.02)
+        raise RuntimeError(f"the scheduler did not come up:\n{self.log.read_text()[-3000:]}")
+
+    async def kill(self) -> None:
+        """SIGKILL."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """SIGTERM, and wait."""
+        await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+            await asyncio.wait_for(self._process.wait(), 30.0)

@@ -1,0 +1,254 @@
+"""The running scheduler as the API sees it (``contract.Live``): read from memory, never decides."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from carrel_scheduler.core import speculation, views
+from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
+from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.node.contract import Device
+from carrel_scheduler.policy import limits as limits_policy
+from carrel_scheduler.workloads import sentences, tenure
+from carrel_scheduler.workloads.book import Entry, queued_event
+from carrel_scheduler.workloads.contract import (
+    Activity,
+    DeviceHolder,
+    DeviceView,
+    NodeView,
+    NotAccepted,
+    ProjectImpact,
+    ProjectUse,
+    QueueEntry,
+    Report,
+)
+from carrel_scheduler.workloads.messages import Judge, Wake
+from carrel_scheduler.workloads.reconciler import NodeState, Reconciler, project_event
+from carrel_scheduler.workloads.stream import Listener
+
+
+class LiveView:
+    """See the contract; one per scheduler."""
+
+    def __init__(self, loop: Reconciler) -> None:
+        self._loop = loop
+
+    def nodes(self) -> Sequence[NodeView]:
+        """All nodes and devices."""
+        return [self._node(view) for view in self._loop.state.node_views()]
+
+    def queue(self) -> Sequence[QueueEntry]:
+        """All waiting workloads in the order of service."""
+        book = self._loop.book
+        waiting = [entry for entry in book if entry.workload.status.phase == "pending"]
+        last = len(book.positions) + 1
+        waiting.sort(key=lambda one: (book.positions.get(one.uid, last), one.workload.meta.created_at))
+        return [_queue_entry(place, entry) for place, entry in enumerate(waiting, start=1)]
+
+    def project_use(self) -> Mapping[str, ProjectUse]:
+        """Quota lines by project."""
+        return {name: self._project_use(name) for name in self._loop.state.projects()}
+
+    def never(self, workload: Workload) -> ReasonInfo | None:
+        """Why no node or quota could ever hold it; else ``None``."""
+        reason = speculation.never(self._loop.state, queued_event(workload))
+        return None if reason is None else sentences.from_core(reason, workload.meta.project)
+
+    def forecast(self, workload: Workload) -> ReasonInfo:
+        """What the scheduler would do with it now."""
+        loop = self._loop
+        reason = speculation.forecast(loop.state, queued_event(workload), loop.clock())
+        return sentences.from_core(reason, workload.meta.project)
+
+    def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
+        """What a project with this specification would change now."""
+        loop = self._loop
+        spec = msgspec.json.decode(spec_json, type=ProjectSpec)
+        known = loop.book.projects.get(name)
+        if known is None:
+            raise NotFound(f"project {name}")
+        event = project_event(Project(meta=known.meta, spec=spec))
+        starts, gives_way = speculation.impact(loop.state, event, loop.clock())
+        return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
+
+    async def report(self, workload_uid: str, report: Report) -> None:
+        """Take a job's report."""
+        loop, entry = self._loop, self._entry(workload_uid)
+        loop.reports.take(entry, report, loop.state, loop.clock())
+        loop.publish("report", entry.workload, report)
+        loop.tell(Wake())
+
+    async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
+        """Take a workspace's sign of life; returns what is coming."""
+        entry = self._loop.book.workspace(user, server_name)
+        if entry is None:
+            raise NotFound(f"{user} has no running workspace {server_name!r}")
+        entry.activity = activity
+        self._loop.tell(Judge(entry.uid))
+        return self._coming(entry)
+
+    async def extend(self, workload_uid: str) -> Limits:
+        """Keep a workspace for the project's extension."""
+        entry = self._entry(workload_uid)
+        if not tenure.watched(entry):
+            raise NotAccepted("not_running", "only a running workspace can be kept longer")
+        now = self._loop.clock()
+        rule, run = tenure.rule_of(self._loop.book, entry), tenure.run_of(entry, now)
+        if run.extensions >= rule.max_extensions:
+            raise NotAccepted(
+                "extension_refused",
+                f"project {entry.workload.meta.project} allows {rule.max_extensions} extensions, "
+                f"and this workspace has had {run.extensions}",
+            )
+        coming = limits_policy.upcoming(rule, limits_policy.extend(rule, run, now), now)
+        entry.workload.status.limits = coming
+        self._loop.keep(entry)
+        return coming
+
+    async def claim(
+        self,
+        workload_uid: str,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        secret_environment: Mapping[str, str],
+        working_dir: str,
+        port: int | None,
+    ) -> Workload:
+        """Give a workspace that got its turn what it is to run."""
+        entry = self._entry(workload_uid)
+        if entry.claim_until is None or not entry.needs_claim:
+            raise NotAccepted("not_claimable", "this workspace holds no place that waits for it")
+        await self._loop.ledger.set_secrets(workload_uid, secret_environment)
+        while True:
+            fresh = await self._loop.ledger.get_by_uid(Workload, workload_uid)
+            fresh.spec.command = list(command)
+            fresh.spec.environment = dict(environment)
+            fresh.spec.working_dir = working_dir
+            fresh.spec.port = port
+            try:
+                stored = await self._loop.ledger.update(fresh)
+            except Conflict:
+                continue
+            break
+        if entry.claim_until is None:
+            raise NotAccepted("not_claimable", "its place was given back meanwhile")
+        self._loop.claimed(entry, stored)
+        return stored
+
+    def events(self) -> Listener:
+        """Subscribe to the event stream from now on."""
+        return self._loop.stream.subscribe()
+
+    def _entry(self, uid: str) -> Entry:
+        entry = self._loop.book.get(uid)
+        if entry is None:
+            raise NotFound(f"workload {uid} is not live")
+        return entry
+
+    def _names(self, uids: Sequence[str]) -> tuple[str, ...]:
+        found = [self._loop.book.get(uid) for uid in uids]
+        return tuple(
+            f"{entry.workload.meta.project}/{entry.workload.meta.name}" for entry in found if entry
+        )
+
+    def _coming(self, entry: Entry) -> Limits:
+        now = self._loop.clock()
+        rule, run = tenure.rule_of(self._loop.book, entry), tenure.run_of(entry, now)
+        return limits_policy.upcoming(rule, run, now)
+
+    def _project_use(self, name: str) -> ProjectUse:
+        use = self._loop.state.project_use(name)
+        return ProjectUse(
+            name=name,
+            gpu_allocated_milli=use.gpu_milli,
+            gpu_borrowed_milli=use.gpu_borrowed_milli,
+            gpu_waiting_milli=use.gpu_waiting_milli,
+            cpu_allocated_milli=use.cpu_milli,
+            memory_allocated_bytes=use.memory_mib * MIB,
+            fair_share_gpu_milli=self._loop.book.fair_share.get(name, 0),
+            running=use.running,
+            waiting=use.waiting,
+        )
+
+    def _node(self, view: views.NodeView) -> NodeView:
+        known = self._loop.nodes[view.name]
+        devices = tuple(
+            self._device(known, device, shown)
+            for device, shown in zip(known.facts.devices, view.devices, strict=True)
+        )
+        free = sum(1 for device in view.devices if device.free_milli == MILLI and not device.broken)
+        return NodeView(
+            name=view.name,
+            status="ready" if view.schedulable else "cordoned",
+            simulated=known.facts.simulated,
+            driver=known.facts.driver,
+            cpu_milli=view.cpu_milli,
+            cpu_allocated_milli=view.cpu_allocated_milli,
+            memory_bytes=view.memory_mib * MIB,
+            memory_allocated_bytes=view.memory_allocated_mib * MIB,
+            gpu_milli=len(devices) * MILLI,
+            gpu_allocated_milli=sum(device.allocated_milli for device in devices),
+            largest_free_gpus=free,
+            devices=devices,
+        )
+
+    def _device(self, node: NodeState, device: Device, shown: views.DeviceView) -> DeviceView:
+        use = node.use.get(device.index)
+        holders = [
+            holder
+            for one in shown.holders
+            if (holder := self._holder(one.uid, one.gpu_milli, releasing=one.releasing)) is not None
+        ]
+        if shown.promised_to:
+            promised = self._holder(shown.promised_to, MILLI, releasing=False)
+            holders += [promised] if promised is not None else []
+        return DeviceView(
+            index=device.index,
+            uuid=device.uuid,
+            name=device.name,
+            memory_mib=device.memory_mib,
+            memory_used_mib=use.memory_used_mib if use else 0,
+            utilization=use.utilization if use else 0.0,
+            simulated=device.simulated,
+            broken=device.broken,
+            message=device.message,
+            allocated_milli=sum(one.gpu_milli for one in shown.holders),
+            idle_since=node.idle_since.get(device.index),
+            holders=tuple(holders),
+        )
+
+    def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
+        entry = self._loop.book.get(uid)
+        if entry is None:
+            return None
+        meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
+        state = "releasing" if releasing else "running"
+        return DeviceHolder(
+            uid=uid,
+            name=meta.name,
+            project=meta.project,
+            user=spec.user,
+            kind=spec.kind,
+            gpu_milli=gpu_milli,
+            borrowed=status.borrowed,
+            state=state if entry.holding else "held",
+            since=status.started_at or status.queued_at or meta.created_at,
+        )
+
+
+def _queue_entry(place: int, entry: Entry) -> QueueEntry:
+    meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
+    return QueueEntry(
+        position=place,
+        uid=meta.uid,
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        kind=spec.kind,
+        resources=spec.resources,
+        tasks=spec.tasks,
+        waits_since=status.queued_at or meta.created_at,
+        reason=status.reason,
+    )

@@ -1,0 +1,52 @@
+"""Carrying what happens elsewhere into the loop: the ledger's watch, the engine's, the devices."""
+
+import asyncio
+
+from carrel_scheduler.engines.contract import Engine
+from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.node.contract import DeviceProvider
+from carrel_scheduler.workloads.messages import (
+    DevicesSampled,
+    ProjectChanged,
+    TaskSeen,
+    WorkloadChanged,
+)
+from carrel_scheduler.workloads.reconciler import Reconciler
+
+SAMPLE_SECONDS = 5.0
+
+
+async def pump_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
+    """Every change of a workload after ``version``."""
+    async for change in ledger.watch(Workload, version):
+        loop.tell(WorkloadChanged(change))
+
+
+async def pump_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
+    """Every change of a project after ``version``."""
+    async for change in ledger.watch(Project, version):
+        loop.tell(ProjectChanged(change))
+
+
+async def pump_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Event) -> None:
+    """Everything the engine sees; ``subscribed`` is set once nothing can be missed any more."""
+    stream = engine.watch()
+    subscribed.set()
+    async for status in stream:
+        loop.tell(TaskSeen(status))
+
+
+async def pump_devices(provider: DeviceProvider, loop: Reconciler) -> None:
+    """Look at the devices every few seconds, in a thread: NVML calls may block."""
+    while True:
+        pids: dict[int, list[int]] = {}
+        for entry in loop.book:
+            for info in entry.workload.status.tasks:
+                if info.pid and info.ended_at is None:
+                    for device in info.devices:
+                        pids.setdefault(device, []).append(info.pid)
+        facts = await asyncio.to_thread(provider.facts)
+        use = await asyncio.to_thread(provider.sample, pids)
+        loop.tell(DevicesSampled(facts, tuple(use)))
+        await asyncio.sleep(SAMPLE_SECONDS)

@@ -1,0 +1,108 @@
+"""Where a workload goes when its tasks have ended."""
+
+import pytest
+
+from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.ledger.objects import ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_scheduler.workloads.lifecycle import (
+    AT_REST,
+    FINAL,
+    HOLDING,
+    TRANSITIONS,
+    IllegalTransition,
+    check_transition,
+)
+from carrel_scheduler.workloads.outcomes import outcome, pause_seconds
+
+
+def ended(
+    exit_code: int | None = 0, *, signal: int = 0, lost: bool = False, message: str = ""
+) -> TaskStatus:
+    return TaskStatus(
+        id=TaskId("u", 0, 0),
+        phase=TaskPhase.ENDED,
+        node="n",
+        exit_code=exit_code,
+        signal=signal,
+        lost=lost,
+        message=message,
+    )
+
+
+def test_exit_code_zero_is_success() -> None:
+    result = outcome(WorkloadSpec(), WorkloadStatus(phase="running"), [ended()], 100.0)
+    assert (result.phase, result.failed) == ("succeeded", False)
+
+
+def test_a_failure_is_tried_again_after_a_pause_that_doubles() -> None:
+    spec = WorkloadSpec(backoff_limit=2)
+    first = outcome(spec, WorkloadStatus(phase="running"), [ended(1)], 100.0)
+    assert (first.phase, first.not_before, first.failed) == ("pending", 105.0, True)
+    second = outcome(spec, WorkloadStatus(phase="running", failures=1), [ended(1)], 100.0)
+    assert second.not_before == 110.0
+    assert pause_seconds(50) == 300.0
+
+
+def test_beyond_the_back_off_limit_it_failed_and_says_how() -> None:
+    spec = WorkloadSpec(backoff_limit=1)
+    status = WorkloadStatus(phase="running", failures=1)
+    result = outcome(spec, status, [ended(None, signal=9, message="killed: out of memory")], 0.0)
+    assert result.phase == "failed"
+    assert result.reason is not None
+    assert "out of memory" in result.reason.sentence
+
+
+def test_restart_policy_never_fails_at_once() -> None:
+    spec = WorkloadSpec(restart_policy="never")
+    assert outcome(spec, WorkloadStatus(phase="running"), [ended(3)], 0.0).phase == "failed"
+
+
+def test_a_preempted_training_waits_again_without_counting_a_failure() -> None:
+    reason = ReasonInfo(token="Reclaimed")
+    status = WorkloadStatus(phase="preempting", reason=reason)
+    result = outcome(WorkloadSpec(), status, [ended(143)], 0.0)
+    assert (result.phase, result.failed, result.reason) == ("pending", False, reason)
+
+
+def test_a_training_that_finishes_while_giving_way_is_done() -> None:
+    assert outcome(WorkloadSpec(), WorkloadStatus(phase="preempting"), [ended()], 0.0).phase == (
+        "succeeded"
+    )
+
+
+def test_a_stopping_workload_stops_for_its_reason_even_with_exit_code_zero() -> None:
+    reason = ReasonInfo(token="Suspended")
+    status = WorkloadStatus(phase="stopping", reason=reason)
+    result = outcome(WorkloadSpec(), status, [ended()], 0.0)
+    assert (result.phase, result.reason) == ("stopped", reason)
+
+
+def test_a_lost_task_runs_again_without_counting_a_failure() -> None:
+    result = outcome(WorkloadSpec(), WorkloadStatus(phase="running"), [ended(None, lost=True)], 0.0)
+    assert (result.phase, result.failed, result.not_before) == ("pending", False, None)
+
+
+def test_a_workspace_that_ends_is_stopped_and_can_be_started_again() -> None:
+    spec = WorkloadSpec(kind="workspace")
+    result = outcome(spec, WorkloadStatus(phase="running"), [ended(1)], 0.0)
+    assert result.phase == "stopped"
+    assert result.reason is not None
+    assert result.reason.token == "WorkspaceEnded"
+
+
+def test_one_failed_member_fails_the_gang() -> None:
+    spec = WorkloadSpec(tasks=2, backoff_limit=0)
+    result = outcome(spec, WorkloadStatus(phase="running"), [ended(0), ended(7)], 0.0)
+    assert result.phase == "failed"
+
+
+def test_the_table_is_closed_and_every_phase_can_reach_an_end() -> None:
+    for old, allowed in TRANSITIONS.items():
+        assert allowed <= set(TRANSITIONS)
+        assert (not allowed) == (old in FINAL)
+    assert HOLDING | AT_REST | {"pending"} == set(TRANSITIONS)
+
+
+def test_what_the_table_does_not_have_is_refused_with_both_phases() -> None:
+    with pytest.raises(IllegalTransition, match="succeeded -> running"):
+        check_transition("u", "succeeded", "running")
