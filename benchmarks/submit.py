@@ -1,0 +1,149 @@
+"""Submissions: how many a second with a durable log, and how soon a process runs.
+
+* *rate*: a real scheduler service on loopback with SQLite (WAL, full sync); concurrent clients post
+  trainings that have to wait (the GPUs are taken), so each is validated, authorised, durably stored,
+  queued, decided on and explained. Peer: Slurm's stated figure for simple batch jobs, 500/s.
+* *latency*: an idle machine; from before the request to the first instruction of the command,
+  against forking and executing the same command directly, in turns in the same run.
+
+``python -m benchmarks.submit [--json] [--jobs 2000] [--runs 25]``
+"""
+
+import argparse
+import asyncio
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.report import Figure, median, show
+from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+
+SLURM_RATE = 500.0
+LATENCY_GOAL_SECONDS = 0.150
+CLIENTS = 32
+
+
+def stamp_command(path: Path) -> list[str]:
+    """A command whose first act is to write down the time."""
+    return ["/bin/sh", "-c", f"date +%s.%N > {path}.part && mv {path}.part {path}"]
+
+
+def job(name: str, command: list[str], gpus: int = 1) -> dict[str, Any]:
+    return {
+        "name": name,
+        "project": "vision",
+        "command": command,
+        "gpus": gpus,
+        "cpu_millicores": 10,
+        "memory_bytes": 1 << 20,
+    }
+
+
+async def post(session: aiohttp.ClientSession, url: str, body: dict[str, Any]) -> None:
+    async with session.post(url, json=body) as answer:
+        if answer.status != 201:
+            raise RuntimeError(f"{answer.status}: {await answer.text()}")
+
+
+async def rate(scheduler: SchedulerProcess, session: aiohttp.ClientSession, jobs: int) -> float:
+    """Acknowledged submissions a second."""
+    url = f"{scheduler.api}/workloads"
+    await post(session, url, job("holder", ["sleep", "600"], gpus=4))
+    names = iter(range(jobs))
+
+    async def client() -> None:
+        for number in names:
+            await post(session, url, job(f"job-{number}", ["true"]))
+
+    began = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return jobs / (time.perf_counter() - began)
+
+
+async def written(path: Path) -> float:
+    """The time that the command wrote down."""
+    for _ in range(4000):
+        if path.exists():
+            return float(path.read_text())
+        await asyncio.sleep(0.005)
+    raise RuntimeError(f"{path} was not written within 20 s")
+
+
+async def latencies(
+    scheduler: SchedulerProcess, session: aiohttp.ClientSession, folder: Path, runs: int
+) -> tuple[list[float], list[float]]:
+    """Seconds from asking to running: through the scheduler, and by fork and exec alone."""
+    ours, bare = [], []
+    for run in range(runs):
+        path = folder / f"bare-{run}"
+        began = time.time()
+        process = await asyncio.create_subprocess_exec(*stamp_command(path))
+        bare.append(await written(path) - began)
+        await process.wait()
+        path = folder / f"ours-{run}"
+        body = job(f"latency-{run}", stamp_command(path))
+        body["volumes"] = [{"source": str(folder), "destination": str(folder)}]
+        began = time.time()
+        await post(session, f"{scheduler.api}/workloads", body)
+        ours.append(await written(path) - began)
+        await asyncio.sleep(0.1)
+    return ours, bare
+
+
+async def measure(jobs: int, runs: int) -> list[Figure]:
+    accounts = {"a": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
+    folder = Path(tempfile.mkdtemp(prefix="carrel-submit-", dir="/var/tmp"))
+    folder.chmod(0o777)
+    try:
+        async with (
+            StandInHub(accounts) as hub,
+            aiohttp.ClientSession(headers={"Authorization": "token a"}) as session,
+        ):
+            (folder / "state").mkdir(mode=0o700)
+            scheduler = SchedulerProcess(folder / "state", hub.url, "a")
+            await scheduler.start()
+            await scheduler.ready(session)
+            await post(session, f"{scheduler.api}/projects", {"name": "vision", "quota": {"gpus": 4}})
+            ours, bare = await latencies(scheduler, session, folder, runs)
+            per_second = await rate(scheduler, session, jobs)
+            async with session.delete(f"{scheduler.api}/workloads/vision/holder") as answer:
+                await answer.read()
+            await scheduler.stop()
+    finally:
+        shutil.rmtree(folder)
+    beyond = median(ours) - median(bare)
+    return [
+        Figure(
+            "submissions with a durable log, as a ratio to 500/s",
+            per_second / SLURM_RATE,
+            f"x ({per_second:,.0f}/s)",
+            ">= 1",
+            per_second >= SLURM_RATE,
+        ),
+        Figure(
+            "submit to running beyond bare fork and exec, p50",
+            beyond * 1000,
+            f"ms (bare {median(bare) * 1000:.1f} ms)",
+            "<= 150",
+            beyond <= LATENCY_GOAL_SECONDS,
+        ),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--runs", type=int, default=25)
+    arguments = parser.parse_args()
+    figures = asyncio.run(measure(arguments.jobs, arguments.runs))
+    show("Submissions", figures, as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()
