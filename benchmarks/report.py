@@ -1,4 +1,4 @@
-"""How every benchmark tells its figures: a short table, and with ``--json`` one machine-readable line."""
+"""How every benchmark tells its figures: a table, and with ``--json`` a line for machines."""
 
 import json
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ Only for tests and benchmarks: tokens are given beforehand, groups are kept in m
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from aiohttp import web
 
@@ -31,7 +31,7 @@ class StandInHub:
         self.url = ""
         self._runner: web.AppRunner | None = None
 
-    async def __aenter__(self) -> "StandInHub":
+    async def __aenter__(self) -> Self:
         """Listen on a free port."""
         app = web.Application()
         app.router.add_get("/hub/api/user", self._user)

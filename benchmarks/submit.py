@@ -1,8 +1,8 @@
 """Submissions: how many a second with a durable log, and how soon a process runs.
 
-* *rate*: a real scheduler service on loopback with SQLite (WAL, full sync); concurrent clients post
-  trainings that have to wait (the GPUs are taken), so each is validated, authorised, durably stored,
-  queued, decided on and explained. Peer: Slurm's stated figure for simple batch jobs, 500/s.
+* *rate*: a real scheduler service on loopback with SQLite (WAL, full sync); concurrent clients
+  post trainings that have to wait (the GPUs are taken), so each is validated, authorised, durably
+  stored, queued, decided on and explained. Peer: Slurm's stated figure for simple batch jobs, 500/s.
 * *latency*: an idle machine; from before the request to the first instruction of the command,
   against forking and executing the same command directly, in turns in the same run.
 
@@ -108,7 +108,9 @@ async def measure(jobs: int, runs: int) -> list[Figure]:
             scheduler = SchedulerProcess(folder / "state", hub.url, "a")
             await scheduler.start()
             await scheduler.ready(session)
-            await post(session, f"{scheduler.api}/projects", {"name": "vision", "quota": {"gpus": 4}})
+            await post(
+                session, f"{scheduler.api}/projects", {"name": "vision", "quota": {"gpus": 4}}
+            )
             ours, bare = await latencies(scheduler, session, folder, runs)
             per_second = await rate(scheduler, session, jobs)
             async with session.delete(f"{scheduler.api}/workloads/vision/holder") as answer:

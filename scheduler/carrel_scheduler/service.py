@@ -42,7 +42,12 @@ from carrel_scheduler.workloads.actor import Actor
 from carrel_scheduler.workloads.hub import HubClient
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.pumps import pump_devices, pump_engine, pump_projects, pump_workloads
+from carrel_scheduler.workloads.pumps import (
+    pump_devices,
+    pump_engine,
+    pump_projects,
+    pump_workloads,
+)
 from carrel_scheduler.workloads.reconciler import Reconciler
 from carrel_scheduler.workloads.recovery import recover
 from carrel_scheduler.workloads.tokens import TaskTokens

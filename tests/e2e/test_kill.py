@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 
@@ -91,7 +92,12 @@ class Load:
         body = {
             "name": name,
             "project": project,
-            "command": ["python3", "job.py", str(self.shared), f"{self.random.uniform(0.05, 0.6):.2f}"],
+            "command": [
+                "python3",
+                "job.py",
+                str(self.shared),
+                f"{self.random.uniform(0.05, 0.6):.2f}",
+            ],
             "files": {"job.py": JOB},
             "gpus": self.random.choice([1, 1, 1, 2]),
             "cpu_millicores": 10,

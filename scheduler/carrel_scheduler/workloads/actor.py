@@ -134,5 +134,3 @@ async def _known(order: Awaitable[None]) -> None:
         await order
     except UnknownTask as error:
         log.debug("nothing to do: %s", error)
-
-

@@ -43,7 +43,9 @@ class LiveView:
         book = self._loop.book
         waiting = [entry for entry in book if entry.workload.status.phase == "pending"]
         last = len(book.positions) + 1
-        waiting.sort(key=lambda one: (book.positions.get(one.uid, last), one.workload.meta.created_at))
+        waiting.sort(
+            key=lambda one: (book.positions.get(one.uid, last), one.workload.meta.created_at)
+        )
         return [_queue_entry(place, entry) for place, entry in enumerate(waiting, start=1)]
 
     def project_use(self) -> Mapping[str, ProjectUse]:

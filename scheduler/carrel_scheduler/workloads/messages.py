@@ -86,16 +86,15 @@ class Wake:
     """Turn once more: reports wait to be written, or a plan changed what can be decided."""
 
 
+EntryMessage = ClaimRefused | Judge | SpecRead | Touched | Claimed
+"""Messages about one workload, by ``uid``."""
+
 Message = (
     WorkloadChanged
     | ProjectChanged
     | TaskSeen
     | StartRefused
-    | ClaimRefused
     | DevicesSampled
-    | Judge
-    | SpecRead
-    | Touched
-    | Claimed
     | Wake
+    | EntryMessage
 )

@@ -63,9 +63,7 @@ def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
     if status.phase == "preempting":
         return Outcome("pending", status.reason)
     last = ended[0]
-    return Outcome(
-        "stopped", sentences.workspace_ended(last.exit_code, last.signal, last.message)
-    )
+    return Outcome("stopped", sentences.workspace_ended(last.exit_code, last.signal, last.message))
 
 
 def _failure(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:

@@ -1,9 +1,11 @@
 """Carrying a plan out: bindings become starts, evictions stops, reasons the status of waiters."""
 
+import msgspec
+
 from carrel_scheduler.core.events import RoomPromised
 from carrel_scheduler.core.plan import Binding, Eviction, Plan
 from carrel_scheduler.core.reasons import Reason, Token
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadStatus
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Entry, Place
 from carrel_scheduler.workloads.cycle import Cycle
@@ -85,36 +87,30 @@ def _explain(cycle: Cycle, plan: Plan) -> None:
         entry = cycle.book.get(uid)
         if reason is None or entry is None or entry.workload.status.phase != "pending":
             continue
-        status = entry.workload.status
-        if status.reason is not None and _same(status, reason):
+        promised = bool(cycle.state.workload(uid).promised)
+        if _same(entry.workload.status.reason, reason, promised=promised):
             continue
-        status.reason = after_preemption(
-            entry, sentences.from_core(reason, entry.workload.meta.project)
-        )
-        status.queue_position = cycle.book.positions.get(uid)
+        entry.workload.status.reason = _with_story(entry, reason, promised=promised)
+        entry.workload.status.queue_position = cycle.book.positions.get(uid)
         cycle.mark(entry)
         written += 1
         if written >= REASONS_PER_CYCLE:
             return
 
 
-def after_preemption(entry: Entry, reason: ReasonInfo) -> ReasonInfo:
-    """A workload that gave way says so for as long as it waits to come back."""
-    last = entry.workload.status.last_preemption
-    if last is None or entry.workload.status.attempt == 0:
-        return reason
-    return ReasonInfo(
-        token=reason.token,
-        cls=reason.cls,
-        sentence=reason.sentence,
-        help=reason.help,
-        data={**reason.data, "preempted": True},
-    )
+def _with_story(entry: Entry, reason: Reason, *, promised: bool) -> ReasonInfo:
+    """The reason with what a waiter wants to know beside it.
+
+    ``nominated``: room is being freed for this very workload, so waiting is worth it.
+    ``preempted``: it ran before and gave way.
+    """
+    said = sentences.from_core(reason, entry.workload.meta.project)
+    story = {"nominated": promised, "preempted": entry.workload.status.last_preemption is not None}
+    return msgspec.structs.replace(said, data={**said.data, **story})
 
 
-def _same(status: WorkloadStatus, reason: Reason) -> bool:
-    """Whether the stored reason says the same: token, amounts and holders."""
-    stored = status.reason
+def _same(stored: ReasonInfo | None, reason: Reason, *, promised: bool) -> bool:
+    """Whether the stored reason says the same: token, amounts, holders."""
     if stored is None or stored.token != reason.token.value:
         return False
     known = stored.data
@@ -122,6 +118,7 @@ def _same(status: WorkloadStatus, reason: Reason) -> bool:
     return (
         known.get("short") == reason.short
         and known.get("bound") == reason.bound
+        and known.get("nominated") == promised
         and known.get("workload_uid", "") == reason.workload_uid
         and holders == [(one.uid, one.amount) for one in reason.holders]
     )

@@ -19,7 +19,7 @@ from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import NodeSet, ProjectGone, ProjectSet
 from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import ChangeType, Conflict, NotFound
+from carrel_scheduler.ledger.store import ChangeType, Conflict
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads import plans, sentences, spec_changes, task_changes, tenure
 from carrel_scheduler.workloads.actor import Actor
@@ -30,6 +30,7 @@ from carrel_scheduler.workloads.messages import (
     Claimed,
     ClaimRefused,
     DevicesSampled,
+    EntryMessage,
     Judge,
     Message,
     ProjectChanged,
@@ -142,7 +143,9 @@ class Reconciler:
     def next_deadline(self) -> float | None:
         """When something falls due by itself."""
         timer = self._timers[0][0] if self._timers else None
-        return min((when for when in (timer, self.reports.due_at) if when is not None), default=None)
+        return min(
+            (when for when in (timer, self.reports.due_at) if when is not None), default=None
+        )
 
     async def _something_happened(self) -> None:
         if not self.quiet:
@@ -168,22 +171,29 @@ class Reconciler:
                 log.warning("task %s could not be started: %s", task_id, text)
                 task_changes.start_failed(cycle, task_id, text)
                 self._follow_up(cycle, task_id.workload_uid)
-            case ClaimRefused(uid, text):
-                self._claim_refused(cycle, uid, text)
             case DevicesSampled(facts, use):
                 self._devices(cycle, facts, use)
-            case Judge(uid):
-                self._judge(cycle, uid)
-            case SpecRead(uid):
-                entry = self.book.get(uid)
-                if entry is not None:
-                    spec_changes.follow(cycle, entry)
-            case Touched(uid):
-                self._touched(cycle, uid)
-            case Claimed(uid):
-                self._launch_claimed(cycle, uid)
             case Wake():
                 pass
+            case _:
+                entry = self.book.get(message.uid)
+                if entry is not None:
+                    self._handle_entry(cycle, entry, message)
+
+    def _handle_entry(self, cycle: Cycle, entry: Entry, message: EntryMessage) -> None:
+        """Messages about one workload that is live."""
+        match message:
+            case SpecRead():
+                spec_changes.follow(cycle, entry)
+            case Touched():
+                cycle.mark(entry)
+                self._judge(cycle, entry)
+            case Judge():
+                self._judge(cycle, entry)
+            case Claimed():
+                _launch_claimed(cycle, entry)
+            case ClaimRefused(_, text):
+                _claim_refused(cycle, entry, text)
 
     def _workload_changed(self, cycle: Cycle, message: WorkloadChanged) -> None:
         change = message.change
@@ -223,26 +233,7 @@ class Reconciler:
             return
         if entry.workload.status.not_before is not None:
             self.wake_at(entry.workload.status.not_before, uid)
-        if tenure.watched(entry):
-            self._judge(cycle, uid)
-
-    def _touched(self, cycle: Cycle, uid: str) -> None:
-        entry = self.book.get(uid)
-        if entry is not None:
-            cycle.mark(entry)
-            self._judge(cycle, uid)
-
-    def _launch_claimed(self, cycle: Cycle, uid: str) -> None:
-        entry = self.book.get(uid)
-        if entry is not None and entry.claimed and entry.workload.status.phase == "starting":
-            entry.launched = True
-            cycle.starts.append(uid)
-
-    def _claim_refused(self, cycle: Cycle, uid: str, text: str) -> None:
-        entry = self.book.get(uid)
-        if entry is not None and entry.claim_until is not None:
-            log.warning("the Hub did not start workspace %s: %s", entry.workload.meta.name, text)
-            spec_changes.stop_for(cycle, entry, sentences.not_claimed(0.0))
+        self._judge(cycle, entry)
 
     def _devices(self, cycle: Cycle, facts: NodeFacts, use: tuple[DeviceUse, ...]) -> None:
         known = self.nodes.get(facts.name)
@@ -261,13 +252,12 @@ class Reconciler:
             if held & working:
                 entry.gpu_active_at = cycle.now
 
-    def _judge(self, cycle: Cycle, uid: str) -> None:
-        entry = self.book.get(uid)
-        if entry is None or not tenure.watched(entry):
+    def _judge(self, cycle: Cycle, entry: Entry) -> None:
+        if not tenure.watched(entry):
             return
         again = tenure.judge(cycle, entry)
         if again is not None:
-            self.wake_at(again, uid)
+            self.wake_at(again, entry.uid)
 
     def _due_timers(self, cycle: Cycle) -> None:
         due: set[str] = set()
@@ -291,8 +281,8 @@ class Reconciler:
         elif entry.claim_until is not None and entry.claim_until <= cycle.now:
             reason = sentences.not_claimed(plans.CLAIM_SECONDS)
             spec_changes.stop_for(cycle, entry, reason)
-        elif tenure.watched(entry):
-            self._judge(cycle, entry.uid)
+        else:
+            self._judge(cycle, entry)
 
     def _decide(self, cycle: Cycle) -> None:
         if self._decided == self.state.version:
@@ -335,9 +325,6 @@ class Reconciler:
                 break
             except Conflict:
                 await self._read_again([*changed, *removed])
-            except NotFound as error:
-                log.error("a workload vanished from the ledger: %s", error)
-                raise
         for entry, workload in zip(changed, stored, strict=True):
             entry.workload.meta = workload.meta
             self.publish("workload", workload)
@@ -364,6 +351,18 @@ class Reconciler:
             if entry is not None:
                 late.mark(entry)
         await self._record(late)
+
+
+def _launch_claimed(cycle: Cycle, entry: Entry) -> None:
+    if entry.claimed and entry.workload.status.phase == "starting":
+        entry.launched = True
+        cycle.starts.append(entry.uid)
+
+
+def _claim_refused(cycle: Cycle, entry: Entry, text: str) -> None:
+    if entry.claim_until is not None:
+        log.warning("the Hub did not start workspace %s: %s", entry.workload.meta.name, text)
+        spec_changes.stop_for(cycle, entry, sentences.not_claimed(0.0))
 
 
 def project_event(project: Project) -> ProjectSet:

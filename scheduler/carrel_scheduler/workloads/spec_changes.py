@@ -1,6 +1,6 @@
 """What follows from a changed specification: submitted, suspended, resumed, deleted."""
 
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload
 from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle
@@ -73,7 +73,7 @@ def release_if_never_launched(cycle: Cycle, entry: Entry) -> None:
         return
     cycle.stops = [stop for stop in cycle.stops if stop.task.workload_uid != entry.uid]
     entry.workload.status.tasks = []
-    rest = "stopped" if entry.workload.status.phase == "stopping" else "pending"
+    rest: Phase = "stopped" if entry.workload.status.phase == "stopping" else "pending"
     reason = entry.workload.status.reason
     cycle.release_all(entry)
     entry.workload.status.attempt += 1

@@ -30,9 +30,7 @@ def start_failed(cycle: Cycle, task: TaskId, message: str) -> None:
         node = entry.places[task.index].node
     on_task(
         cycle,
-        TaskStatus(
-            id=task, phase=TaskPhase.ENDED, node=node, ended_at=cycle.now, message=message
-        ),
+        TaskStatus(id=task, phase=TaskPhase.ENDED, node=node, ended_at=cycle.now, message=message),
     )
 
 

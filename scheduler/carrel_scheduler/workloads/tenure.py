@@ -54,9 +54,7 @@ def judge(cycle: Cycle, entry: Entry) -> float | None:
     return policy.next_look(rule, run, cycle.now)
 
 
-def _reason(
-    entry: Entry, rule: InteractiveLimits, coming: Limits, now: float
-) -> ReasonInfo:
+def _reason(entry: Entry, rule: InteractiveLimits, coming: Limits, now: float) -> ReasonInfo:
     project = entry.workload.meta.project
     if coming.stops_because == policy.TIME_LIMIT:
         return sentences.timed_out(project, rule.time_limit_seconds or 0.0)

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from unit.workloads.desk import Desk
 
 from carrel_scheduler.ledger.open import open_ledger
+from unit.workloads.desk import Desk
 
 
 @pytest.fixture

@@ -178,9 +178,7 @@ class Desk:
                 ),
             )
         )
-        self.loop.tell(
-            ProjectChanged(Change(ChangeType.ADDED, made.meta.resource_version, made))
-        )
+        self.loop.tell(ProjectChanged(Change(ChangeType.ADDED, made.meta.resource_version, made)))
         await self.settle()
         return made
 

@@ -1,12 +1,12 @@
 """The loop end to end in virtual time: submit, share, reclaim, suspend, fail, crash."""
 
 import pytest
-from unit.workloads.desk import Desk
 
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.objects import InteractiveLimits, Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.contract import Report
+from unit.workloads.desk import Desk
 
 
 async def test_a_training_runs_from_pending_to_succeeded(desk: Desk) -> None:
@@ -177,9 +177,7 @@ async def test_reports_reach_the_status_and_the_curves(desk: Desk) -> None:
     await desk.runs(uid)
     entry = desk.loop.book.get(uid)
     assert entry is not None
-    report = Report(
-        at=desk.now, step=5, metrics={"loss": 0.5}, done=5, total=10, checkpoint_step=4
-    )
+    report = Report(at=desk.now, step=5, metrics={"loss": 0.5}, done=5, total=10, checkpoint_step=4)
     desk.loop.reports.take(entry, report, desk.loop.state, desk.now)
     await desk.wait(1.5)
     status = (await desk.stored(uid)).status
