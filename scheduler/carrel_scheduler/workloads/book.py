@@ -7,7 +7,7 @@ scheduler needs beside it. The book is rebuilt from the ledger and the engine at
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.events import ProjectSet, WorkloadQueued
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.resources import MIB, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
@@ -164,4 +164,18 @@ def queued_event(workload: Workload) -> WorkloadQueued:
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
+    )
+
+
+def project_event(project: Project) -> ProjectSet:
+    """What the core has to know of a project."""
+    spec = project.spec
+    return ProjectSet(
+        name=project.meta.name,
+        quota=quota_amounts(spec.quota),
+        limit=quota_amounts(spec.limit),
+        weight=spec.weight,
+        rank=spec.rank,
+        over_quota=spec.over_quota,
+        created_at=project.meta.created_at,
     )

@@ -11,7 +11,7 @@ from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device
 from carrel_scheduler.policy import limits as limits_policy
 from carrel_scheduler.workloads import sentences, tenure
-from carrel_scheduler.workloads.book import Entry, queued_event
+from carrel_scheduler.workloads.book import Entry, project_event, queued_event
 from carrel_scheduler.workloads.contract import (
     Activity,
     DeviceHolder,
@@ -23,8 +23,9 @@ from carrel_scheduler.workloads.contract import (
     QueueEntry,
     Report,
 )
+from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.messages import Judge, Wake
-from carrel_scheduler.workloads.reconciler import NodeState, Reconciler, project_event
+from carrel_scheduler.workloads.reconciler import Reconciler
 from carrel_scheduler.workloads.stream import Listener
 
 

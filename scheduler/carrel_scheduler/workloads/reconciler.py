@@ -13,19 +13,25 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from carrel_scheduler.core import State, decide
-from carrel_scheduler.core.events import NodeSet, ProjectGone, ProjectSet
-from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.core.events import ProjectGone
+from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.store import ChangeType, Conflict
-from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.workloads import plans, sentences, spec_changes, task_changes, tenure
+from carrel_scheduler.ledger.store import ChangeType
+from carrel_scheduler.workloads import (
+    devices,
+    plans,
+    sentences,
+    spec_changes,
+    task_changes,
+    tenure,
+)
 from carrel_scheduler.workloads.actor import Actor
-from carrel_scheduler.workloads.book import Book, Entry, quota_amounts
+from carrel_scheduler.workloads.book import Book, Entry, project_event
 from carrel_scheduler.workloads.contract import LiveEvent, Report
 from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.messages import (
     Claimed,
     ClaimRefused,
@@ -41,22 +47,11 @@ from carrel_scheduler.workloads.messages import (
     Wake,
     WorkloadChanged,
 )
+from carrel_scheduler.workloads.recording import Recorder
 from carrel_scheduler.workloads.reporting import PendingReports
 from carrel_scheduler.workloads.stream import Stream
 
 log = logging.getLogger(__name__)
-
-ACTIVE_UTILIZATION = 0.01
-"""A device busier than this counts as working."""
-
-
-@dataclass(slots=True)
-class NodeState:
-    """The latest facts and use of a node; ``idle_since`` by device index."""
-
-    facts: NodeFacts
-    use: dict[int, DeviceUse]
-    idle_since: dict[int, float]
 
 
 class Reconciler:
@@ -70,6 +65,7 @@ class Reconciler:
         self.book = Book()
         self.stream = Stream()
         self.reports = PendingReports()
+        self.recorder = Recorder(ledger, self)
         self.nodes: dict[str, NodeState] = {}
         self.epoch = 0
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
@@ -107,8 +103,8 @@ class Reconciler:
     async def finish(self, cycle: Cycle) -> None:
         """Record the turn, then act on it and tell the listeners."""
         self._note_borrowing(cycle)
-        await self._record(cycle)
-        await self._write_points(cycle)
+        await self.recorder.record(cycle)
+        await self._write_reports(cycle)
         for uid in cycle.finished:
             self.book.drop(uid)
         for uid in cycle.removed:
@@ -147,6 +143,20 @@ class Reconciler:
             (when for when in (timer, self.reports.due_at) if when is not None), default=None
         )
 
+    async def _write_reports(self, cycle: Cycle) -> None:
+        """Write what jobs reported, once it has waited long enough."""
+        if not self.reports.due(cycle.now):
+            return
+        points, touched = self.reports.empty()
+        for uid, values in points.items():
+            await self.ledger.add_metrics(uid, values)
+        late = self.begin()
+        for uid in sorted(touched):
+            entry = self.book.get(uid)
+            if entry is not None:
+                late.mark(entry)
+        await self.recorder.record(late)
+
     async def _something_happened(self) -> None:
         if not self.quiet:
             return
@@ -172,7 +182,7 @@ class Reconciler:
                 task_changes.start_failed(cycle, task_id, text)
                 self._follow_up(cycle, task_id.workload_uid)
             case DevicesSampled(facts, use):
-                self._devices(cycle, facts, use)
+                devices.take(cycle, self.nodes, facts, use)
             case Wake():
                 pass
             case _:
@@ -235,23 +245,6 @@ class Reconciler:
             self.wake_at(entry.workload.status.not_before, uid)
         self._judge(cycle, entry)
 
-    def _devices(self, cycle: Cycle, facts: NodeFacts, use: tuple[DeviceUse, ...]) -> None:
-        known = self.nodes.get(facts.name)
-        if known is None or known.facts != facts:
-            self.state.apply(node_event(facts))
-        idle = known.idle_since if known else {}
-        for one in use:
-            if one.utilization > ACTIVE_UTILIZATION:
-                idle.pop(one.index, None)
-            else:
-                idle.setdefault(one.index, cycle.now)
-        self.nodes[facts.name] = NodeState(facts, {one.index: one for one in use}, idle)
-        working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION}
-        for entry in self.book:
-            held = {device for place in entry.places.values() for device in place.devices}
-            if held & working:
-                entry.gpu_active_at = cycle.now
-
     def _judge(self, cycle: Cycle, entry: Entry) -> None:
         if not tenure.watched(entry):
             return
@@ -307,51 +300,6 @@ class Reconciler:
                 status.borrowed = borrowed
                 cycle.row(entry, status.phase, status.phase, status.reason)
 
-    async def _record(self, cycle: Cycle) -> None:
-        removed = [entry for uid in cycle.removed if (entry := self.book.get(uid)) is not None]
-        gone = {entry.uid for entry in removed}
-        changed = [entry for uid, entry in cycle.dirty.items() if uid not in gone]
-        if not changed and not removed and not cycle.decisions and not cycle.transitions:
-            return
-        while True:
-            try:
-                stored = await self.ledger.record(
-                    epoch=self.epoch,
-                    statuses=[entry.workload for entry in changed],
-                    transitions=cycle.transitions,
-                    decisions=cycle.decisions,
-                    removed=[entry.workload for entry in removed],
-                )
-                break
-            except Conflict:
-                await self._read_again([*changed, *removed])
-        for entry, workload in zip(changed, stored, strict=True):
-            entry.workload.meta = workload.meta
-            self.publish("workload", workload)
-        for entry in removed:
-            self.publish("deleted", entry.workload)
-
-    async def _read_again(self, entries: list[Entry]) -> None:
-        """Take over newer specifications, to be followed in the next turn."""
-        for entry in entries:
-            fresh = await self.ledger.get_by_uid(Workload, entry.uid)
-            if fresh.meta.resource_version != entry.workload.meta.resource_version:
-                entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec
-                self.tell(SpecRead(entry.uid))
-
-    async def _write_points(self, cycle: Cycle) -> None:
-        if not self.reports.due(cycle.now):
-            return
-        points, touched = self.reports.empty()
-        for uid, values in points.items():
-            await self.ledger.add_metrics(uid, values)
-        late = self.begin()
-        for uid in sorted(touched):
-            entry = self.book.get(uid)
-            if entry is not None:
-                late.mark(entry)
-        await self._record(late)
-
 
 def _launch_claimed(cycle: Cycle, entry: Entry) -> None:
     if entry.claimed and entry.workload.status.phase == "starting":
@@ -363,28 +311,3 @@ def _claim_refused(cycle: Cycle, entry: Entry, text: str) -> None:
     if entry.claim_until is not None:
         log.warning("the Hub did not start workspace %s: %s", entry.workload.meta.name, text)
         spec_changes.stop_for(cycle, entry, sentences.not_claimed(0.0))
-
-
-def project_event(project: Project) -> ProjectSet:
-    """What the core has to know of a project."""
-    spec = project.spec
-    return ProjectSet(
-        name=project.meta.name,
-        quota=quota_amounts(spec.quota),
-        limit=quota_amounts(spec.limit),
-        weight=spec.weight,
-        rank=spec.rank,
-        over_quota=spec.over_quota,
-        created_at=project.meta.created_at,
-    )
-
-
-def node_event(facts: NodeFacts) -> NodeSet:
-    """What the core has to know of a node."""
-    return NodeSet(
-        name=facts.name,
-        devices=len(facts.devices),
-        cpu_milli=facts.cpu_milli,
-        memory_mib=facts.memory_mib,
-        broken_devices=frozenset(device.index for device in facts.devices if device.broken),
-    )

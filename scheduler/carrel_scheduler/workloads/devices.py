@@ -1,0 +1,50 @@
+"""What is known of nodes and their devices, and what follows from a look at them."""
+
+from dataclasses import dataclass
+
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.workloads.cycle import Cycle
+
+ACTIVE_UTILIZATION = 0.01
+"""A device busier than this counts as working."""
+
+
+@dataclass(slots=True)
+class NodeState:
+    """The latest facts and use of a node; ``idle_since`` by device index."""
+
+    facts: NodeFacts
+    use: dict[int, DeviceUse]
+    idle_since: dict[int, float]
+
+
+def take(
+    cycle: Cycle, nodes: dict[str, NodeState], facts: NodeFacts, use: tuple[DeviceUse, ...]
+) -> None:
+    """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
+    known = nodes.get(facts.name)
+    if known is None or known.facts != facts:
+        cycle.state.apply(node_event(facts))
+    idle = known.idle_since if known else {}
+    working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION}
+    for one in use:
+        if one.index in working:
+            idle.pop(one.index, None)
+        else:
+            idle.setdefault(one.index, cycle.now)
+    nodes[facts.name] = NodeState(facts, {one.index: one for one in use}, idle)
+    for entry in cycle.book:
+        if any(working & set(place.devices) for place in entry.places.values()):
+            entry.gpu_active_at = cycle.now
+
+
+def node_event(facts: NodeFacts) -> NodeSet:
+    """What the core has to know of a node."""
+    return NodeSet(
+        name=facts.name,
+        devices=len(facts.devices),
+        cpu_milli=facts.cpu_milli,
+        memory_mib=facts.memory_mib,
+        broken_devices=frozenset(device.index for device in facts.devices if device.broken),
+    )

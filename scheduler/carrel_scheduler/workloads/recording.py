@@ -1,0 +1,69 @@
+"""Making a turn durable: one transaction, retried when a newer specification got in between."""
+
+from typing import Protocol
+
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import Conflict
+from carrel_scheduler.workloads.book import Entry
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.messages import Message, SpecRead
+
+
+class Listener(Protocol):
+    """Who wants to hear what was recorded."""
+
+    def tell(self, message: Message) -> None:
+        """Hand a message to the loop."""
+        ...
+
+    def publish(self, kind: str, workload: Workload) -> None:
+        """Tell the event stream."""
+        ...
+
+
+class Recorder:
+    """Writes turns to the ledger."""
+
+    def __init__(self, ledger: Ledger, listener: Listener) -> None:
+        self._ledger = ledger
+        self._listener = listener
+
+    async def record(self, cycle: Cycle) -> None:
+        """Write a turn's changes, or nothing. Raises ``Fenced``."""
+        removed = [entry for uid in cycle.removed if (entry := cycle.book.get(uid)) is not None]
+        gone = {entry.uid for entry in removed}
+        changed = [entry for uid, entry in cycle.dirty.items() if uid not in gone]
+        if not changed and not removed and not cycle.decisions and not cycle.transitions:
+            return
+        stored = await self._write(cycle, changed, removed)
+        for entry, workload in zip(changed, stored, strict=True):
+            entry.workload.meta = workload.meta
+            self._listener.publish("workload", workload)
+        for entry in removed:
+            self._listener.publish("deleted", entry.workload)
+
+    async def _write(
+        self, cycle: Cycle, changed: list[Entry], removed: list[Entry]
+    ) -> list[Workload]:
+        while True:
+            try:
+                return list(
+                    await self._ledger.record(
+                        epoch=cycle.epoch,
+                        statuses=[entry.workload for entry in changed],
+                        transitions=cycle.transitions,
+                        decisions=cycle.decisions,
+                        removed=[entry.workload for entry in removed],
+                    )
+                )
+            except Conflict:
+                await self._read_again([*changed, *removed])
+
+    async def _read_again(self, entries: list[Entry]) -> None:
+        """Take over newer specifications, to be followed in the next turn."""
+        for entry in entries:
+            fresh = await self._ledger.get_by_uid(Workload, entry.uid)
+            if fresh.meta.resource_version != entry.workload.meta.resource_version:
+                entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec
+                self._listener.tell(SpecRead(entry.uid))
