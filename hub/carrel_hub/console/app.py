@@ -1,0 +1,152 @@
+"""The console as a service of the Hub, in a process of its own.
+
+``make_app`` puts the pages together; ``main`` reads the environment that the Hub gives to its
+services and serves until it is told to stop.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+from jupyterhub.services.auth import HubOAuth
+from tornado.httpserver import HTTPServer
+from tornado.log import app_log, enable_pretty_logging
+from tornado.web import Application, StaticFileHandler
+
+from carrel_hub.console.handlers import events, job, overview, projects, session
+from carrel_hub.console.handlers.base import Console
+from carrel_hub.console.rendering import STATIC, environment
+from carrel_hub.console.settings import Settings, SettingsError, Urls
+
+_NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
+_LARGEST_FORM_BYTES = 1024 * 1024
+# How long a change of somebody's rights may take to be seen here; the scheduler has its own.
+_AUTH_CACHE_SECONDS = 60
+
+
+def hub_oauth(settings: Settings, **more: Any) -> HubOAuth:
+    """The Hub as identity provider, from the environment where ``more`` does not say otherwise."""
+    return HubOAuth(
+        base_url=settings.prefix,
+        hub_prefix=settings.hub_prefix,
+        api_token=settings.token,
+        cache_max_age=_AUTH_CACHE_SECONDS,
+        cookie_options={"samesite": "Lax"},
+        **more,
+    )
+
+
+class ConsoleApplication(Application):
+    """The pages; owns the one HTTP session to the scheduler."""
+
+    def __init__(
+        self, settings: Settings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        urls = Urls(settings.prefix, settings.hub_prefix)
+        static_prefix = urls.page("static/")
+        tornado_settings: dict[str, Any] = {
+            "static_path": str(STATIC),
+            "static_url_prefix": static_prefix,
+        }
+        templates = environment(
+            urls, lambda name: StaticFileHandler.make_static_url(tornado_settings, name)
+        )
+        self.console = Console(settings, urls, hub_auth, templates, self.session, clock)
+        super().__init__(
+            _routes(settings.prefix, self.console),
+            default_handler_class=session.NotFound,
+            default_handler_args={"console": self.console},
+            cookie_secret=_cookie_secret(settings.token),
+            xsrf_cookies=True,
+            xsrf_cookie_kwargs={"httponly": True, "samesite": "Lax", "path": settings.prefix},
+            static_handler_class=session.StaticFiles,
+            **tornado_settings,
+        )
+
+    def session(self) -> aiohttp.ClientSession:
+        """The session, opened inside the event loop when first used."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+def make_app(
+    settings: Settings, hub_auth: HubOAuth, clock: Callable[[], float] = time.time
+) -> ConsoleApplication:
+    """The console for these addresses; ``clock`` gives epoch seconds."""
+    return ConsoleApplication(settings, hub_auth, clock)
+
+
+def _routes(prefix: str, console: Console) -> list[Any]:
+    arguments = {"console": console}
+    one_job = rf"jobs/{_NAME}/{_NAME}"
+    one_project = rf"projects/{_NAME}"
+    pages: list[tuple[str, Any]] = [
+        ("", overview.HomePage),
+        ("jobs", overview.JobsPage),
+        ("cluster", overview.ClusterPage),
+        ("queue", overview.QueuePage),
+        ("submit", job.SubmitPage),
+        (one_job, job.JobPage),
+        (rf"{one_job}/(suspend|resume|extend)", job.JobVerb),
+        (rf"{one_job}/delete", job.JobDeletion),
+        ("projects", projects.ProjectsPage),
+        ("new-project", projects.ProjectCreation),
+        (one_project, projects.ProjectPage),
+        (rf"{one_project}/members/(add|remove)", projects.MemberForm),
+        (rf"{one_project}/delete", projects.ProjectDeletion),
+        ("events", events.EventRelay),
+        ("oauth_callback", session.SignInCallback),
+        ("sign-in", session.SignInAgain),
+    ]
+    return [(rf"{prefix}{path}", handler, arguments) for path, handler in pages]
+
+
+def _cookie_secret(token: str) -> bytes:
+    """Derived from the service's token: people stay signed in when the console restarts."""
+    return hmac.new(token.encode(), b"carrel console cookies", hashlib.sha256).digest()
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    app = make_app(settings, hub_oauth(settings))
+    server = HTTPServer(app, xheaders=True, max_body_size=_LARGEST_FORM_BYTES)
+    server.listen(settings.port, address=settings.host)
+    app_log.info("The console listens at http://%s:%d", settings.host, settings.port)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
+    server.stop()
+    await server.close_all_connections()
+    await app.close()
+
+
+def main() -> None:
+    """Run the console as a JupyterHub service."""
+    enable_pretty_logging()
+    try:
+        settings = Settings.from_environment(os.environ)
+    except SettingsError as error:
+        sys.exit(f"carrel-console: {error}.")
+    asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The map of all GPUs: one row a node, one cell a device.
+
+A cell is filled by share, left to right, in the colours of the projects that hold it: solid inside
+their guarantee, hatched when borrowed, dashed when held for somebody who is about to start, crossed
+when broken. What the picture shows also stands below it in words, with links.
+"""
+
+from collections.abc import Callable, Mapping
+
+from markupsafe import Markup
+
+from carrel.models import Device, Holder, Node
+from carrel_hub.console import format as fmt
+from carrel_hub.console.palette import css_class
+from carrel_hub.console.svg import element, percent
+
+WHOLE = 1000
+_HEIGHT = 26
+
+Link = Callable[[str, str], str]
+
+
+def gpu_map(nodes: list[Node], colors: Mapping[str, int], link: Link) -> Markup:
+    """All nodes.
+
+    Args:
+        nodes: as the API tells them.
+        colors: project name to colour number; unknown projects are grey.
+        link: address of a workload's page from project and name.
+    """
+    rows = [_row(node, colors, link) for node in nodes]
+    return element("div", *rows, class_="gpu-map")
+
+
+def node_facts(node: Node) -> str:
+    """What a node is and how much of it is in use, as one line."""
+    facts = [] if node.status in {"", "ready"} else [node.status]
+    models: dict[str, int] = {}
+    for device in node.devices:
+        label = f"{device.name or 'GPU'}, {fmt.gib(device.memory_mib * 1024**2)}"
+        models[label] = models.get(label, 0) + 1
+    facts += [f"{count} × {label}" for label, count in models.items()]  # noqa: RUF001 - times is meant
+    if node.simulated or any(device.simulated for device in node.devices):
+        facts.append("simulated GPUs")
+    if node.devices:
+        used = fmt.number(node.gpu_allocated_milli / WHOLE)
+        facts.append(f"{used} of {fmt.gpus(node.gpu_milli / WHOLE)} in use")
+    else:
+        facts.append("no GPU")
+    facts.append(
+        f"{fmt.number(node.cpu_allocated_milli / 1000)} of {fmt.cpus(node.cpu_milli)} in use"
+    )
+    facts.append(
+        f"{fmt.number(node.memory_allocated_bytes / fmt.GIB)} of {fmt.gib(node.memory_bytes)}"
+        " memory in use"
+    )
+    return " · ".join(facts)
+
+
+def device_sentence(device: Device) -> str:
+    """What a cell shows, as one text for ears and for hovering."""
+    if device.broken:
+        return f"GPU {device.index} is broken" + (f": {device.message}" if device.message else "")
+    parts = [_holding(holder) for holder in device.holders]
+    free = _free(device)
+    if free:
+        parts.append("free" if not device.holders else f"{_share(free)} free")
+    simulated = ", simulated" if device.simulated else ""
+    return f"GPU {device.index}{simulated}: " + "; ".join(parts)
+
+
+def _row(node: Node, colors: Mapping[str, int], link: Link) -> Markup:
+    cells = [_cell(device, colors, link) for device in node.devices]
+    return element(
+        "section",
+        element("h3", node.name),
+        element("p", node_facts(node), class_="quiet"),
+        element("ul", *cells, class_="gpu-cells") if cells else "",
+        class_="gpu-node",
+    )
+
+
+def _cell(device: Device, colors: Mapping[str, int], link: Link) -> Markup:
+    sentence = device_sentence(device)
+    picture = element(
+        "svg",
+        element("title", sentence),
+        element("desc", _details(device)),
+        *_shapes(device, colors),
+        class_="gpu-cell",
+        role="img",
+        width="100%",
+        height=_HEIGHT,
+    )
+    return element(
+        "li", picture, element("span", str(device.index), class_="gpu-index"), _words(device, link)
+    )
+
+
+def _shapes(device: Device, colors: Mapping[str, int]) -> list[Markup]:
+    shapes = [_rect(0, WHOLE, "gpu-frame")]
+    start = 0
+    for holder in device.holders:
+        shapes += (
+            _held(holder, start, colors) if holder.state == "held" else _used(holder, start, colors)
+        )
+        start += holder.gpu_milli
+    if device.broken:
+        shapes += [
+            element("line", x1=0, y1=0, x2="100%", y2=_HEIGHT, class_="gpu-cross"),
+            element("line", x1=0, y1=_HEIGHT, x2="100%", y2=0, class_="gpu-cross"),
+        ]
+    return shapes
+
+
+def _used(holder: Holder, start: int, colors: Mapping[str, int]) -> list[Markup]:
+    shapes = [_rect(start, holder.gpu_milli, f"gpu-used {_color(holder, colors)}")]
+    if holder.borrowed:
+        shapes.append(_rect(start, holder.gpu_milli, "hatched", fill="url(#hatch)"))
+    if holder.state == "releasing":
+        shapes.append(_rect(start, holder.gpu_milli, "gpu-releasing"))
+    return shapes
+
+
+def _held(holder: Holder, start: int, colors: Mapping[str, int]) -> list[Markup]:
+    return [_rect(start, holder.gpu_milli, f"gpu-held {_color(holder, colors)}", inset=2)]
+
+
+def _rect(start: int, length: int, class_: str, fill: str | None = None, inset: int = 0) -> Markup:
+    return element(
+        "rect",
+        x=percent(start, WHOLE),
+        y=1 + inset,
+        width=percent(length, WHOLE),
+        height=_HEIGHT - 2 - 2 * inset,
+        class_=class_,
+        fill=fill,
+    )
+
+
+def _words(device: Device, link: Link) -> Markup:
+    if device.broken:
+        return element("span", "broken", class_="gpu-words failed")
+    lines = [_holder_words(holder, link) for holder in device.holders]
+    free = _free(device)
+    if free:
+        lines.append(
+            element("span", "free" if not lines else f"{_share(free)} free", class_="quiet")
+        )
+    return element("span", *lines, class_="gpu-words")
+
+
+def _holder_words(holder: Holder, link: Link) -> Markup:
+    name: str = holder.project
+    if holder.name:
+        address = link(holder.project, holder.name)
+        name = element("a", holder.name, href=address, title=f"{holder.project}/{holder.name}")
+    notes = []
+    if holder.gpu_milli < WHOLE:
+        notes.append(_share(holder.gpu_milli))
+    if holder.borrowed:
+        notes.append("borrowed")
+    notes += {"held": ["held"], "releasing": ["giving way"]}.get(holder.state, [])
+    note = element("span", " ", " · ".join(notes), class_="quiet") if notes else ""
+    return element("span", name, note)
+
+
+def _holding(holder: Holder) -> str:
+    who = f"{holder.project}/{holder.name}" if holder.name else f"a member of {holder.project}"
+    verb = {"held": "held for", "releasing": "giving way:"}.get(holder.state, "used by")
+    amount = "" if holder.gpu_milli >= WHOLE else f"{_share(holder.gpu_milli)} "
+    borrowed = " (borrowed)" if holder.borrowed else ""
+    return f"{amount}{verb} {who}{borrowed}"
+
+
+def _details(device: Device) -> str:
+    memory = (
+        f"{fmt.gib(device.memory_used_mib * 1024**2)} of {fmt.gib(device.memory_mib * 1024**2)}"
+    )
+    return f"{device.name or 'GPU'}: {fmt.share(device.utilization)} busy, {memory} memory used"
+
+
+def _free(device: Device) -> int:
+    return max(WHOLE - sum(holder.gpu_milli for holder in device.holders), 0)
+
+
+def _share(milli: int) -> str:
+    return fmt.number(milli / WHOLE)
+
+
+def _color(holder: Holder, colors: Mapping[str, int]) -> str:
+    color = colors.get(holder.project)
+    return "p-other" if color is None else css_class(color)

@@ -1,0 +1,1 @@
+"""The handlers of the console's pages and forms."""

@@ -1,0 +1,183 @@
+"""What every page shares: sign-in by the Hub, the user's own client, safe headers, error pages.
+
+People are signed in with the Hub's OAuth. The token that they get for the console is the one that
+asks the scheduler, so rights are decided there and nowhere here. Forms carry the Hub's XSRF token,
+whose cookie is bound to this service's path.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import aiohttp
+from jinja2 import Environment
+from jupyterhub.services.auth import HubOAuthenticated, UserNotAllowed
+from tornado.log import app_log
+from tornado.web import HTTPError, RequestHandler
+from typing_extensions import override
+
+from carrel.client import AsyncClient
+from carrel.errors import ApiError, NotSignedIn, Unreachable
+from carrel_hub.console.explain import StaleForm, explain
+from carrel_hub.console.settings import Settings, Urls
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(slots=True)
+class Console:
+    """What handlers work with.
+
+    Attributes:
+        hub_auth: the ``HubOAuth`` of this service (its library has no types).
+        session: gives the one HTTP session to the scheduler (opened inside the event loop).
+        clock: now, in epoch seconds.
+    """
+
+    settings: Settings
+    urls: Urls
+    hub_auth: Any
+    templates: Environment
+    session: Callable[[], aiohttp.ClientSession]
+    clock: Callable[[], float] = time.time
+
+    def client(self, token: str) -> AsyncClient:
+        """The scheduler, asked in the name of whoever owns the token."""
+        if not token:
+            raise NotSignedIn("You are not signed in.")
+        return AsyncClient(self.settings.api_url, token, session=self.session())
+
+
+class SafePage(RequestHandler):
+    """Safe headers on every answer, and errors as pages that say what to do."""
+
+    console: Console
+    signed_in: dict[str, Any] | None = None
+
+    @override
+    def initialize(self, console: Console) -> None:
+        """Take what handlers work with."""
+        self.console = console
+        self.hub_auth = console.hub_auth
+
+    @override
+    def set_default_headers(self) -> None:
+        """Nothing from elsewhere, nothing inline, no frames, no caches."""
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+
+    @override
+    def get_current_user(self) -> None:
+        """Nobody before ``prepare`` has asked the Hub: Tornado's own way would block the loop."""
+
+    @override
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        """Refusals and absences are no faults of the console: one line, no traceback."""
+        if isinstance(error, ApiError | NotSignedIn | Unreachable):
+            app_log.warning("%s %s: %s", self.request.method, self.request.path, error)
+        else:
+            super().log_exception(kind, error, trace)
+
+    @override
+    def write_error(self, status_code: int, **details: Any) -> None:
+        """Write the error page."""
+        error = details.get("exc_info", (None, None, None))[1]
+        told = explain(error, status_code, self.console.urls)
+        self.set_status(told.status, _phrase(told.status))
+        self.finish(self.page("error.html", told=told, retry=self.request.uri))
+
+    def page(self, template: str, **context: Any) -> str:
+        """A page as HTML, with what the frame needs."""
+        user = self.signed_in
+        frame = {
+            "user": user["name"] if user else "",
+            "section": "",
+            "now": self.console.clock(),
+            "xsrf": self._xsrf_text() if user else "",
+            "live": None,
+            "here": self.request.uri,
+        }
+        return self.console.templates.get_template(template).render(frame | context)
+
+    def go(self, address: str, status: int = HTTPStatus.FOUND) -> None:
+        """Send the browser elsewhere."""
+        self.redirect(address, status=status)
+
+    def _xsrf_text(self) -> str:
+        token: str | bytes = self.xsrf_token
+        return token.decode("ascii") if isinstance(token, bytes) else token
+
+
+class SignedInPage(HubOAuthenticated, SafePage):
+    """A page for people who are signed in; ``client`` asks the scheduler in their name."""
+
+    client: AsyncClient
+
+    @override
+    def get_current_user(self) -> None:
+        """See ``SafePage``: nobody before ``prepare``."""
+
+    @override
+    def check_xsrf_cookie(self) -> None:
+        """The Hub's check, told in our words."""
+        try:
+            self.console.hub_auth.check_xsrf_cookie(self)
+        except HTTPError as error:
+            raise StaleForm(HTTPStatus.FORBIDDEN, error.log_message) from error
+
+    @override
+    async def prepare(self) -> None:
+        """Ask the Hub who this is; send browsers that nobody is signed in with to sign in."""
+        user = await self.console.hub_auth.get_user(self, sync=False)
+        if user is None:
+            if self.request.method == "GET" and self._is_navigation():
+                self.go(self._sign_in_address())
+                return
+            raise HTTPError(HTTPStatus.UNAUTHORIZED)
+        try:
+            self.signed_in = self._admitted(user)
+        except UserNotAllowed as error:
+            raise HTTPError(
+                HTTPStatus.FORBIDDEN, "%s may not use the console", user["name"]
+            ) from error
+        self.client = self.console.client(cast("str", self.console.hub_auth.get_token(self) or ""))
+
+    @property
+    def user(self) -> str:
+        """The name of who is signed in."""
+        return cast("str", self.signed_in["name"]) if self.signed_in else ""
+
+    def typed(self) -> dict[str, str]:
+        """The texts of a posted form."""
+        return {name: self.get_body_argument(name) for name in self.request.body_arguments}
+
+    def see_other(self, address: str) -> None:
+        """After a form: show a page, so that reloading does not send the form again."""
+        self.go(address, HTTPStatus.SEE_OTHER)
+
+    def _sign_in_address(self) -> str:
+        untyped: Any = self
+        return cast("str", untyped.get_login_url())
+
+    def _admitted(self, user: dict[str, Any]) -> dict[str, Any]:
+        untyped: Any = self
+        return cast("dict[str, Any]", untyped.check_hub_user(user))
+
+    def _is_navigation(self) -> bool:
+        return self.request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+
+
+def _phrase(status: int) -> str:
+    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"

@@ -1,0 +1,139 @@
+"""One workload: its page, its buttons, its deletion, and the form that submits a new one."""
+
+import asyncio
+from collections import deque
+from contextlib import aclosing
+
+from typing_extensions import override
+
+from carrel.client import AsyncClient
+from carrel.errors import ApiError
+from carrel.models import MetricPoint, Workload
+from carrel_hub.console import submit_form
+from carrel_hub.console.chart import line_chart
+from carrel_hub.console.forms import Form
+from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.timeline import spans_of, timeline
+
+LOG_LINES = 200
+_LOG_CHARACTERS = 100_000
+_POINTS = 300
+
+
+class JobPage(SignedInPage):
+    """State and reason, timeline, curves, log, tasks, specification."""
+
+    @override
+    async def get(self, project: str, name: str) -> None:
+        """Show it."""
+        job, history, curves, log, identity = await asyncio.gather(
+            self.client.get_workload(project, name),
+            self.client.history(project, name),
+            self.client.metrics(project, name, max_points=_POINTS),
+            last_lines(self.client, project, name),
+            self.client.whoami(),
+        )
+        now = self.console.clock()
+        spans = spans_of(history.transitions)
+        self.finish(
+            self.page(
+                "job.html",
+                section="home" if job.spec.user == self.user else "",
+                live={
+                    "regions": ["state", "past", "curves", "log", "tasks"],
+                    "every": 2 if job.holds_resources else 10,
+                    "events": f"?project={project}&name={name}",
+                },
+                job=job,
+                spans=spans,
+                picture=timeline(spans, now),
+                charts=[_chart(metric, points) for metric, points in sorted(curves.items())],
+                log=log,
+                may_steer=identity.admin or job.spec.user == self.user,
+            )
+        )
+
+
+class JobVerb(SignedInPage):
+    """Suspend, resume and keep: buttons without a question."""
+
+    @override
+    async def post(self, project: str, name: str, verb: str) -> None:
+        """Do it and show the job."""
+        if verb == "suspend":
+            await self.client.suspend(project, name)
+        elif verb == "resume":
+            await self.client.resume(project, name)
+        else:
+            await self.client.extend(project, name)
+        self.see_other(self.console.urls.job(project, name))
+
+
+class JobDeletion(SignedInPage):
+    """The question before a deletion, and the deletion."""
+
+    @override
+    async def get(self, project: str, name: str) -> None:
+        """Ask, naming the object and what is lost."""
+        job = await self.client.get_workload(project, name)
+        self.finish(self.page("job_delete.html", job=job))
+
+    @override
+    async def post(self, project: str, name: str) -> None:
+        """Delete it and show the list."""
+        await self.client.delete_workload(project, name)
+        self.see_other(self.console.urls.page("jobs"))
+
+
+class SubmitPage(SignedInPage):
+    """The short form for a training."""
+
+    @override
+    async def get(self) -> None:
+        """Show it."""
+        identity = await self.client.whoami()
+        self._show(submit_form.empty_form(identity.default_project or ""), identity.projects)
+
+    @override
+    async def post(self) -> None:
+        """Submit and show the job, or show what is wrong at its field."""
+        form = Form(self.typed())
+        body = submit_form.workload_body(form)
+        job: Workload | None = None
+        if not form.refused:
+            try:
+                job = await self.client.create_workload(body)
+            except ApiError as error:
+                if error.status not in {400, 403, 409, 422}:
+                    raise
+                form.take(error, submit_form.FIELDS)
+        if job is not None:
+            self.see_other(self.console.urls.job(job.project, job.name))
+            return
+        self.set_status(422)
+        identity = await self.client.whoami()
+        self._show(form, identity.projects)
+
+    def _show(self, form: Form, projects: list[str]) -> None:
+        self.finish(self.page("submit.html", section="home", form=form, projects=projects))
+
+
+async def last_lines(client: AsyncClient, project: str, name: str) -> str:
+    """The end of the output; empty where there is none yet."""
+    pieces: deque[str] = deque()
+    held = 0
+    try:
+        async with aclosing(client.logs(project, name, tail=LOG_LINES)) as output:
+            async for piece in output:
+                pieces.append(piece)
+                held += len(piece)
+                while held - len(pieces[0]) > _LOG_CHARACTERS:
+                    held -= len(pieces.popleft())
+    except ApiError as error:
+        if error.status not in {404, 409}:
+            raise
+    return "".join(pieces)
+
+
+def _chart(name: str, points: list[MetricPoint]) -> tuple[str, MetricPoint | None, str]:
+    return name, points[-1] if points else None, line_chart(name, points)

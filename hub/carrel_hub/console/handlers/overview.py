@@ -1,0 +1,123 @@
+"""Home, the list of one's own work, the cluster and the queue."""
+
+import asyncio
+from typing import Final
+
+from typing_extensions import override
+
+from carrel.models import AT_REST, Workload
+from carrel_hub.console.gpu_map import gpu_map
+from carrel_hub.console.handlers.base import SignedInPage
+
+ACTIVE: Final = ("starting", "running", "preempting", "stopping")
+FILTERS: Final[dict[str, tuple[str, ...]]] = {
+    "all": (),
+    "running": ACTIVE,
+    "waiting": ("pending",),
+    "failed": ("failed",),
+    "done": ("succeeded",),
+    "stopped": ("stopped",),
+}
+_LONGEST_LIST = 200
+
+
+class HomePage(SignedInPage):
+    """What runs, what comes next, and how much is left of the guarantee."""
+
+    @override
+    async def get(self) -> None:
+        """Show it."""
+        identity, projects, mine = await asyncio.gather(
+            self.client.whoami(),
+            self.client.list_projects(),
+            self.client.list_workloads(user=self.user, phases=(*ACTIVE, "pending")),
+        )
+        own = [project for project in projects if project.name in identity.projects]
+        waiting = [work for work in mine if work.status.phase == "pending"]
+        self.finish(
+            self.page(
+                "home.html",
+                section="home",
+                live={"regions": ["running", "next", "quota"], "every": 15},
+                running=sorted(
+                    (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
+                ),
+                waiting=sorted(waiting, key=_place),
+                projects=own,
+                may_submit=bool(own),
+            )
+        )
+
+
+class JobsPage(SignedInPage):
+    """All of one's own work, newest first."""
+
+    @override
+    async def get(self) -> None:
+        """Show it; ``?state=`` names a filter."""
+        state = self.get_query_argument("state", "all")
+        phases = FILTERS.get(state, ())
+        found = await self.client.list_workloads(user=self.user, phases=phases)
+        found.sort(key=_newest_first)
+        self.finish(
+            self.page(
+                "jobs.html",
+                section="home",
+                live={"regions": ["jobs"], "every": 15},
+                jobs=found[:_LONGEST_LIST],
+                hidden=max(len(found) - _LONGEST_LIST, 0),
+                state=state if state in FILTERS else "all",
+                filters=list(FILTERS),
+                at_rest=AT_REST,
+            )
+        )
+
+
+class ClusterPage(SignedInPage):
+    """All GPUs and who holds them."""
+
+    @override
+    async def get(self) -> None:
+        """Show it."""
+        nodes, projects = await asyncio.gather(self.client.nodes(), self.client.list_projects())
+        colors = {project.name: project.color for project in projects}
+        holding = {
+            holder.project for node in nodes for device in node.devices for holder in device.holders
+        }
+        self.finish(
+            self.page(
+                "cluster.html",
+                section="cluster",
+                live={"regions": ["cluster"], "every": 5},
+                nodes=nodes,
+                picture=gpu_map(nodes, colors, self.console.urls.job),
+                holding=sorted(holding),
+                colors=colors,
+            )
+        )
+
+
+class QueuePage(SignedInPage):
+    """Who waits, in the order of service, and why."""
+
+    @override
+    async def get(self) -> None:
+        """Show it."""
+        entries, projects = await asyncio.gather(self.client.queue(), self.client.list_projects())
+        self.finish(
+            self.page(
+                "queue.html",
+                section="queue",
+                live={"regions": ["queue"], "every": 15},
+                entries=entries,
+                colors={project.name: project.color for project in projects},
+            )
+        )
+
+
+def _newest_first(work: Workload) -> tuple[float, str]:
+    return (-(work.status.started_at or work.created_at), work.name)
+
+
+def _place(work: Workload) -> tuple[int, float]:
+    return (work.status.queue_position or 2**31, work.created_at)

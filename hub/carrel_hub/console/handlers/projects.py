@@ -1,0 +1,168 @@
+"""Projects: the list, one project, and for admins its rules, members, creation and deletion.
+
+Whether somebody is an admin only decides what is shown; the scheduler decides what is allowed.
+"""
+
+import asyncio
+import re
+from typing import Any
+
+from tornado.web import HTTPError
+from typing_extensions import override
+
+from carrel.errors import ApiError
+from carrel.models import Project, ProjectImpact
+from carrel_hub.console import project_form
+from carrel_hub.console.forms import Form
+from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.handlers.overview import ACTIVE
+from carrel_hub.console.palette import COLORS
+from carrel_hub.console.quota_line import scale_of
+
+_SHOWN_BACK = frozenset({400, 409, 422})
+_USER = re.compile(r"(?!\.+$)[^\s/\\?#%]{1,255}")
+NOTES = {"saved": "Saved.", "created": "Created.", "same": "Nothing was different: not saved."}
+
+
+class ProjectsPage(SignedInPage):
+    """One quota line each, to one scale."""
+
+    @override
+    async def get(self) -> None:
+        """Show them."""
+        identity, projects = await asyncio.gather(self.client.whoami(), self.client.list_projects())
+        self.finish(
+            self.page(
+                "projects.html",
+                section="projects",
+                live={"regions": ["projects"], "every": 15},
+                projects=sorted(projects, key=lambda project: project.name),
+                scale=max((scale_of(project) for project in projects), default=1.0),
+                admin=identity.admin,
+            )
+        )
+
+
+class ProjectPage(SignedInPage):
+    """One project: use, members, work; for admins its rules, edited in place."""
+
+    @override
+    async def get(self, name: str) -> None:
+        """Show it."""
+        project = await self.client.get_project(name)
+        await self._show(project, project_form.form_of(project))
+
+    @override
+    async def post(self, name: str) -> None:
+        """Preview or save the rules."""
+        project = await self.client.get_project(name)
+        form = Form(self.typed())
+        changes = project_form.changes_of(form, project)
+        impact: ProjectImpact | None = None
+        if changes and not form.refused:
+            try:
+                impact = await self.client.update_project(name, changes, dry_run=True)
+                if form.value("action") == "save":
+                    await self.client.update_project(name, changes)
+            except ApiError as error:
+                if error.status not in _SHOWN_BACK:
+                    raise
+                form.take(error, project_form.FIELDS)
+        if form.value("action") == "save" and not form.refused:
+            note = "saved" if changes else "same"
+            self.see_other(f"{self.console.urls.project(name)}?note={note}")
+            return
+        if form.refused and "HX-Request" not in self.request.headers:
+            self.set_status(422)
+        await self._show(project, form, impact=impact, previewed=True)
+
+    async def _show(self, project: Project, form: Form, **more: Any) -> None:
+        identity, members, work = await asyncio.gather(
+            self.client.whoami(),
+            self.client.members(project.name),
+            self.client.list_workloads(project=project.name, phases=(*ACTIVE, "pending")),
+        )
+        context = {"impact": None, "previewed": False} | more
+        note = self.get_query_argument("note", "")
+        self.finish(
+            self.page(
+                "project.html",
+                section="projects",
+                live={"regions": ["use", "work"], "every": 15},
+                project=project,
+                form=form,
+                members=sorted(members),
+                work=sorted(work, key=lambda one: (one.status.phase == "pending", one.name)),
+                admin=identity.admin,
+                note=NOTES.get(note, ""),
+                **context,
+            )
+        )
+
+
+class ProjectCreation(SignedInPage):
+    """The form of a new project."""
+
+    @override
+    async def get(self) -> None:
+        """Show it (to admins)."""
+        await self._check_admin()
+        form = project_form.form_of(project_form.new_project(""))
+        self.finish(self.page("project_new.html", section="projects", form=form))
+
+    @override
+    async def post(self) -> None:
+        """Create it and show it, or show what is wrong."""
+        form = Form(self.typed())
+        name = form.required("name")
+        body = project_form.rules_of(form)
+        if not form.refused:
+            projects = await self.client.list_projects()
+            color = project_form.free_color(projects, len(COLORS))
+            try:
+                await self.client.create_project({"name": name, "color": color, **body})
+            except ApiError as error:
+                if error.status not in _SHOWN_BACK:
+                    raise
+                form.take(error, project_form.FIELDS)
+        if not form.refused:
+            self.see_other(f"{self.console.urls.project(name)}?note=created")
+            return
+        self.set_status(422)
+        self.finish(self.page("project_new.html", section="projects", form=form))
+
+    async def _check_admin(self) -> None:
+        if not (await self.client.whoami()).admin:
+            raise HTTPError(403, "only admins create projects")
+
+
+class MemberForm(SignedInPage):
+    """Lets people in and takes them out."""
+
+    @override
+    async def post(self, project: str, verb: str) -> None:
+        """Do it and show the project."""
+        user = self.get_body_argument("user")
+        if not _USER.fullmatch(user):
+            raise HTTPError(400, "a user's name has no blanks and no slashes")
+        if verb == "add":
+            await self.client.add_member(project, user)
+        else:
+            await self.client.remove_member(project, user)
+        self.see_other(f"{self.console.urls.project(project)}#members")
+
+
+class ProjectDeletion(SignedInPage):
+    """The question before a project's deletion, and the deletion."""
+
+    @override
+    async def get(self, name: str) -> None:
+        """Ask."""
+        project = await self.client.get_project(name)
+        self.finish(self.page("project_delete.html", section="projects", project=project))
+
+    @override
+    async def post(self, name: str) -> None:
+        """Delete it and show the list."""
+        await self.client.delete_project(name)
+        self.see_other(self.console.urls.page("projects"))

@@ -1,0 +1,50 @@
+"""Signing in: the end of the Hub's OAuth, and a way to begin it again. Also files and dead ends."""
+
+from jupyterhub.services.auth import HubOAuthCallbackHandler
+from tornado.web import HTTPError, StaticFileHandler
+from typing_extensions import override
+
+from carrel_hub.console.handlers.base import HEADERS, SafePage
+
+
+class SignInCallback(HubOAuthCallbackHandler, SafePage):
+    """Where the Hub sends browsers back to, with the code that becomes the token."""
+
+    @override
+    def get_current_user(self) -> None:
+        """See ``SafePage``: nobody before ``prepare``."""
+
+    @override
+    async def prepare(self) -> None:
+        """Know who is signed in already, for a second visit with the same code."""
+        self.current_user = await self.console.hub_auth.get_user(self, sync=False)
+
+
+class SignInAgain(SafePage):
+    """Forgets the console's token and goes Home, which signs in anew."""
+
+    @override
+    def get(self) -> None:
+        """Do it."""
+        self.console.hub_auth.clear_cookie(self)
+        self.redirect(self.console.urls.page())
+
+
+class StaticFiles(StaticFileHandler):
+    """Style sheet and scripts; their address carries their version, so they may be kept."""
+
+    @override
+    def set_extra_headers(self, path: str) -> None:
+        """The page's headers but for the cache."""
+        for name, value in HEADERS.items():
+            if name != "Cache-Control":
+                self.set_header(name, value)
+
+
+class NotFound(SafePage):
+    """Any other address."""
+
+    @override
+    async def prepare(self) -> None:
+        """Answer 404."""
+        raise HTTPError(404)

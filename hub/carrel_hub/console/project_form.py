@@ -1,0 +1,111 @@
+"""The form of a project's rules: from the project to texts, and back to a merge patch.
+
+Only what was changed is sent, so that two admins who edit different fields do not undo each other.
+"""
+
+from typing import Any
+
+from carrel.models import Amounts, InteractiveLimits, Project
+from carrel_hub.console.format import GIB, number
+from carrel_hub.console.forms import Form, spell_duration
+
+_AMOUNTS = (("gpus", "gpus", 1), ("cpu_millicores", "cpus", 1000), ("memory_bytes", "memory", GIB))
+_DURATIONS = {
+    "time_limit_seconds": "time_limit",
+    "idle_timeout_seconds": "idle_timeout",
+    "busy_cap_seconds": "busy_cap",
+    "warn_before_seconds": "warning",
+    "extend_seconds": "extension",
+}
+# These two have no "none": an empty field keeps what the API has by default.
+_ALWAYS = {"warn_before_seconds": 600.0, "extend_seconds": 3600.0}
+
+FIELDS = {
+    "name": "name",
+    "description": "description",
+    "weight": "weight",
+    "over_quota": "over_quota",
+    "interactive.max_extensions": "max_extensions",
+    **{f"quota.{api}": f"quota_{name}" for api, name, _ in _AMOUNTS},
+    **{f"limit.{api}": f"limit_{name}" for api, name, _ in _AMOUNTS},
+    **{f"interactive.{api}": name for api, name in _DURATIONS.items()},
+}
+
+
+def form_of(project: Project) -> Form:
+    """The project as texts."""
+    values = {
+        "name": project.name,
+        "description": project.description,
+        "over_quota": "on" if project.over_quota else "",
+        "weight": "" if project.weight is None else str(project.weight),
+        "max_extensions": str(project.interactive.max_extensions),
+    }
+    for group, amounts in (("quota", project.quota), ("limit", project.limit)):
+        for api, name, unit in _AMOUNTS:
+            amount: float | None = getattr(amounts, api)
+            values[f"{group}_{name}"] = (
+                "" if amount is None else number(amount / unit).replace(",", "")
+            )
+    for api, name in _DURATIONS.items():
+        values[name] = spell_duration(getattr(project.interactive, api))
+    return Form(values)
+
+
+def rules_of(form: Form) -> dict[str, Any]:
+    """All rules as the API writes them. Look at ``form.refused`` before sending them."""
+    interactive: dict[str, Any] = {
+        api: form.seconds(name, empty=_ALWAYS.get(api)) for api, name in _DURATIONS.items()
+    }
+    interactive["max_extensions"] = form.whole("max_extensions", empty=0)
+    return {
+        "description": form.value("description"),
+        "quota": _amounts(form, "quota"),
+        "limit": _amounts(form, "limit"),
+        "over_quota": form.checked("over_quota"),
+        "weight": form.whole("weight"),
+        "interactive": interactive,
+    }
+
+
+def changes_of(form: Form, project: Project) -> dict[str, Any]:
+    """The merge patch that turns the project into what the form says; empty when nothing differs.
+
+    The project goes through its texts first: what the form rounds is not a change.
+    """
+    return _difference(rules_of(form_of(project)), rules_of(form))
+
+
+def new_project(name: str) -> Project:
+    """What the form of a new project starts from."""
+    return Project(
+        name=name,
+        quota=Amounts(gpus=0.0),
+        interactive=InteractiveLimits(busy_cap_seconds=86_400.0),
+    )
+
+
+def free_color(projects: list[Project], colors: int) -> int:
+    """The first colour that the fewest projects have."""
+    used = [project.color % colors for project in projects]
+    return min(range(colors), key=used.count)
+
+
+def _amounts(form: Form, group: str) -> dict[str, float | int | None]:
+    found: dict[str, float | int | None] = {}
+    for api, name, unit in _AMOUNTS:
+        amount = form.amount(f"{group}_{name}")
+        found[api] = amount if amount is None or unit == 1 else round(amount * unit)
+    return found
+
+
+def _difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in new.items():
+        if isinstance(value, dict):
+            inner = _difference(old[key], value)
+            if inner:
+                found[key] = inner
+        elif value != old[key]:
+            found[key] = value
+    return found

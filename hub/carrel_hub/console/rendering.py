@@ -1,0 +1,40 @@
+"""Templates and the words and pictures that they may use."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from carrel_hub.console import format as fmt
+from carrel_hub.console import palette, states, svg, words
+from carrel_hub.console.quota_line import quota_line, quota_text
+from carrel_hub.console.settings import Urls
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+
+
+def environment(urls: Urls, static_url: Callable[[str], str]) -> Environment:
+    """The template environment: everything is escaped, an unknown name is an error."""
+    found = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    helpers: dict[str, Any] = {
+        "urls": urls,
+        "static_url": static_url,
+        "fmt": fmt,
+        "words": words,
+        "svg": svg,
+        "badge": states.badge,
+        "css_class": palette.css_class,
+        "quota_line": quota_line,
+        "quota_text": quota_text,
+    }
+    found.globals.update(helpers)
+    found.filters["prose"] = words.prose
+    return found

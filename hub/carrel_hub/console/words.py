@@ -1,0 +1,217 @@
+"""Sentences that the console itself makes from facts; reasons come worded from the scheduler."""
+
+import re
+import shlex
+
+from markupsafe import Markup, escape
+
+from carrel.models import (
+    Amounts,
+    InteractiveLimits,
+    Limits,
+    Node,
+    Preemption,
+    Project,
+    Task,
+    Workload,
+    WorkloadSpec,
+)
+from carrel_hub.console import format as fmt
+
+_NAME = re.compile(r"`([^`]+)`")
+_STOPS = {
+    "TimeLimit": "its project's time limit for workspaces is reached then",
+    "Idle": "nobody has used it",
+}
+_BORROWED_BACK = "it ran on borrowed GPUs and their owner needs them"
+_MORE_IMPORTANT = "a more important workload of the same project needs the room"
+_RULES = {
+    "reclaim": _BORROWED_BACK,
+    "reclaimed": _BORROWED_BACK,
+    "preempt": _MORE_IMPORTANT,
+    "preempted": _MORE_IMPORTANT,
+}
+
+
+def prose(text: str) -> Markup:
+    """A sentence with names in backticks, as HTML: names become bold, all else is escaped."""
+    return Markup(_NAME.sub(r"<b>\1</b>", str(escape(text))))  # noqa: S704 - escaped before
+
+
+def noun(workload: Workload) -> str:
+    """What kind of thing it is: ``workspace``, ``training``."""
+    return workload.spec.kind
+
+
+def request(gpus: float, cpu_millicores: int, memory_bytes: int, tasks: int = 1) -> str:
+    """``2 GPUs · 4 CPUs · 16 GiB``, with the number of tasks when there are several."""
+    parts = [fmt.gpus(gpus), fmt.cpus(cpu_millicores), fmt.gib(memory_bytes)]
+    one = " · ".join(parts)
+    return one if tasks == 1 else f"{fmt.number(tasks)} tasks of {one}"
+
+
+def unsaved_seconds(workload: Workload, now: float) -> float | None:
+    """Work that would be lost if it stopped now; ``None`` when it holds nothing."""
+    status = workload.status
+    if not workload.holds_resources or status.started_at is None:
+        return None
+    saved = status.checkpoint.at if status.checkpoint else 0.0
+    return max(now - max(saved, status.started_at), 0.0)
+
+
+def loss(workload: Workload, now: float) -> str:
+    """What a stop now would cost, as a sentence."""
+    seconds = unsaved_seconds(workload, now)
+    if seconds is None:
+        return "It is not running: no work is lost."
+    if workload.spec.kind == "workspace":
+        return "Its notebooks' kernels and terminals end: variables in memory are lost."
+    if workload.status.checkpoint is None:
+        return f"It has no checkpoint yet: {fmt.lost_work(seconds)} of work is lost."
+    step = fmt.number(workload.status.checkpoint.step)
+    return f"{fmt.lost_work(seconds)} of work since the checkpoint at step {step} is lost."
+
+
+def what_stays(workload: Workload) -> str:
+    """What a deletion does not touch."""
+    if workload.spec.kind == "workspace":
+        return "Files in the home folder stay."
+    if workload.status.checkpoint is None:
+        return "Files that it wrote stay."
+    return "Its checkpoints and the files that it wrote stay."
+
+
+def preempted_for(preemption: Preemption) -> str:
+    """For whom it gave way: project and workload, or somebody of the project."""
+    if preemption.for_workload:
+        return f"`{preemption.for_project}/{preemption.for_workload}`"
+    if preemption.for_project:
+        return f"a member of `{preemption.for_project}`"
+    return "somebody else"
+
+
+def preemption_rule(preemption: Preemption) -> str:
+    """The rule behind it, in words."""
+    return _RULES.get(preemption.rule.lower(), preemption.rule)
+
+
+def preemption_cost(preemption: Preemption) -> str:
+    """What was lost, and where it goes on."""
+    lost = fmt.lost_work(preemption.lost_seconds)
+    if preemption.checkpoint_step is None:
+        return f"{lost} of work was lost; it had no checkpoint, so it begins again"
+    step = fmt.number(preemption.checkpoint_step)
+    return f"{lost} of work was lost; it goes on from the checkpoint at step {step}"
+
+
+def stop_because(limits: Limits) -> str:
+    """Why a workspace will be stopped."""
+    return _STOPS.get(limits.stops_because, limits.stops_because)
+
+
+def progress(workload: Workload, now: float) -> str:
+    """``1,200 of 4,000 steps · 4 min left``; empty when the job reports none."""
+    seen = workload.status.progress
+    if seen is None:
+        return ""
+    unit = seen.unit if seen.total == 1 else f"{seen.unit}s"
+    if seen.total is None:
+        return f"{fmt.number(seen.done)} {unit}"
+    text = f"{fmt.number(seen.done)} of {fmt.number(seen.total)} {unit}"
+    if workload.status.phase == "running" and seen.rate and seen.done < seen.total:
+        left = (seen.total - seen.done) / seen.rate - max(now - seen.at, 0.0)
+        text += f" · {fmt.duration(left)} left"
+    return text
+
+
+def interactive_rules(rules: InteractiveLimits) -> list[str]:
+    """A project's rules for workspaces, one sentence each."""
+    if rules.time_limit_seconds is None and rules.idle_timeout_seconds is None:
+        return ["Workspaces run until their owner stops them."]
+    found = []
+    if rules.time_limit_seconds is not None:
+        found.append(f"A workspace is stopped after {fmt.duration(rules.time_limit_seconds)}.")
+    if rules.idle_timeout_seconds is not None:
+        found.append(
+            f"A workspace that nobody uses is stopped after"
+            f" {fmt.duration(rules.idle_timeout_seconds)}."
+        )
+        if rules.busy_cap_seconds is not None:
+            found.append(
+                f"A cell that computes keeps it for {fmt.duration(rules.busy_cap_seconds)} at most."
+            )
+    warning = f"Its owner is told {fmt.duration(rules.warn_before_seconds)} before"
+    if rules.max_extensions:
+        times = "once" if rules.max_extensions == 1 else f"{rules.max_extensions} times"
+        warning += f" and may keep it for {fmt.duration(rules.extend_seconds)} more, {times}"
+    return [*found, f"{warning}."]
+
+
+def interactive_short(rules: InteractiveLimits) -> str:
+    """The two limits of workspaces in a few words."""
+    parts = []
+    if rules.time_limit_seconds is not None:
+        parts.append(f"{fmt.duration(rules.time_limit_seconds)} at most")
+    if rules.idle_timeout_seconds is not None:
+        parts.append(f"{fmt.duration(rules.idle_timeout_seconds)} idle")
+    return " · ".join(parts) or "no time limit"
+
+
+def amounts(found: Amounts) -> str:
+    """A quota or limit: ``4 GPUs · any CPUs · 64 GiB``."""
+    return " · ".join(
+        [
+            "any GPUs" if found.gpus is None else fmt.gpus(found.gpus),
+            "any CPUs" if found.cpu_millicores is None else fmt.cpus(found.cpu_millicores),
+            "any memory" if found.memory_bytes is None else fmt.gib(found.memory_bytes),
+        ]
+    )
+
+
+def command_line(command: list[str]) -> str:
+    """A command as one would type it."""
+    return shlex.join(command) if command else "the workspace's own"
+
+
+def restart_rule(spec: WorkloadSpec) -> str:
+    """What happens when a task ends with an error."""
+    if spec.restart_policy == "never":
+        return "it is not tried again"
+    times = "once" if spec.backoff_limit == 1 else f"{fmt.number(spec.backoff_limit)} times"
+    return f"it is tried again, {times} at most"
+
+
+def largest_job(nodes: list[Node]) -> str:
+    """The largest job that would find room now, as a sentence."""
+    largest = max((node.largest_free_gpus for node in nodes), default=0)
+    if not any(node.devices for node in nodes):
+        return "There are no GPUs: jobs without GPUs start on free processors and memory."
+    if largest == 0:
+        return "No GPU is wholly free: a job with GPUs that has no guarantee left waits."
+    return f"Largest job that would start now: {fmt.gpus(largest)} on one node."
+
+
+def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
+    """How many jobs of 1, 2, 4, ... GPUs on one node would find room at the same time.
+
+    Sizes go up to the largest node; pairs of (GPUs, jobs).
+    """
+    most = max((len(node.devices) for node in nodes), default=0)
+    sizes = [2**power for power in range(most.bit_length()) if 2**power <= most]
+    return [(size, sum(node.largest_free_gpus // size for node in nodes)) for size in sizes]
+
+
+def task_end(task: Task) -> str:
+    """How a task's run ended; empty while it runs."""
+    if task.ended_at is None:
+        return ""
+    if task.signal:
+        return f"ended by signal {task.signal}"
+    if task.exit_code is None:
+        return "ended, exit code unknown"
+    return "ended well" if task.exit_code == 0 else f"ended with exit code {task.exit_code}"
+
+
+def can_delete(project: Project) -> bool:
+    """Only a project without running or waiting workloads may be tried."""
+    return project.use.running == 0 and project.use.waiting == 0
