@@ -30,7 +30,6 @@ class Database(NamedTuple):
         listens: commits of other processes are announced (else they are polled for).
     """
 
-    url: URL
     label: str
     listens: bool
     writer: Engine
@@ -76,7 +75,6 @@ def _sqlite(url: URL) -> Database:
         raise LedgerNotUsable("unknown_database", label, "SQLite needs the path of a file")
     _prepare_file(Path(url.database), label)
     return Database(
-        url=url,
         label=label,
         listens=False,
         writer=_sqlite_engine(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0),
@@ -147,7 +145,6 @@ def _postgresql(url: URL) -> Database:
         isolation_level="REPEATABLE READ",
     )
     return Database(
-        url=url,
         label=url.render_as_string(hide_password=True),
         listens=True,
         writer=writer,

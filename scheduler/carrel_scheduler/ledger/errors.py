@@ -30,7 +30,8 @@ class LedgerNotUsable(StoreError):  # noqa: N818 - see above
 
     Attributes:
         code: ``unknown_database``, ``driver_missing``, ``folder_missing``,
-            ``folder_not_writable``, ``file_not_usable``, ``server_not_reachable``, ``newer_schema``.
+            ``folder_not_writable``, ``file_not_usable``, ``server_not_reachable``,
+            ``newer_schema``.
     """
 
     def __init__(self, code: str, database: str, detail: str) -> None:

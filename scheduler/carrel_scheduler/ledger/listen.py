@@ -10,8 +10,7 @@ import logging
 from typing import Final
 
 import psycopg
-from sqlalchemy import URL
-from sqlalchemy.dialects.postgresql.psycopg import dialect
+from sqlalchemy import Engine
 
 from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.transaction import CHANNEL
@@ -23,8 +22,8 @@ _log = logging.getLogger(__name__)
 class Listener:
     """Publishes announced versions to the notifier; belongs to the event loop it is made in."""
 
-    def __init__(self, url: URL, notifier: Notifier) -> None:
-        self._url, self._notifier = url, notifier
+    def __init__(self, engine: Engine, notifier: Notifier) -> None:
+        self._engine, self._notifier = engine, notifier
         self._task = asyncio.get_running_loop().create_task(self._serve(), name="ledger-listener")
 
     async def close(self) -> None:
@@ -42,7 +41,7 @@ class Listener:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        _, settings = dialect().create_connect_args(self._url)
+        _, settings = self._engine.dialect.create_connect_args(self._engine.url)
         async with await psycopg.AsyncConnection.connect(**settings, autocommit=True) as connection:
             await connection.execute(f"LISTEN {CHANNEL}")
             missed = await connection.execute("SELECT version FROM store_state")

@@ -179,4 +179,4 @@ def _listener(database: Database, notifier: Notifier) -> "Listener | None":
     # Needs PostgreSQL's driver, which an installation on SQLite does not have.
     from carrel_scheduler.ledger.listen import Listener
 
-    return Listener(database.url, notifier)
+    return Listener(database.writer, notifier)
