@@ -1,0 +1,49 @@
+"""Preempt: work takes the place of its own project's work of strictly lower priority.
+
+Only preemptible work gives way, so interactive work that may not be stopped never does. What the
+project holds in all does not grow, except into free room, so no other project is touched.
+"""
+
+from carrel_scheduler.core.actions.bounds import Bounds
+from carrel_scheduler.core.actions.search import clear_room
+from carrel_scheduler.core.actions.victims import running, uids_on
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.order import Service
+from carrel_scheduler.core.placement import place
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.workloads import Record
+
+
+def run(cycle: Cycle) -> None:
+    """Evict inside projects, in the order of service."""
+    pool, bounds = running(cycle), Bounds(cycle)
+    waiting = {slot: queue for slot, queue in cycle.pending().items() if slot in pool}
+    service = Service(cycle.standings, waiting, cycle.changed)
+    service.run(lambda record: _attempt(cycle, record, pool, bounds))
+
+
+def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+    slot, priority = claimer.project, claimer.spec.priority
+    tasks = cycle.state.tasks
+    lower = (cycle.evictable == slot) & (tasks.priority < priority)
+    most = bounds.counts(claimer, (slot, priority), lower)
+    if not lower.any() or int(most.sum()) < claimer.shape[3]:
+        return False
+    anywhere = cycle.barred(claimer)
+    there = uids_on(cycle, most > 0)
+    candidates = [
+        victim
+        for victim in pool[slot]
+        if victim.spec.priority < priority and (anywhere or victim.spec.uid in there)
+    ]
+    victims = clear_room(cycle, claimer, iter(candidates))
+    if victims is None:
+        return False
+    for victim in victims:
+        pool[slot].remove(victim)
+    cycle.give_way(victims, claimer, Token.PREEMPTED)
+    places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
+    if places is None:
+        raise AssertionError(f"room cleared for {claimer.spec.uid} does not hold it")
+    cycle.hold(claimer, places)
+    return True

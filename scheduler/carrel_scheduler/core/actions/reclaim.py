@@ -1,0 +1,121 @@
+"""Reclaim: work within its project's rights takes back what other projects borrowed.
+
+A workload may claim when its project, with it and everything already promised, stays within its
+fair share in every resource. Against a claim within the quota other projects keep their quota;
+against one beyond it they keep the larger of quota and fair share. A victim is legal while its
+project is still beyond that threshold in a resource that the claimer asks for and the victim
+holds; the last victim may take the project below it. A project within its fair share is never cut
+by a claim beyond a quota, and a claimer never rises above its own fair share, so two projects
+cannot take the same room from each other in turns.
+
+The oldest claim of a project within its quota gets its room as soon as any legal set of victims
+makes it, and holds it from then on; how long a large gang of equal standing may wait behind small
+work of its own project is not bounded yet.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from carrel_scheduler.core.actions.bounds import Bounds
+from carrel_scheduler.core.actions.search import clear_room
+from carrel_scheduler.core.actions.victims import (
+    excess,
+    reclaimable,
+    running,
+    threshold_of,
+)
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.order import Service
+from carrel_scheduler.core.placement import place
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.workloads import Record
+
+MOST_NODE_SETS = 64
+"""How many sets of nodes are searched one by one when victims from everywhere lead nowhere."""
+
+
+def run(cycle: Cycle) -> None:
+    """Evict for those who may claim, in the order of service."""
+    pool, bounds = running(cycle), Bounds(cycle)
+    if pool:
+        service = Service(cycle.standings, cycle.pending(), cycle.changed)
+        service.run(lambda record: _attempt(cycle, record, pool, bounds))
+
+
+def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+    standing = cycle.standing(claimer)
+    if cycle.barred(claimer) or not standing.within(standing.fair, claimer.demand):
+        return False
+    guaranteed = standing.within(standing.quota, claimer.demand)
+    most = bounds.counts(claimer, *_legal(cycle, claimer, guaranteed=guaranteed))
+    if int(most.sum()) < claimer.shape[3]:
+        return False
+    victims = _search(cycle, claimer, pool, most, guaranteed=guaranteed)
+    if victims is None:
+        return False
+    for victim in victims:
+        pool[victim.project].remove(victim)
+    cycle.give_way(victims, claimer, Token.RECLAIMED)
+    places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
+    if places is None:
+        raise AssertionError(f"room cleared for {claimer.spec.uid} does not hold it")
+    cycle.hold(claimer, places)
+    return True
+
+
+def _legal(cycle: Cycle, claimer: Record, *, guaranteed: bool) -> tuple[object, Bools]:
+    """The tasks of every project beyond its threshold, and a name for this set."""
+    beyond = [
+        standing is not None
+        and bool(excess(standing, threshold_of(standing, guaranteed=guaranteed), claimer.demand))
+        for standing in cycle.standings
+    ]
+    table = np.array([*beyond, False], np.bool_)
+    asked = tuple(amount > 0 for amount in claimer.demand)
+    return (guaranteed, asked), table[cycle.evictable]
+
+
+def _search(
+    cycle: Cycle,
+    claimer: Record,
+    pool: dict[int, list[Record]],
+    most: Counts,
+    *,
+    guaranteed: bool,
+) -> tuple[Record, ...] | None:
+    for nodes in _node_sets(claimer, most):
+        for only_gpus in (True, False) if claimer.demand[0] else (False,):
+            victims = reclaimable(
+                cycle, claimer, pool, guaranteed=guaranteed, nodes=nodes, only_gpus=only_gpus
+            )
+            found = clear_room(cycle, claimer, victims)
+            if found is not None:
+                return found
+    return None
+
+
+def _node_sets(claimer: Record, most: Counts) -> Iterator[Bools]:
+    """Where victims are looked for: on all useful nodes, then on ever fewer of them.
+
+    Victims on nodes that do not help use up what may be taken of their project, so a search over
+    all nodes can miss what a search over few finds.
+    """
+    useful = most > 0
+    yield useful
+    order = np.argsort(-most, kind="stable")[: int(useful.sum())]
+    if claimer.shape[3] == 1:
+        for node in order[:MOST_NODE_SETS]:
+            yield _only(useful, order[order == node])
+        return
+    size = int(np.searchsorted(np.cumsum(most[order]), claimer.shape[3])) + 1
+    while size < len(order):
+        yield _only(useful, order[:size])
+        size *= 2
+
+
+def _only(useful: Bools, nodes: Counts) -> Bools:
+    mask = np.zeros_like(useful)
+    mask[nodes] = True
+    return mask

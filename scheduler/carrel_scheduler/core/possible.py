@@ -1,0 +1,88 @@
+"""What could never be: asked when a workload is submitted, and told while it waits.
+
+Judged against everything the cluster has, busy, broken or cordoned, and against the project's
+rules as they are: only more hardware or other rules would help.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.core.barriers import barrier
+from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.room import fitting
+from carrel_scheduler.core.standings import (
+    RESOURCE_NAMES,
+    RESOURCES,
+    Standing,
+    cap_of,
+)
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.state import State
+    from carrel_scheduler.core.workloads import Record
+
+
+def never_reason(state: "State", record: "Record") -> Reason | None:
+    """Why no node, quota or limit could ever admit it, or ``None``.
+
+    A cluster without any node is still coming up and refuses nothing.
+    """
+    return _rules(state, record) or (_nodes(state, record) if state.nodes.slots else None)
+
+
+def _rules(state: "State", record: "Record") -> Reason | None:
+    rule = state.project_columns.rule(record.project)
+    empty = Standing(
+        rule=rule,
+        quota=rule.quota.as_tuple(),
+        cap=cap_of(rule),
+        fair=(0, 0, 0),
+        ceiling=(0, 0, 0),
+        used=[0, 0, 0],
+        fixed=[0, 0, 0],
+        total=(0, 0, 0),
+    )
+    found = barrier(empty, record.demand, preemptible=record.spec.preemptible)
+    if found is None:
+        return None
+    return Reason(
+        ReasonClass.NEVER,
+        found.token,
+        resource=RESOURCE_NAMES[found.resource],
+        requested=found.asked,
+        short=found.asked - found.bound,
+        bound=found.bound,
+        project=record.spec.project,
+    )
+
+
+def _nodes(state: "State", record: "Record") -> Reason | None:
+    nodes, wanted = state.nodes, record.spec.nodes
+    usable = np.array([bool(n) and (wanted is None or n in wanted) for n in nodes.names], np.bool_)
+    eligible = np.zeros(len(nodes.schedulable), np.bool_)
+    eligible[: len(usable)] = usable
+    counts = fitting(record.shape, eligible, nodes.devices, nodes.capacity)
+    if int(counts.sum()) >= record.shape[3]:
+        return None
+    request = record.spec.request.as_tuple()
+    amounts = (nodes.devices * MILLI, nodes.capacity[0], nodes.capacity[1])
+    largest = [int((amount * eligible).max(initial=0)) for amount in amounts]
+    scarce = next((r for r in RESOURCES if largest[r] < request[r]), None)
+    if scarce is not None:
+        asked, bound = request[scarce], largest[scarce]
+    else:
+        scarce = next((r for r in RESOURCES if request[r]), 0)
+        asked = record.demand[scarce]
+        bound = int(counts.sum()) * request[scarce]
+    return Reason(
+        ReasonClass.NEVER,
+        Token.NEVER_FITS,
+        resource=RESOURCE_NAMES[scarce],
+        requested=asked,
+        short=max(0, asked - bound),
+        bound=bound,
+        project=record.spec.project,
+        nodes=tuple(sorted(wanted or ())),
+    )
