@@ -25,7 +25,7 @@
       shared('@lumino/widgets'),
       import(new URL('plugin.js', here).href)
     ]);
-    return { default: [makePlugin({ apputils, statusbar, widgets })] };
+    return { __esModule: true, default: [makePlugin({ apputils, statusbar, widgets })] };
   }
 
   window._JUPYTERLAB = window._JUPYTERLAB ?? {};

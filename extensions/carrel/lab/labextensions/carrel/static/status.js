@@ -10,9 +10,9 @@ const STYLE = `
 .carrel-status:hover { background: var(--jp-layout-color3, #ddd); }
 .carrel-status:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2);
   outline-offset: -2px; }
-.carrel-status[data-level=warn] { background: var(--jp-warn-color1, #bf5f00); color: #fff;
-  --carrel-quota: #fff; --carrel-line: #fff; }
-.carrel-status[data-level=last] { background: var(--jp-error-color1, #d32f2f); color: #fff;
+.carrel-status[data-level=warn] { background: #f2a93b; color: #1b1b1b;
+  --carrel-quota: #1b1b1b; --carrel-line: #1b1b1b; }
+.carrel-status[data-level=last] { background: #c62828; color: #fff;
   font-weight: 600; --carrel-quota: #fff; --carrel-line: #fff; }
 .carrel-quota-free { fill: var(--carrel-line); opacity: .16; }
 .carrel-quota-used { fill: var(--carrel-quota); }

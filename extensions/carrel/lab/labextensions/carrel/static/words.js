@@ -28,7 +28,8 @@ export function amount(gpus) {
 export function clockTime(epochSeconds) {
   return new Date(epochSeconds * 1000).toLocaleTimeString([], {
     hour: '2-digit',
-    minute: '2-digit'
+    minute: '2-digit',
+    hourCycle: 'h23'
   });
 }
 

@@ -1,0 +1,64 @@
+"""The one client of a kernel, and how a name that somebody typed becomes a workload."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from IPython.core.error import UsageError
+
+from carrel.client import Client
+from carrel.client.submit import default_project
+from carrel.errors import ApiError, CarrelError
+from carrel.models import Workload
+
+
+class Connection:
+    """Connects when first asked. ``make`` is replaced by tests."""
+
+    def __init__(self, make: Callable[[], Client] = Client) -> None:
+        self._make = make
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """The client. Raises ``CarrelError`` when not signed in."""
+        if self._client is None:
+            self._client = self._make()
+        return self._client
+
+    def find(self, name: str, project: str | None = None) -> Workload:
+        """A workload by ``NAME`` or ``PROJECT/NAME``.
+
+        A bare name is looked for in the default project, then among one's own.
+        Raises ``UsageError`` when there is none, or more than one.
+        """
+        head, slash, tail = name.partition("/")
+        if slash:
+            return self.client.get_workload(head, tail)
+        if project:
+            return self.client.get_workload(project, name)
+        mine = [w for w in self.mine() if w.name == name]
+        if len(mine) == 1:
+            return mine[0]
+        if mine:
+            projects = " or ".join(f"{w.project}/{w.name}" for w in mine)
+            raise UsageError(f"Which `{name}`? Write {projects}.")
+        try:
+            return self.client.get_workload(default_project(self.client), name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            raise UsageError(f"There is no training `{name}`; %jobs lists yours.") from error
+
+    def mine(self) -> list[Workload]:
+        """The caller's trainings."""
+        user = self.client.whoami().user
+        return self.client.list_workloads(user=user, kind="training")
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Turn our errors into one clean line."""
+    try:
+        yield
+    except CarrelError as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,151 @@
+"""Turns a cell into the files of a training: its source, chosen variables, a small starter.
+
+Never the whole namespace: what a cell needs is either made in it or named. What would fail an hour
+later on another machine is refused here, with the way out.
+"""
+
+import base64
+import io
+import pickle
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from typing_extensions import override
+
+from carrel.errors import BadSetting
+from carrel.notebook.names import borrowed_names
+
+LARGEST: Final = 1024 * 1024
+STARTER: Final = Path(__file__).with_name("starter.py")
+FIRST_LINE: Final = "# %%train"
+
+
+class CannotSend(BadSetting):
+    """This cell, or a variable, cannot go along; the message says what to do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a training takes from the notebook. ``files`` are those of the API."""
+
+    files: Mapping[str, str]
+    inputs: tuple[str, ...]
+    size: int
+
+
+def capture(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) -> Captured:
+    """Check and pack a cell. Raises ``CannotSend``.
+
+    Args:
+        source: the cell without its first line (the magic).
+        inputs: names of variables to take along.
+        namespace: the notebook's.
+    """
+    if not source.strip():
+        raise CannotSend("The cell is empty: write the training below %%train.")
+    _check_names(source, inputs, namespace)
+    packed = _pack({name: namespace[name] for name in inputs})
+    files = {
+        "job.py": STARTER.read_text(encoding="utf-8"),
+        # The first line stands for the magic, so that line numbers are those of the notebook.
+        "cell.py": f"{FIRST_LINE}\n{source.rstrip()}\n",
+    }
+    if inputs:
+        files["inputs.b64"] = base64.encodebytes(packed).decode("ascii")
+    return Captured(files, tuple(inputs), len(packed) if inputs else 0)
+
+
+def _check_names(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) -> None:
+    try:
+        needed = borrowed_names(source)
+    except SyntaxError as error:
+        line = (error.lineno or 0) + 1
+        raise CannotSend(
+            f"Line {line} of the cell is not plain Python ({error.msg}). "
+            "Magics and shell lines work in notebooks only; run commands with `subprocess`."
+        ) from error
+    unknown = [name for name in inputs if name not in namespace]
+    if unknown:
+        raise CannotSend(f"--in: this notebook has no variable {_listed(unknown)}.")
+    missing = sorted(name for name in needed - set(inputs) if name in namespace)
+    modules = [name for name in missing if isinstance(namespace[name], types.ModuleType)]
+    if modules:
+        raise CannotSend(
+            f"The cell uses {_listed(modules)}, imported elsewhere in this notebook: "
+            "import it in the cell, too."
+        )
+    code = [name for name in missing if _lives_here(namespace[name])]
+    if code:
+        raise CannotSend(
+            f"The cell uses {_listed(code)}, defined elsewhere in this notebook: "
+            "define it in the cell, or import it from a file."
+        )
+    imported = [name for name in missing if _is_code(namespace[name])]
+    if imported:
+        raise CannotSend(
+            f"The cell uses {_listed(imported)}, imported elsewhere in this notebook: "
+            "import it in the cell, too."
+        )
+    if missing:
+        raise CannotSend(
+            f"The cell uses {_listed(missing)} of this notebook: "
+            f"take it along with --in {','.join([*inputs, *missing])}."
+        )
+
+
+def _pack(values: Mapping[str, Any]) -> bytes:
+    sizes = {name: len(_pickled(name, value)) for name, value in values.items()}
+    packed = _pickled(" and ".join(values), dict(values))
+    if len(packed) > LARGEST:
+        biggest = max(sizes, key=lambda name: sizes[name])
+        raise CannotSend(
+            f"--in: {_listed(values)} takes {len(packed) / LARGEST:.1f} MiB, more than 1 MiB. "
+            f"Save `{biggest}` to a file in your folder and load it in the cell."
+        )
+    return packed
+
+
+def _pickled(name: str, value: Any) -> bytes:
+    out = io.BytesIO()
+    try:
+        _Pickler(out, protocol=5).dump(value)
+    except CannotSend as error:
+        raise CannotSend(f"--in {name}: {error}") from error
+    except Exception as error:
+        # Objects decide themselves how they are pickled, and raise what they like.
+        raise CannotSend(
+            f"--in {name}: a {type(value).__name__} cannot be packed ({error}). "
+            "Make it in the cell, or save it to a file in your folder and load it there."
+        ) from error
+    return out.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses what could be packed here and not be unpacked there."""
+
+    @override
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, types.ModuleType):
+            raise CannotSend(f"`{obj.__name__}` is a module; import it in the cell instead.")
+        if _lives_here(obj):
+            raise CannotSend(
+                f"it needs `{obj.__qualname__}`, which is defined in this notebook; "
+                "define it in a file that both can import."
+            )
+        return NotImplemented
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+
+
+def _lives_here(value: Any) -> bool:
+    return _is_code(value) and getattr(value, "__module__", "") == "__main__"
+
+
+def _listed(found: Sequence[str] | Mapping[str, Any]) -> str:
+    quoted = [f"`{name}`" for name in found]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

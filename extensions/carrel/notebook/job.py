@@ -1,0 +1,125 @@
+"""A training as a notebook holds it: ask it, steer it, look at it.
+
+Showing a job (as the last value of a cell) opens a live view; see ``carrel.widgets``.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from carrel.client import AsyncClient, Client
+from carrel.errors import ApiError
+from carrel.models import MetricPoint, Workload
+from carrel.notebook import words
+from carrel.notebook.following import changes
+
+if TYPE_CHECKING:
+    from carrel.widgets.job import JobView
+
+
+class Job:
+    """One training. Every method raises ``CarrelError`` when refused or unreachable."""
+
+    def __init__(self, client: Client, workload: Workload) -> None:
+        self._client, self._workload = client, workload
+        self._gone = False
+        self._view: JobView | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name inside the project."""
+        return self._workload.name
+
+    @property
+    def project(self) -> str:
+        """The project it belongs to."""
+        return self._workload.project
+
+    @property
+    def workload(self) -> Workload:
+        """Everything about it, asked now; of a removed job what was last known."""
+        try:
+            self._workload = self._client.get_workload(self.project, self.name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            self._gone = True
+        return self._workload
+
+    @property
+    def status(self) -> str:
+        """Its phase now: ``pending``, ``running``, ``succeeded``, ..., ``deleted``."""
+        phase = self.workload.status.phase
+        return "deleted" if self._gone else phase
+
+    @property
+    def reason(self) -> str:
+        """Why it waits, gave way, stopped or failed, as a sentence; empty when there is nothing."""
+        return words.why(self.workload)
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it ends, at most ``timeout`` seconds; returns its phase then.
+
+        The stop button ends the waiting and leaves the job running.
+        """
+        try:
+            self._client.loop.run(_ended(self._client.aio, self.project, self.name, timeout))
+        except KeyboardInterrupt:
+            print(f"`{self.name}` goes on; only the waiting stopped. End it with job.cancel().")  # noqa: T201 - said to the person who pressed stop
+        return self.status
+
+    def logs(self, *, tail: int | None = None, attempt: int | None = None) -> str:
+        """What it printed, of the latest run unless told otherwise."""
+        return "".join(self._client.logs(self.project, self.name, tail=tail, attempt=attempt))
+
+    def follow(self, *, tail: int | None = None) -> Iterator[str]:
+        """What it prints, piece by piece, until the run ends."""
+        return iter(self._client.logs(self.project, self.name, follow=True, tail=tail))
+
+    def metrics(self) -> dict[str, list[MetricPoint]]:
+        """The curves it reported."""
+        return self._client.metrics(self.project, self.name)
+
+    def cancel(self) -> None:
+        """End and remove it; its checkpoints stay."""
+        self._client.delete_workload(self.project, self.name)
+
+    def suspend(self) -> None:
+        """Stop it and keep it, to be resumed."""
+        self._workload = self._client.suspend(self.project, self.name)
+
+    def resume(self) -> None:
+        """Queue it again; it goes on from its checkpoint."""
+        self._workload = self._client.resume(self.project, self.name)
+
+    def view(self) -> "JobView":
+        """Its live view."""
+        if self._view is None:
+            from carrel.widgets.job import JobView
+
+            self._view = JobView(self._client, self._workload)
+        return self._view
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Job {words.summary(self._workload, time.time())}>"
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        return self.view()._repr_mimebundle_(**options)
+
+
+async def _ended(client: AsyncClient, project: str, name: str, timeout: float | None) -> None:  # noqa: ASYNC109 - a wait for a person, who says how long
+    try:
+        async with asyncio.timeout(timeout), aclosing(changes(client, project, name)) as events:
+            async for event in events:
+                if event.type == "deleted" or event.workload.at_rest:
+                    return
+    except TimeoutError:
+        return
+    except ApiError as error:
+        if error.status != 404:
+            raise

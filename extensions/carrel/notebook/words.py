@@ -1,0 +1,112 @@
+"""The product's words for states, times and amounts, as notebooks show them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from carrel.models import Project, Workload
+
+PHASES: Final[Mapping[str, tuple[str, str]]] = {
+    "pending": ("◷", "Waiting"),
+    "starting": ("◔", "Starting"),
+    "running": ("▶", "Running"),
+    "preempting": ("⇄", "Giving way"),
+    "stopping": ("◼", "Stopping"),
+    "succeeded": ("✔", "Done"),
+    "failed": ("✖", "Failed"),
+    "stopped": ("◼", "Stopped"),
+    "deleted": ("⊘", "Cancelled"),
+}
+
+
+def phase_word(phase: str) -> str:
+    """The word for a phase; a phase that a newer server knows is its own word."""
+    return PHASES.get(phase, ("", phase.capitalize()))[1]
+
+
+def phase_icon(phase: str) -> str:
+    """The sign beside the word."""
+    return PHASES.get(phase, ("•", ""))[0]
+
+
+def duration(seconds: float) -> str:
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    minutes = whole // 60
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes:02d} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def amount(value: float) -> str:
+    """A number without needless digits: ``2``, ``0.5``."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def gpus(count: float) -> str:
+    """``no GPU``, ``0.5 GPU``, ``1 GPU``, ``2 GPUs``."""
+    if count == 0:
+        return "no GPU"
+    return f"{amount(count)} GPU{'s' if count > 1 else ''}"
+
+
+def mebibytes(mib: float) -> str:
+    """``24 GiB``."""
+    return f"{amount(round(mib / 1024, 1))} GiB"
+
+
+def quota_words(project: Project) -> str:
+    """``3 of 4 guaranteed · 2 borrowed · 5 waiting``."""
+    use, quota = project.use, project.quota.gpus
+    inside = use.gpus_allocated - use.gpus_borrowed
+    parts = [
+        f"{amount(inside)} in use, no bound"
+        if quota is None
+        else f"{amount(inside)} of {amount(quota)} guaranteed"
+    ]
+    if use.gpus_borrowed > 0:
+        parts.append(f"{amount(use.gpus_borrowed)} borrowed")
+    if use.gpus_waiting > 0:
+        parts.append(f"{amount(use.gpus_waiting)} waiting")
+    return " · ".join(parts)
+
+
+def quota_bar(project: Project, width: int = 12) -> str:
+    """``███░|▒▒``: used, free inside the guarantee, the guarantee's end, borrowed."""
+    use = project.use
+    inside = use.gpus_allocated - use.gpus_borrowed
+    quota = max(project.quota.gpus if project.quota.gpus is not None else inside, inside)
+    scale = min(1.0, width / max(quota + use.gpus_borrowed, 1.0))
+    used = round(inside * scale)
+    free = round(quota * scale) - used
+    return "█" * used + "░" * free + "|" + "▒" * round(use.gpus_borrowed * scale)
+
+
+def why(workload: Workload) -> str:
+    """The sentence beside the state, empty when there is nothing to say."""
+    status = workload.status
+    if status.reason is not None and status.reason.sentence:
+        return status.reason.sentence
+    if status.phase == "running" and status.borrowed:
+        return "On borrowed GPUs: it gives them back when their project needs them."
+    return ""
+
+
+def summary(workload: Workload, now: float) -> str:
+    """One workload in one line of plain text."""
+    status = workload.status
+    parts = [phase_word(status.phase).lower()]
+    if status.phase == "pending" and status.queue_position is not None:
+        parts.append(f"place {status.queue_position} in the queue")
+    if status.phase == "running" and status.started_at is not None:
+        parts.append(f"for {duration(now - status.started_at)}")
+    if status.progress is not None and status.progress.total:
+        parts.append(f"{100 * status.progress.done / status.progress.total:.0f} %")
+    line = f"{workload.project}/{workload.name}: {', '.join(parts)}"
+    reason = why(workload)
+    return f"{line}. {reason}" if reason else line

@@ -1,0 +1,162 @@
+"""The live view of one training."""
+
+import asyncio
+import html
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import traitlets
+from typing_extensions import override
+
+from carrel.client import Client
+from carrel.errors import ApiError, CarrelError
+from carrel.models import Event, Workload
+from carrel.notebook import words
+from carrel.notebook.following import changes
+from carrel.widgets import bundle, page
+from carrel.widgets.live import LiveView
+from carrel.widgets.story import LINES, Story, describe
+
+RETRY_SECONDS = 1.0
+MIME = "application/vnd.carrel.job+json"
+ACTIONS = {
+    "delete": lambda client, project, name: client.delete_workload(project, name),
+    "suspend": lambda client, project, name: client.suspend(project, name),
+    "resume": lambda client, project, name: client.resume(project, name),
+}
+
+
+class JobView(LiveView):
+    """State and reason, progress, curves, the last lines, and the buttons of one training."""
+
+    _esm = bundle.module("words.js", "quota.js", "server.js", "curve.js", "parts.js", "job.js")
+    _css = bundle.text("views.css")
+
+    job = traitlets.Dict().tag(sync=True)
+    curves = traitlets.Dict().tag(sync=True)
+    lines: Any = traitlets.List().tag(sync=True)
+
+    def __init__(self, client: Client, workload: Workload) -> None:
+        self._story, self._complete, self._curves_read = Story(workload), False, False
+        super().__init__(client, **self._story.traits())
+
+    @property
+    @override
+    def settled(self) -> bool:
+        return self._complete
+
+    @override
+    def present(self) -> Mapping[str, Any]:
+        return self._story.traits()
+
+    @override
+    async def follow(self) -> None:
+        story, client = self._story, self._client.aio
+        project, name = story.workload.project, story.workload.name
+        self._curves_read = False
+        output = asyncio.create_task(self._follow_output(project, name))
+        try:
+            async with aclosing(changes(client, project, name)) as events:
+                async for event in events:
+                    await self._take(event)
+                    if self._ended:
+                        break
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            story.gone = True
+        finally:
+            await self._last_output(output)
+        self._complete = self._ended
+
+    @property
+    def _ended(self) -> bool:
+        """Stopped is not ended: its owner may resume it."""
+        return self._story.phase in ("succeeded", "failed", "deleted")
+
+    async def _take(self, event: Event) -> None:
+        story = self._story
+        if not self._curves_read:
+            found = await self._client.aio.metrics(
+                story.workload.project, story.workload.name, max_points=200
+            )
+            story.take_curves(found)
+            self._curves_read = True
+            event = Event(type=event.type, workload=event.workload)
+        story.take(event)
+        self.touch()
+
+    async def _follow_output(self, project: str, name: str) -> None:
+        """Read what each run prints, one run after the other."""
+        read = -1
+        while True:
+            attempt = self._story.workload.status.attempt
+            if attempt > read and self._story.workload.holds_resources:
+                if await self._read_run(project, name, attempt):
+                    read = attempt
+                continue
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read_run(self, project: str, name: str, attempt: int) -> bool:
+        logs = self._client.aio.logs(project, name, follow=True, tail=LINES, attempt=attempt)
+        begun = False
+        try:
+            async with aclosing(logs) as pieces:
+                async for piece in pieces:
+                    if not begun:
+                        self._story.begin_output()
+                        begun = True
+                    self._story.take_text(piece)
+                    self.touch()
+        except CarrelError:
+            # Not started yet, or the scheduler is away: the events say which; ask again then.
+            await asyncio.sleep(RETRY_SECONDS)
+            return False
+        return True
+
+    async def _last_output(self, output: asyncio.Task[None]) -> None:
+        """Let the stream of an ended run run dry; everything is there a moment after the end."""
+        if not self._story.lines and not self._story.gone:
+            await self._read_ended()
+        await asyncio.wait([output], timeout=RETRY_SECONDS / 2 if self._ended else 0)
+        output.cancel()
+
+    async def _read_ended(self) -> None:
+        """Of a training that was over before anybody looked."""
+        story = self._story
+        try:
+            logs = self._client.aio.logs(story.workload.project, story.workload.name, tail=LINES)
+            async with aclosing(logs) as pieces:
+                async for piece in pieces:
+                    story.take_text(piece)
+        except CarrelError:
+            return  # a training that never ran has printed nothing
+
+    @override
+    def _act(self, verb: str) -> None:
+        if verb in ACTIONS:
+            workload = self._story.workload
+            self._client.loop.loop.call_soon_threadsafe(
+                lambda: asyncio.ensure_future(self._do(verb, workload.project, workload.name))
+            )
+
+    async def _do(self, verb: str, project: str, name: str) -> None:
+        try:
+            await ACTIONS[verb](self._client.aio, project, name)
+        except CarrelError as error:
+            self.trouble = str(error)
+
+    @override
+    def fallback(self) -> dict[str, Any]:
+        workload, phase = self._story.workload, self._story.phase
+        facts = describe(workload, phase)
+        line = words.summary(workload, time.time())
+        body = page.job_card(facts, self._story.lines)
+        return {
+            "text/plain": line,
+            "text/html": f"<div>{body}</div>" if body else html.escape(line),
+            MIME: {"job": msgspec.to_builtins(workload), "phase": phase},
+        }

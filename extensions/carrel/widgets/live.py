@@ -1,0 +1,131 @@
+"""What live views have in common: they follow something in the background loop and show changes.
+
+``follow`` changes what the view knows and says so with ``touch``; at most twice a second
+``present`` turns that into traits. Traits that did not change are not sent.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Mapping
+from typing import Any
+
+import anywidget
+import traitlets
+from typing_extensions import override
+
+from carrel.client import Client
+from carrel.errors import CarrelError
+
+
+class LiveView(anywidget.AnyWidget):
+    """A view that moves by itself while somebody looks at it.
+
+    Attributes:
+        trouble: why it does not move any more, empty while all is well.
+        pause: seconds between two updates.
+    """
+
+    trouble = traitlets.Unicode("").tag(sync=True)
+    pause = 0.5
+
+    def __init__(self, client: Client, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._client = client
+        self._shown = 0
+        self._touched: asyncio.Event | None = None
+        self._running: concurrent.futures.Future[None] | None = None
+        self.on_msg(self._heard)
+
+    @property
+    def live(self) -> bool:
+        """Whether it follows what it shows."""
+        return self._running is not None and not self._running.done()
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more can change; then it is not followed again."""
+        return False
+
+    async def follow(self) -> None:
+        """Learn of changes and ``touch``; returns when nothing more can change."""
+        raise NotImplementedError
+
+    def present(self) -> Mapping[str, Any]:
+        """The traits as they should be now."""
+        raise NotImplementedError
+
+    def touch(self) -> None:
+        """Something changed. Called from the background loop."""
+        if self._touched is not None:
+            self._touched.set()
+
+    def start(self) -> None:
+        """Follow, if that is not done already."""
+        if not self.live and not self.settled:
+            self._running = asyncio.run_coroutine_threadsafe(self._run(), self._client.loop.loop)
+
+    def stop(self) -> None:
+        """Stop following; what is shown stays."""
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    @override
+    def close(self) -> None:
+        """Stop and take it off the page."""
+        self.stop()
+        super().close()
+
+    async def _run(self) -> None:
+        self._touched = asyncio.Event()
+        showing = asyncio.create_task(self._show_changes(self._touched))
+        trouble = ""
+        try:
+            await self.follow()
+        except CarrelError as error:
+            trouble = f"This view does not move any more: {error}"
+        finally:
+            showing.cancel()
+            self._show({**self.present(), "trouble": trouble})
+
+    async def _show_changes(self, touched: asyncio.Event) -> None:
+        while True:
+            await touched.wait()
+            touched.clear()
+            self._show(self.present())
+            await asyncio.sleep(self.pause)
+
+    def _show(self, traits: Mapping[str, Any]) -> None:
+        with self.hold_sync():
+            for name, value in traits.items():
+                if getattr(self, name) != value:
+                    setattr(self, name, value)
+
+    def _heard(self, _: Any, content: Any, __: Any) -> None:
+        """The page says how often it shows this view: shown and hidden, one by one."""
+        kind = content.get("type") if isinstance(content, dict) else None
+        if kind == "shown":
+            self._shown += 1
+            self.start()
+        elif kind == "hidden":
+            self._shown = max(0, self._shown - 1)
+            if not self._shown:
+                self.stop()
+        elif kind == "act":
+            self._act(str(content.get("verb")))
+
+    def _act(self, verb: str) -> None:
+        """A button was pressed on a page without a Jupyter server of ours."""
+
+    @override
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        self.start()
+        bundle = super()._repr_mimebundle_(**options)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        return {**data, **self.fallback()}, metadata
+
+    def fallback(self) -> dict[str, Any]:
+        """What is shown where no widget can be: saved notebooks, terminals, web viewers."""
+        raise NotImplementedError

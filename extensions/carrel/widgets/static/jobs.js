@@ -1,0 +1,61 @@
+// The live table of trainings.
+import { node, progressOf, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
+
+const COLUMNS = ['Name', 'Project', 'State', 'GPUs', 'Progress', 'Why'];
+const NONE = 'No trainings yet: begin a cell with %%train to send it away.';
+
+function row(job, now) {
+  const progress = progressOf(job, now);
+  return node(
+    'tr',
+    '',
+    { 'data-phase': job.phase },
+    node('th', 'carrel-name', { scope: 'row' }, job.name),
+    node('td', '', {}, job.project),
+    node('td', '', {}, stateChip(job), ` ${sinceWords(job, now)}`),
+    node('td', 'carrel-number', {}, job.gpus.replace(/ GPUs?$/, '').replace('no', '0')),
+    node('td', 'carrel-number', {}, progress ? progress.words : ''),
+    node('td', 'carrel-why', {}, [job.place && `Place ${job.place}.`, job.reason].filter(Boolean).join(' '))
+  );
+}
+
+function render({ model, el }) {
+  const body = node('tbody');
+  const empty = node('p', 'carrel-empty', {}, NONE);
+  const table = node(
+    'table',
+    'carrel-table',
+    {},
+    node('caption', '', {}, 'Your trainings'),
+    node('thead', '', {}, node('tr', '', {}, ...COLUMNS.map(name => node('th', '', { scope: 'col' }, name)))),
+    body
+  );
+  const root = node('section', 'carrel-view', { 'aria-label': 'Your trainings' }, table, empty, troubleLine(model));
+  let late = false;
+
+  function draw() {
+    late = root.matches(':hover'); // rows do not jump below the pointer
+    if (late) {
+      return;
+    }
+    const jobs = model.get('jobs');
+    const now = Date.now() / 1000;
+    table.hidden = !jobs.length;
+    empty.hidden = Boolean(jobs.length);
+    body.replaceChildren(...jobs.map(job => row(job, now)));
+  }
+
+  root.addEventListener('pointerleave', () => late && draw());
+  model.on('change:jobs', draw);
+  draw();
+  el.append(root);
+  const timer = setInterval(() => model.get('jobs').some(job => !job.over) && draw(), 1000);
+  const hidden = tellShown(model);
+  return () => {
+    clearInterval(timer);
+    model.off('change:jobs', draw);
+    hidden();
+  };
+}
+
+export default { render };

@@ -1,0 +1,94 @@
+// Small pieces that all views are made of.
+import { amount, duration } from './words.js';
+
+/** An element with a class, attributes and children. */
+export function node(tag, className = '', attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  if (className) {
+    element.className = className;
+  }
+  for (const [name, value] of Object.entries(attributes)) {
+    element.setAttribute(name, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+/** Put text there only when it is new, so that nothing is announced twice. */
+export function setText(element, text) {
+  if (element.textContent !== text) {
+    element.textContent = text;
+  }
+  element.hidden = !text;
+}
+
+/** Icon and word of a state. */
+export function stateChip(job) {
+  return node(
+    'span',
+    'carrel-state',
+    { 'data-phase': job.phase },
+    node('span', 'carrel-icon', { 'aria-hidden': 'true' }, job.icon),
+    ` ${job.word}`
+  );
+}
+
+/** Since when it is in its state, in words; `now` in epoch seconds. */
+export function sinceWords(job, now) {
+  if (job.phase === 'pending' && job.queued_at) {
+    return `for ${duration(now - job.queued_at)}`;
+  }
+  if (job.over) {
+    const ran = job.started_at && job.ended_at ? job.ended_at - job.started_at : null;
+    return ran === null ? '' : `after ${duration(ran)}`;
+  }
+  return job.started_at ? `for ${duration(now - job.started_at)}` : '';
+}
+
+/** How far it is: `{ share, words }`, or null when it does not say. */
+export function progressOf(job, now) {
+  const p = job.progress;
+  if (!p) {
+    return null;
+  }
+  const done = p.done.toLocaleString('en');
+  if (!p.total) {
+    return { share: null, words: `${done} ${p.unit}s` };
+  }
+  const share = Math.min(1, p.done / p.total);
+  const parts = [`${done} of ${p.total.toLocaleString('en')} ${p.unit}s`];
+  if (p.rate > 0 && job.phase === 'running' && p.done < p.total) {
+    const left = (p.total - p.done) / p.rate - Math.max(0, now - p.at);
+    parts.push(left > 1 ? `${duration(left)} left` : 'almost done');
+  }
+  return { share, words: parts.join(' · ') };
+}
+
+/** A value of a curve in four digits. */
+export function valueWords(value) {
+  if (!Number.isFinite(value)) {
+    return String(value);
+  }
+  const size = Math.abs(value);
+  return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(+value.toPrecision(4));
+}
+
+/** Tell the kernel that this view is on the page, and when it is not any more. */
+export function tellShown(model) {
+  model.send({ type: 'shown' });
+  return () => model.send({ type: 'hidden' });
+}
+
+/** The line that says why a view stands still. */
+export function troubleLine(model) {
+  const line = node('div', 'carrel-trouble', { role: 'status' });
+  const update = () => setText(line, model.get('trouble'));
+  model.on('change:trouble', update);
+  update();
+  return line;
+}
+
+/** `2 GPUs` as it came, or an amount. */
+export function gpuWords(value) {
+  return typeof value === 'string' ? value : amount(value);
+}

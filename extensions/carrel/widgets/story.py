@@ -1,0 +1,156 @@
+"""What a job's view knows: events and log text in, plain data for the page out. Pure."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from carrel.models import Event, MetricPoint, Preemption, Workload
+from carrel.notebook import words
+
+LINES: Final = 12
+LINE_LENGTH: Final = 400
+POINTS: Final = 240
+CURVES: Final = 6
+ENDED: Final = ("succeeded", "failed", "stopped", "deleted")
+
+
+@dataclass(slots=True)
+class Story:
+    """One training so far.
+
+    Attributes:
+        curves: reported values by name as ``[step, value]``, oldest first, thinned out.
+        lines: the last lines it printed.
+    """
+
+    workload: Workload
+    gone: bool = False
+    curves: dict[str, list[list[float]]] = field(default_factory=dict)
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
+    _open_line: bool = False
+
+    @property
+    def phase(self) -> str:
+        """The phase that people see; ``deleted`` once it is removed."""
+        return "deleted" if self.gone else self.workload.status.phase
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more happens to it by itself."""
+        return self.gone or self.workload.at_rest
+
+    def take(self, event: Event) -> None:
+        """An event of this workload."""
+        if event.workload.uid != self.workload.uid and self.workload.uid:
+            return
+        self.workload = event.workload
+        if event.type == "deleted":
+            self.gone = True
+        if event.report is not None:
+            step = event.report.step
+            for name, value in event.report.metrics.items():
+                points = self.curves.setdefault(name, [])
+                points.append([float(len(points) if step is None else step), value])
+                self._thin(points)
+
+    def take_curves(self, curves: dict[str, list[MetricPoint]]) -> None:
+        """The curves up to now, as the scheduler keeps them."""
+        for name, points in curves.items():
+            self.curves[name] = [[float(point.step), point.value] for point in points]
+            self._thin(self.curves[name])
+
+    def take_text(self, text: str) -> None:
+        """A piece of its output, cut anywhere."""
+        for piece in text.splitlines(keepends=True):
+            line = piece.rstrip("\r\n")
+            if self._open_line and self.lines:
+                line = self.lines.pop() + line
+            # A progress bar writes over its own line: what counts is what stands there last.
+            self.lines.append(line.rpartition("\r")[2][:LINE_LENGTH])
+            self._open_line = not piece.endswith(("\n", "\r"))
+
+    def begin_output(self) -> None:
+        """A new run prints from its beginning."""
+        self.lines.clear()
+        self._open_line = False
+
+    def traits(self) -> dict[str, Any]:
+        """Plain data for the page; equal while nothing changed."""
+        shown = dict(list(self.curves.items())[:CURVES])
+        return {
+            "job": describe(self.workload, self.phase),
+            "curves": {name: [list(point) for point in points] for name, points in shown.items()},
+            "lines": list(self.lines),
+        }
+
+    def _thin(self, points: list[list[float]]) -> None:
+        while len(points) > POINTS:
+            del points[1:-1:2]
+
+
+def describe(workload: Workload, phase: str) -> dict[str, Any]:
+    """One workload as the page needs it. Times are epoch seconds, so nothing has to tick here."""
+    spec, status = workload.spec, workload.status
+    progress, task = status.progress, status.tasks[0] if status.tasks else None
+    return {
+        "name": workload.name,
+        "project": workload.project,
+        "phase": phase,
+        "icon": words.phase_icon(phase),
+        "word": words.phase_word(phase),
+        "reason": "" if phase == "deleted" else words.why(workload),
+        "help": status.reason.help if status.reason is not None else "",
+        "place": status.queue_position if phase == "pending" else None,
+        "gpus": words.gpus(spec.gpus * max(spec.tasks, 1)),
+        "where": where(workload) if phase in ("running", "preempting", "stopping") else "",
+        "borrowed": status.borrowed,
+        "queued_at": status.queued_at,
+        "started_at": status.started_at,
+        "ended_at": status.ended_at,
+        "exit": None if task is None else task.exit_code,
+        "progress": None
+        if progress is None
+        else {
+            "done": progress.done,
+            "total": progress.total,
+            "unit": progress.unit,
+            "rate": progress.rate,
+            "at": progress.at,
+        },
+        "checkpoint": None if status.checkpoint is None else status.checkpoint.step,
+        "preemption": None
+        if status.last_preemption is None
+        else {"at": status.last_preemption.at, "told": gave_way(status.last_preemption)},
+        "preemptions": status.preemptions,
+        "over": phase in ENDED,
+    }
+
+
+def where(workload: Workload) -> str:
+    """``node-1, GPU 0 and 3``."""
+    task = workload.status.tasks[0] if workload.status.tasks else None
+    if task is None:
+        return ""
+    if not task.devices:
+        return task.node
+    return f"{task.node}, GPU {' and '.join(str(device) for device in task.devices)}"
+
+
+def gave_way(preemption: Preemption) -> str:
+    """For whom, under which rule, and what was lost; the page puts the time before it."""
+    whom = f" to `{preemption.for_project}`" if preemption.for_project else ""
+    rule = {
+        "reclaim": "it was on borrowed GPUs",
+        "preempt": "a more urgent job of its project needed the room",
+    }.get(preemption.rule, preemption.rule)
+    lost = (
+        f"{words.duration(preemption.lost_seconds)} of work lost"
+        if preemption.lost_seconds >= 1
+        else "no work lost"
+    )
+    since = (
+        f" since the checkpoint at step {preemption.checkpoint_step:,}"
+        if preemption.checkpoint_step is not None and preemption.lost_seconds >= 1
+        else ""
+    )
+    return f"gave way{whom} ({rule}); {lost}{since}."

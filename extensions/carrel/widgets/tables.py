@@ -1,0 +1,131 @@
+"""The live table of trainings and the live quota lines."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import traitlets
+from typing_extensions import override
+
+from carrel.client import Client
+from carrel.models import Project, Workload
+from carrel.notebook import words
+from carrel.widgets import bundle, page
+from carrel.widgets.live import LiveView
+from carrel.widgets.story import describe
+
+CODE = ("words.js", "quota.js", "server.js", "parts.js")
+
+
+class JobsView(LiveView):
+    """Trainings, those at work first, then the newest."""
+
+    _esm = bundle.module(*CODE, "jobs.js")
+    _css = bundle.text("views.css")
+
+    jobs: Any = traitlets.List().tag(sync=True)
+
+    def __init__(self, client: Client, workloads: Sequence[Workload], user: str) -> None:
+        self._known = {workload.uid: workload for workload in workloads}
+        self._user = user
+        super().__init__(client, **self.present())
+
+    @override
+    def present(self) -> Mapping[str, Any]:
+        ordered = sorted(self._known.values(), key=lambda w: (w.at_rest, -w.created_at, w.name))
+        return {"jobs": [describe(workload, workload.status.phase) for workload in ordered]}
+
+    @override
+    async def follow(self) -> None:
+        async with aclosing(self._client.aio.events(kind="training")) as events:
+            async for event in events:
+                if event.workload.spec.user != self._user:
+                    continue
+                if event.type == "deleted":
+                    self._known.pop(event.workload.uid, None)
+                else:
+                    self._known[event.workload.uid] = event.workload
+                self.touch()
+
+    @override
+    def fallback(self) -> dict[str, Any]:
+        now, workloads = time.time(), list(self._known.values())
+        shown = self.present()["jobs"]
+        rows = [
+            [
+                page.escape(job["name"]),
+                page.escape(job["project"]),
+                page.state(job["phase"], job["icon"], job["word"]),
+                page.escape(job["gpus"]),
+                page.escape(job["reason"]),
+            ]
+            for job in shown
+        ]
+        if not rows:
+            return {"text/plain": NO_JOBS, "text/html": f"<div>{page.escape(NO_JOBS)}</div>"}
+        lines = [words.summary(workload, now) for workload in workloads]
+        columns = ("Name", "Project", "State", "GPUs", "Why")
+        return {
+            "text/plain": "\n".join(lines),
+            "text/html": page.table("Your trainings", columns, rows),
+        }
+
+
+NO_JOBS = "No trainings yet: begin a cell with %%train to send it away."
+
+
+class QuotaView(LiveView):
+    """The quota line of each of the caller's projects."""
+
+    _esm = bundle.module(*CODE, "quotas.js")
+    _css = bundle.text("views.css")
+
+    projects: Any = traitlets.List().tag(sync=True)
+    pause = 2.0  # every update asks the scheduler for all projects
+
+    def __init__(self, client: Client, projects: Sequence[Project]) -> None:
+        self._projects = list(projects)
+        super().__init__(client, **self.present())
+
+    @override
+    def present(self) -> Mapping[str, Any]:
+        return {"projects": [_quota(project) for project in self._projects]}
+
+    @override
+    async def follow(self) -> None:
+        async with aclosing(self._client.aio.events()) as events:
+            async for event in events:
+                if event.type != "report":
+                    self._projects = await self._client.aio.list_projects()
+                    self.touch()
+
+    @override
+    def fallback(self) -> dict[str, Any]:
+        rows = [
+            [page.escape(project.name), page.escape(words.quota_words(project))]
+            for project in self._projects
+        ]
+        lines = [
+            f"{project.name}  {words.quota_bar(project)}  {words.quota_words(project)}"
+            for project in self._projects
+        ]
+        return {
+            "text/plain": "\n".join(lines) or "You are in no project yet.",
+            "text/html": page.table("GPUs of your projects", ("Project", "Quota"), rows),
+        }
+
+
+def _quota(project: Project) -> dict[str, Any]:
+    """What the quota line needs."""
+    use = project.use
+    return {
+        "name": project.name,
+        "quota": {"gpus": project.quota.gpus},
+        "use": {
+            "gpus_allocated": use.gpus_allocated,
+            "gpus_borrowed": use.gpus_borrowed,
+            "gpus_waiting": use.gpus_waiting,
+        },
+        "words": words.quota_words(project),
+    }
