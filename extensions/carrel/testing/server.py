@@ -129,7 +129,7 @@ class Server:
 
     async def _list_workloads(self, request: web.Request) -> web.Response:
         query, visible = request.query, self._visible(request)
-        if query.get("project", visible[0] if visible else "") not in visible:
+        if "project" in query and query["project"] not in visible:
             raise Refusal(403, "forbidden", f"You are not a member of `{query['project']}`.")
         limit, after = int(query.get("limit", "100")), query.get("after", "")
         labels = [label.partition("=")[::2] for label in query.getall("label", [])]
