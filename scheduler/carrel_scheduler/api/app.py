@@ -1,0 +1,82 @@
+"""The Tornado application: routes made from the table of operations."""
+
+import re
+from collections.abc import Sequence
+
+from tornado import web
+from tornado.routing import URLSpec
+
+from carrel_scheduler.api import openapi
+from carrel_scheduler.api.access import RULES
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.handler import ApiHandler, NothingHere, OperationHandler
+from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.services import Services
+from carrel_scheduler.api.table import OPERATIONS
+from carrel_scheduler.api.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
+
+ROOT = "/api/v1"
+
+
+def make_app(
+    deps: ApiDependencies, operations: Sequence[Operation] = OPERATIONS
+) -> web.Application:
+    """Build the application; raises ``ValueError`` for an operation without a rule of access."""
+    for operation in operations:
+        check_operation(operation)
+    services = Services.build(deps, openapi.document(operations, deps.prefix))
+
+    def log_request(handler: web.RequestHandler) -> None:
+        if not isinstance(handler, ApiHandler) or handler.operation is None:
+            return
+        if isinstance(handler, OperationHandler) and handler.sender is not None:
+            return
+        seconds = handler.request.request_time()
+        services.metrics.observe(handler.operation.id, handler.get_status(), seconds)
+
+    return web.Application(
+        routes(operations, services),
+        default_handler_class=NothingHere,
+        default_handler_args={"services": services, "operations": {}},
+        log_function=log_request,
+        websocket_max_message_size=2 * LARGEST_MESSAGE_BYTES,
+        websocket_ping_interval=20,
+    )
+
+
+def routes(operations: Sequence[Operation], services: Services) -> list[URLSpec]:
+    """One route for each path, with the operations of its methods."""
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in operations:
+        root = services.deps.prefix + ("" if operation.rooted else ROOT)
+        methods = by_path.setdefault(root + operation.path, {})
+        if operation.method in methods:
+            msg = f"{operation.id}: {operation.method} {operation.path} is taken"
+            raise ValueError(msg)
+        methods[operation.method] = operation
+    return [
+        URLSpec(
+            re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(path)),
+            TerminalHandler if _is_terminal(methods) else OperationHandler,
+            {"services": services, "operations": methods},
+        )
+        for path, methods in by_path.items()
+    ]
+
+
+def _is_terminal(methods: dict[str, Operation]) -> bool:
+    return any(operation.websocket for operation in methods.values())
+
+
+def check_operation(operation: Operation) -> None:
+    """Refuse an operation that nobody could be kept out of."""
+    if operation.access not in RULES:
+        msg = f"{operation.id}: access {operation.access!r} has no rule"
+        raise ValueError(msg)
+    by_path = RULES[operation.access].member and operation.project_in == "path"
+    if by_path and "{project}" not in operation.path:
+        msg = f"{operation.id}: access `{operation.access}` needs a project in its path"
+        raise ValueError(msg)
+    if operation.run is None and not operation.websocket:
+        msg = f"{operation.id}: nothing to run"
+        raise ValueError(msg)

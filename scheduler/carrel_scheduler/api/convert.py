@@ -1,0 +1,245 @@
+"""Between the wire and the objects that last: GPUs in numbers here, in thousandths there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from carrel_scheduler.api.identity import Principal, group_of
+from carrel_scheduler.api.models import answers
+from carrel_scheduler.api.models.projects import (
+    ProjectCreate,
+    ProjectFields,
+    ProjectPatch,
+)
+from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.ledger.objects import (
+    InteractiveLimits,
+    Meta,
+    Project,
+    ProjectSpec,
+    Quota,
+    Resources,
+    Workload,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from carrel_scheduler.workloads.contract import ProjectUse, QueueEntry, Report
+
+
+def to_workload(
+    body: WorkloadCreate, principal: Principal, *, name: str, uid: str, now: float
+) -> Workload:
+    """A new workload; what was left to the kind (``preemptible``, ``priority``) is filled in."""
+    training = body.kind == "training"
+    preemptible = training if body.preemptible is None else body.preemptible
+    usual = "train" if training else "build-preemptible" if preemptible else "build"
+    spec = WorkloadSpec(
+        kind=body.kind,
+        user=body.user or principal.name,
+        command=list(body.command),
+        environment=dict(body.environment),
+        files=dict(body.files),
+        working_dir=body.working_dir,
+        volumes=[(volume.source, volume.destination) for volume in body.volumes],
+        image=body.image,
+        resources=Resources(
+            gpu_milli=gpu_milli(body.gpus),
+            cpu_milli=body.cpu_millicores,
+            memory_bytes=body.memory_bytes,
+        ),
+        tasks=body.tasks,
+        priority=usual if body.priority == "" else body.priority,
+        preemptible=preemptible,
+        restart_policy=body.restart_policy,
+        backoff_limit=body.backoff_limit,
+        grace_seconds=body.grace_seconds,
+        checkpoint_every_seconds=body.checkpoint_every_seconds,
+        inputs=list(body.inputs),
+        hold_for_claim=bool(body.hold_for_claim),
+        server_name=body.server_name or "",
+        port=body.port,
+    )
+    meta = Meta(
+        name=name,
+        project=body.project,
+        uid=uid,
+        created_at=now,
+        created_by=principal.name,
+        labels=dict(body.labels),
+    )
+    return Workload(meta=meta, spec=spec, status=WorkloadStatus(queued_at=now))
+
+
+def workload_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
+    """The fields of ``WorkloadOut`` and its descendants."""
+    meta, spec = workload.meta, workload.spec
+    return {
+        "name": meta.name,
+        "project": meta.project,
+        "uid": meta.uid,
+        "resource_version": meta.resource_version,
+        "generation": meta.generation,
+        "created_at": meta.created_at,
+        "created_by": meta.created_by,
+        "labels": meta.labels,
+        "spec": _spec(spec),
+        "status": status,
+    }
+
+
+def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
+    return answers.WorkloadSpecOut(
+        kind=spec.kind,
+        user=spec.user,
+        command=spec.command,
+        environment=spec.environment,
+        files={name: len(text.encode()) for name, text in spec.files.items()},
+        working_dir=spec.working_dir,
+        volumes=[answers.VolumeOut(source=a, destination=b) for a, b in spec.volumes],
+        image=spec.image,
+        gpus=gpus(spec.resources.gpu_milli),
+        cpu_millicores=spec.resources.cpu_milli,
+        memory_bytes=spec.resources.memory_bytes,
+        tasks=spec.tasks,
+        priority=spec.priority,
+        preemptible=spec.kind == "training" if spec.preemptible is None else spec.preemptible,
+        suspend=spec.suspend,
+        delete=spec.delete,
+        restart_policy=spec.restart_policy,
+        backoff_limit=spec.backoff_limit,
+        grace_seconds=spec.grace_seconds,
+        checkpoint_every_seconds=spec.checkpoint_every_seconds,
+        inputs=spec.inputs,
+        hold_for_claim=spec.hold_for_claim,
+        server_name=spec.server_name,
+        port=spec.port,
+    )
+
+
+def to_project(body: ProjectCreate, principal: Principal, *, color: int, now: float) -> Project:
+    """A new project."""
+    meta = Meta(name=body.name, created_at=now, created_by=principal.name)
+    return Project(meta=meta, spec=to_project_spec(body, group_of(body.name), color))
+
+
+def to_project_spec(body: ProjectFields, members_group: str, color: int) -> ProjectSpec:
+    """A project's specification from its complete fields."""
+    return ProjectSpec(
+        description=body.description,
+        quota=_quota(body.quota.gpus, body.quota.cpu_millicores, body.quota.memory_bytes),
+        limit=_quota(body.limit.gpus, body.limit.cpu_millicores, body.limit.memory_bytes),
+        over_quota=body.over_quota,
+        weight=body.weight,
+        rank=body.rank,
+        interactive=InteractiveLimits(**body.interactive.model_dump()),
+        color=color,
+        members_group=members_group,
+    )
+
+
+def patched(spec: ProjectSpec, patch: ProjectPatch) -> ProjectFields:
+    """A project's complete fields after a merge patch; raises pydantic's ``ValidationError``."""
+    changes = patch.model_dump(exclude_unset=True, exclude={"resource_version"})
+    return ProjectFields.model_validate(_merged(_project_fields(spec), changes))
+
+
+def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(old)
+    for key, value in changes.items():
+        merged[key] = _merged(old[key], value) if isinstance(value, dict) else value
+    return merged
+
+
+def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
+    interactive = spec.interactive
+    return {
+        "description": spec.description,
+        "quota": _amounts(spec.quota),
+        "limit": _amounts(spec.limit),
+        "over_quota": spec.over_quota,
+        "weight": spec.weight,
+        "rank": spec.rank,
+        "interactive": {name: getattr(interactive, name) for name in interactive.__struct_fields__},
+    }
+
+
+def project_out(project: Project, use: ProjectUse | None) -> answers.ProjectOut:
+    """A project with its quota line; one that the scheduler does not know yet uses nothing."""
+    spec, meta = project.spec, project.meta
+    return answers.ProjectOut(
+        name=meta.name,
+        description=spec.description,
+        quota=answers.AmountsOut(**_amounts(spec.quota)),
+        limit=answers.AmountsOut(**_amounts(spec.limit)),
+        over_quota=spec.over_quota,
+        weight=spec.weight,
+        rank=spec.rank,
+        interactive=spec.interactive,
+        color=spec.color,
+        resource_version=meta.resource_version,
+        created_at=meta.created_at,
+        use=answers.UseOut() if use is None else _use(use),
+    )
+
+
+def _use(use: ProjectUse) -> answers.UseOut:
+    return answers.UseOut(
+        gpus_allocated=gpus(use.gpu_allocated_milli),
+        gpus_borrowed=gpus(use.gpu_borrowed_milli),
+        gpus_waiting=gpus(use.gpu_waiting_milli),
+        fair_share_gpus=gpus(use.fair_share_gpu_milli),
+        cpu_allocated_millicores=use.cpu_allocated_milli,
+        memory_allocated_bytes=use.memory_allocated_bytes,
+        running=use.running,
+        waiting=use.waiting,
+    )
+
+
+def queue_entry_out(entry: QueueEntry) -> answers.QueueEntryOut:
+    """A queue entry with its amounts in the wire's units."""
+    return answers.QueueEntryOut(
+        position=entry.position,
+        uid=entry.uid,
+        name=entry.name,
+        project=entry.project,
+        user=entry.user,
+        kind=entry.kind,
+        resources=answers.RequestOut(
+            gpus=gpus(entry.resources.gpu_milli),
+            cpu_millicores=entry.resources.cpu_milli,
+            memory_bytes=entry.resources.memory_bytes,
+        ),
+        tasks=entry.tasks,
+        waits_since=entry.waits_since,
+        reason=entry.reason,
+    )
+
+
+def to_report(body: ReportIn, now: float) -> Report:
+    """A job's report; without a time of its own it is of now."""
+    facts = body.model_dump()
+    facts["at"] = now if body.at is None else body.at
+    return Report(**facts)
+
+
+def gpus(milli: int) -> float:
+    """Thousandths of a GPU as a number of GPUs."""
+    return milli / MILLI
+
+
+def gpu_milli(number: float) -> int:
+    """A number of GPUs as thousandths."""
+    return round(number * MILLI)
+
+
+def _quota(number: float | None, cpu: int | None, memory: int | None) -> Quota:
+    milli = None if number is None else gpu_milli(number)
+    return Quota(gpu_milli=milli, cpu_milli=cpu, memory_bytes=memory)
+
+
+def _amounts(quota: Quota) -> dict[str, Any]:
+    return {
+        "gpus": None if quota.gpu_milli is None else gpus(quota.gpu_milli),
+        "cpu_millicores": quota.cpu_milli,
+        "memory_bytes": quota.memory_bytes,
+    }

@@ -1,0 +1,51 @@
+"""What the API stands on, handed in by whoever starts it. Nothing is global."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from carrel_scheduler.api.identity import Identity, Membership
+from carrel_scheduler.engines.contract import Engine
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.workloads.contract import Live
+from carrel_scheduler.workloads.tokens import TaskTokens
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTiming:
+    """How streams behave, in seconds.
+
+    Attributes:
+        keep_alive: a comment line after so much silence; proxies close silent connections.
+        verify: how often the caller's token and projects are looked up again.
+        doubt: a stream whose caller could not be verified for so long ends (the Hub is down).
+        first_piece: how long a log may take to refuse before its answer begins.
+        per_user: how many streams one user may hold open; a browser tab takes one or two.
+    """
+
+    keep_alive: float = 15.0
+    verify: float = 15.0
+    doubt: float = 60.0
+    first_piece: float = 0.25
+    per_user: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiDependencies:
+    """Everything the API needs.
+
+    Attributes:
+        clock: epoch seconds.
+        ids: a new workload uid each time.
+        prefix: where the Hub mounts the service, without a slash at the end.
+    """
+
+    ledger: Ledger
+    live: Live
+    engine: Engine
+    identity: Identity
+    membership: Membership
+    clock: Callable[[], float]
+    ids: Callable[[], str]
+    task_tokens: TaskTokens
+    prefix: str = "/services/carrel"
+    timing: StreamTiming = field(default_factory=StreamTiming)

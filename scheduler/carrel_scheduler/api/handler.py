@@ -1,0 +1,201 @@
+"""HTTP around the operations: the door that every call passes, and problems as answers.
+
+``ApiHandler.admit`` is the only door: it finds the operation, identifies the caller and applies the
+operation's rule before the body is looked at. A refused body is read to its end and thrown away, so
+that the refusal arrives and the connection stays usable.
+"""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tornado import web
+from typing_extensions import override
+
+from carrel_scheduler.api import access, problems, refusals, requests
+from carrel_scheduler.api.encoding import to_json
+from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
+from carrel_scheduler.api.problems import Broken, Code, Problem
+from carrel_scheduler.api.streaming import Sender
+
+if TYPE_CHECKING:
+    from carrel_scheduler.api.services import Services
+
+log = logging.getLogger(__name__)
+
+
+class ApiHandler(web.RequestHandler):
+    """The door. ``operations`` are those of the handler's path, by method."""
+
+    services: "Services"
+    operations: Mapping[str, Operation]
+    operation: Operation | None = None
+    visitor: access.Visitor
+    token = ""
+
+    @override
+    def initialize(self, services: "Services", operations: Mapping[str, Operation]) -> None:
+        """Called by Tornado with what the route carries."""
+        self.services, self.operations = services, operations
+
+    @override
+    def set_default_headers(self) -> None:
+        """No sniffing, no caching, no banner."""
+        self.clear_header("Server")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Cache-Control", "no-store")
+
+    @override
+    def compute_etag(self) -> str | None:
+        """None: answers change all the time."""
+        return None
+
+    @property
+    def path(self) -> dict[str, str]:
+        """The named parts of the path."""
+        return {name: str(value) for name, value in self.path_kwargs.items()}
+
+    async def admit(self) -> None:
+        """Let the caller in or raise a problem."""
+        method = self.request.method or ""
+        operation = self.operations.get(method)
+        if operation is None:
+            raise problems.WrongMethod(method, tuple(self.operations))
+        self.operation = operation
+        self.token = access.token_of(self.request.headers.get("Authorization", ""))
+        path = self.path
+        self.visitor = await access.admit(operation, self.services.deps, self.token, path)
+
+    def read_call(self, operation: Operation, body: bytes) -> Call:
+        """Validate query and body, and membership in the project that they name."""
+        query = requests.read_query(operation.query, self.request.query_arguments)
+        content = None
+        if operation.body is not None:
+            requests.check_media_type(self.request.headers.get("Content-Type", ""))
+            content = requests.read_body(operation.body, body)
+        named = {"path": None, "query": query, "body": content}[operation.project_in]
+        access.check_named_project(operation, self.visitor, getattr(named, "project", None))
+        return Call(
+            services=self.services,
+            visitor=self.visitor,
+            token=self.token,
+            path=self.path,
+            query=query,
+            body=content,
+            header=lambda name: str(self.request.headers.get(name, "")),
+        )
+
+    @override
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Every refusal and failure as ``application/problem+json``."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        problem = self._problem(status_code, error)
+        self.set_status(problem.status)
+        self.set_header("Content-Type", problems.MEDIA_TYPE)
+        for name, value in problem.headers.items():
+            self.set_header(name, value)
+        self.finish(to_json(problem.body()))
+
+    def _problem(self, status: int, error: BaseException | None) -> Problem:
+        known = None if error is None else refusals.from_exception(error)
+        if known is not None:
+            return known
+        if isinstance(error, web.HTTPError) and status < 500:
+            if status == 405:
+                return problems.WrongMethod(self.request.method or "", tuple(self.operations))
+            return problems.BadRequest(Code.MALFORMED_REQUEST, "The request cannot be read")
+        error_id = uuid.uuid4().hex[:12]
+        name = self.operation.id if self.operation else "no operation"
+        log.error("error %s in %s", error_id, name, exc_info=error)
+        return Broken(error_id)
+
+    @override
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        """Nothing: refusals are no news, failures are logged under the id that is answered."""
+
+
+@web.stream_request_body
+class OperationHandler(ApiHandler):
+    """Runs the operations of one path."""
+
+    sender: Sender | None = None
+    _refusal: Problem | None = None
+
+    @override
+    def initialize(self, services: "Services", operations: Mapping[str, Operation]) -> None:
+        """See the base."""
+        super().initialize(services, operations)
+        self._body = bytearray()
+
+    @override
+    async def prepare(self) -> None:
+        """Decide about the caller; a refusal is told when the body has passed by."""
+        length = self.request.headers.get("Content-Length", "0")
+        size = int(length) if length.isdecimal() else 0
+        if size > requests.MOST_BODY_BYTES:
+            self._refusal = _too_large(size)
+            if size > requests.MOST_DRAINED_BYTES:
+                raise self._refusal
+            return
+        try:
+            await self.admit()
+        except Problem as refusal:
+            self._refusal = refusal
+
+    @override
+    def data_received(self, chunk: bytes) -> Awaitable[None] | None:
+        """Collect the body, up to the limit."""
+        if self._refusal is None:
+            self._body += chunk
+            if len(self._body) > requests.MOST_BODY_BYTES:
+                self._refusal = _too_large(len(self._body))
+        return None
+
+    async def run(self, **_: str) -> None:
+        """Run the operation and send its answer."""
+        if self._refusal is not None:
+            raise self._refusal
+        operation = self.operation
+        if operation is None or operation.run is None:
+            raise web.HTTPError(405)
+        answer = await operation.run(self.read_call(operation, bytes(self._body)))
+        if isinstance(answer, Stream):
+            self.sender = Sender(self, answer)
+            await self.sender.send(self.services.deps.timing.first_piece)
+        else:
+            self._send(answer)
+
+    get = head = post = put = patch = delete = options = run
+
+    def _send(self, answer: Answer) -> None:
+        self.set_status(answer.status)
+        for name, value in answer.headers.items():
+            self.set_header(name, value)
+        if answer.status != 204:
+            content = answer.content
+            self.set_header("Content-Type", answer.media)
+            self.write(content if isinstance(content, bytes) else to_json(content))
+
+    @override
+    def on_connection_close(self) -> None:
+        """The listener went away: stop making pieces for it."""
+        super().on_connection_close()
+        if self.sender is not None:
+            self.sender.stop()
+
+
+class NothingHere(OperationHandler):
+    """Paths that no operation has."""
+
+    @override
+    async def admit(self) -> None:
+        """Nobody is let in."""
+        raise problems.Missing(Code.NOT_FOUND, "There is nothing at this address")
+
+
+def _too_large(size: int) -> problems.TooLarge:
+    return problems.TooLarge(
+        Code.BODY_TOO_LARGE,
+        f"The body has {size:,} bytes or more; {requests.MOST_BODY_BYTES:,} are the most",
+    )

@@ -1,0 +1,110 @@
+"""Who calls: principals, and the two things the API asks of the Hub.
+
+JupyterHub is the identity of everything. ``Identity`` turns a token into a principal,
+``Membership`` reads and changes the Hub groups that say who belongs to which project. ``api.hub``
+asks a real Hub.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+USE: Final = "custom:carrel:use"
+SPAWN: Final = "custom:carrel:spawn"
+ADMIN: Final = "custom:carrel:admin"
+METRICS: Final = "custom:carrel:metrics"
+GROUP_PREFIX: Final = "project-"
+
+
+def group_of(project: str) -> str:
+    """The Hub group whose members belong to a project."""
+    return GROUP_PREFIX + project
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller: a Hub user or service with its groups and scopes."""
+
+    name: str
+    kind: Literal["user", "service"]
+    groups: frozenset[str]
+    scopes: frozenset[str]
+
+    @property
+    def admin(self) -> bool:
+        """May do everything but the spawner's part."""
+        return ADMIN in self.scopes
+
+    @property
+    def spawner(self) -> bool:
+        """Is the Hub's spawner, which acts for users."""
+        return SPAWN in self.scopes
+
+    @property
+    def projects(self) -> frozenset[str]:
+        """Projects it is a member of."""
+        size = len(GROUP_PREFIX)
+        return frozenset(group[size:] for group in self.groups if group.startswith(GROUP_PREFIX))
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether all projects are visible to it."""
+        return self.admin or self.spawner
+
+    def sees(self, project: str) -> bool:
+        """Whether objects of a project are visible to it."""
+        return self.sees_all or group_of(project) in self.groups
+
+    def visible_projects(self) -> list[str] | None:
+        """Names to filter a listing by, in order; ``None`` means all."""
+        return None if self.sees_all else sorted(self.projects)
+
+    def owns(self, user: str, workload_kind: str) -> bool:
+        """Whether a workload of that user and kind is its to stop, change and remove."""
+        if self.admin or (self.kind == "user" and self.name == user):
+            return True
+        return self.spawner and workload_kind == "workspace"
+
+
+class IdentityUnavailable(Exception):  # noqa: N818 - an outcome to handle
+    """The Hub did not answer, so nobody knows whose token it is."""
+
+
+class UnknownHubUser(Exception):  # noqa: N818 - an outcome to handle
+    """The Hub has no such user."""
+
+
+class Identity(Protocol):
+    """Turns tokens into principals."""
+
+    async def user_for_token(self, token: str) -> Principal | None:
+        """Whose token it is; ``None`` if nobody's. Raises ``IdentityUnavailable``."""
+        ...
+
+    def forget(self, user: str) -> None:
+        """Drop what is remembered of a user, whose groups changed."""
+        ...
+
+
+class Membership(Protocol):
+    """Who belongs to a project. Every method raises ``IdentityUnavailable`` if the Hub is down."""
+
+    async def users(self, project: str) -> Sequence[str]:
+        """Members, sorted; empty when the group does not exist."""
+        ...
+
+    async def add(self, project: str, user: str) -> None:
+        """Make a user a member; raises ``UnknownHubUser``."""
+        ...
+
+    async def remove(self, project: str, user: str) -> None:
+        """End a membership; one that does not exist is no error."""
+        ...
+
+    async def create_group(self, project: str) -> None:
+        """Make the group; one that exists is no error."""
+        ...
+
+    async def delete_group(self, project: str) -> None:
+        """Remove the group; one that does not exist is no error."""
+        ...

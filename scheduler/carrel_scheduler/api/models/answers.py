@@ -1,0 +1,204 @@
+"""What the API answers, as msgspec structures. Where one exists, the scheduler's own type is used.
+
+GPUs on the wire are counted as numbers (``gpus: 1.0``), times are epoch seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from carrel_scheduler.ledger.objects import InteractiveLimits, ReasonInfo, WorkloadStatus
+from carrel_scheduler.ledger.records import Decision, Transition, Usage
+from carrel_scheduler.workloads.contract import NodeView, Report
+
+
+class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
+    """The caller. ``default_project`` is where work goes when none is named."""
+
+    user: str
+    admin: bool
+    projects: Sequence[str]
+    default_project: str | None
+
+
+class VolumeOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder that the task sees."""
+
+    source: str
+    destination: str
+
+
+class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for, without secrets; ``files`` by name and size in bytes."""
+
+    kind: str
+    user: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    files: Mapping[str, int]
+    working_dir: str
+    volumes: Sequence[VolumeOut]
+    image: str
+    gpus: float
+    cpu_millicores: int
+    memory_bytes: int
+    tasks: int
+    priority: str | int
+    preemptible: bool
+    suspend: bool
+    delete: bool
+    restart_policy: str
+    backoff_limit: int
+    grace_seconds: float
+    checkpoint_every_seconds: float | None
+    inputs: Sequence[str]
+    hold_for_claim: bool
+    server_name: str
+    port: int | None
+
+
+class WorkloadOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload."""
+
+    name: str
+    project: str
+    uid: str
+    resource_version: int
+    generation: int
+    created_at: float
+    created_by: str
+    labels: Mapping[str, str]
+    spec: WorkloadSpecOut
+    status: WorkloadStatus
+
+
+class WorkloadEvent(WorkloadOut, frozen=True, kw_only=True):
+    """A workload in the event stream; ``report`` with events of that type."""
+
+    report: Report | None = None
+
+
+class WorkloadPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of a list; ``next`` is the ``after`` of the following page, ``null`` at the end."""
+
+    items: Sequence[WorkloadOut]
+    next: str | None = None
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """A dry run: the workload as it would be, and what it would meet now."""
+
+    workload: WorkloadOut
+    forecast: ReasonInfo
+
+
+class AmountsOut(msgspec.Struct, frozen=True, kw_only=True):
+    """Amounts per resource; ``null`` means no bound."""
+
+    gpus: float | None
+    cpu_millicores: int | None
+    memory_bytes: int | None
+
+
+class UseOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's quota line now."""
+
+    gpus_allocated: float = 0.0
+    gpus_borrowed: float = 0.0
+    gpus_waiting: float = 0.0
+    fair_share_gpus: float = 0.0
+    cpu_allocated_millicores: int = 0
+    memory_allocated_bytes: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+class ProjectOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A project."""
+
+    name: str
+    description: str
+    quota: AmountsOut
+    limit: AmountsOut
+    over_quota: bool
+    weight: int | None
+    rank: int
+    interactive: InteractiveLimits
+    color: int
+    resource_version: int
+    created_at: float
+    use: UseOut
+
+
+class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
+    """Projects by name."""
+
+    items: Sequence[ProjectOut]
+
+
+class Members(msgspec.Struct, frozen=True, kw_only=True):
+    """Who belongs to a project."""
+
+    users: Sequence[str]
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes."""
+
+    items: Sequence[NodeView]
+
+
+class RequestOut(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task needs."""
+
+    gpus: float
+    cpu_millicores: int
+    memory_bytes: int
+
+
+class QueueEntryOut(msgspec.Struct, frozen=True, kw_only=True):
+    """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects."""
+
+    position: int
+    uid: str
+    name: str
+    project: str
+    user: str
+    kind: str
+    resources: RequestOut
+    tasks: int
+    waits_since: float
+    reason: ReasonInfo | None
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """Waiting workloads in the order of service."""
+
+    items: Sequence[QueueEntryOut]
+
+
+class UsageList(msgspec.Struct, frozen=True, kw_only=True):
+    """Use in a span of time."""
+
+    items: Sequence[Usage]
+    since: float
+    until: float
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload's past, oldest first."""
+
+    transitions: Sequence[Transition]
+    decisions: Sequence[Decision]
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One reported value."""
+
+    at: float
+    step: int
+    value: float
+
+
+Curves = Mapping[str, Sequence[Point]]
+"""Reported values by name."""

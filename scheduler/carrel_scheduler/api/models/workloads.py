@@ -1,0 +1,113 @@
+"""Requests about workloads: create, claim, report, sign of life."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StrictInt, StrictStr, model_validator
+
+from carrel_scheduler.api.models import fields
+from carrel_scheduler.api.models.fields import Request, refuse
+from carrel_scheduler.api.problems import Code
+
+Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]
+Priority = (
+    Annotated[StrictInt, Field(ge=0, le=1_000_000)] | Annotated[StrictStr, Field(max_length=64)]
+)
+
+
+class Volume(Request):
+    """A folder that the task sees at ``destination`` (empty: where it is)."""
+
+    source: fields.AbsolutePath
+    destination: fields.DestinationPath = ""
+
+
+class WorkloadCreate(Request):
+    """A workload to create; amounts are those of one task."""
+
+    name: fields.Name | None = None
+    name_prefix: fields.NamePrefix | None = None
+    project: fields.Name
+    kind: Literal["training", "workspace"] = "training"
+    command: fields.Command = Field(default_factory=list)
+    environment: fields.Environment = Field(default_factory=dict)
+    secret_environment: fields.Environment = Field(default_factory=dict)
+    files: Files = Field(default_factory=dict)
+    working_dir: fields.WorkingDir = ""
+    volumes: Annotated[list[Volume], Field(max_length=64)] = Field(default_factory=list)
+    image: fields.ShortText = ""
+    gpus: fields.Gpus = 0.0
+    cpu_millicores: Annotated[int, Field(ge=1, le=fields.MOST_CPU_MILLICORES)] = 1000
+    memory_bytes: Annotated[
+        int, Field(ge=fields.LEAST_MEMORY_BYTES, le=fields.MOST_MEMORY_BYTES)
+    ] = 2**30
+    tasks: Annotated[int, Field(ge=1, le=10_000)] = 1
+    priority: Priority = ""
+    preemptible: bool | None = None
+    restart_policy: Literal["on-failure", "never", "always"] = "on-failure"
+    backoff_limit: Annotated[int, Field(ge=0, le=1000)] = 6
+    grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    checkpoint_every_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] | None = None
+    inputs: Annotated[list[fields.ShortText], Field(max_length=1000)] = Field(default_factory=list)
+    labels: fields.Labels = Field(default_factory=dict)
+    user: Annotated[fields.ShortText, Field(min_length=1)] | None = None
+    server_name: fields.ShortText | None = None
+    port: fields.Port | None = None
+    hold_for_claim: bool | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.name is None and self.name_prefix is None:
+            refuse(Code.NAME_REQUIRED, "a `name`, or a `name_prefix` to number from")
+        if self.name is not None and self.name_prefix is not None:
+            refuse(Code.NAME_AND_PREFIX, "either `name` or `name_prefix`, not both")
+        if not self.command and not self.hold_for_claim:
+            refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+        if self.kind == "workspace" and self.tasks != 1:
+            refuse(Code.WORKSPACE_SINGLE_TASK, "`tasks` 1: a workspace is one task")
+        if sum(len(text.encode()) for text in self.files.values()) > fields.MOST_FILES_BYTES:
+            refuse(
+                Code.FILES_TOO_LARGE, "`files` of at most 1 MiB in all; put larger ones on a volume"
+            )
+        return self
+
+    def spawner_fields(self) -> list[str]:
+        """Fields in use that only the spawner may set."""
+        names = ("user", "server_name", "port", "hold_for_claim")
+        return [name for name in names if getattr(self, name) is not None]
+
+
+class Claim(Request):
+    """What a workspace that got its turn is to run."""
+
+    command: Annotated[list[fields.Text], Field(min_length=1, max_length=1024)]
+    environment: fields.Environment = Field(default_factory=dict)
+    secret_environment: fields.Environment = Field(default_factory=dict)
+    working_dir: fields.WorkingDir = ""
+    port: fields.Port | None = None
+
+
+class ReportIn(Request):
+    """What a job says about itself; every field may be left out."""
+
+    step: fields.Step | None = None
+    metrics: Annotated[
+        dict[Annotated[fields.ShortText, Field(min_length=1)], fields.Number],
+        Field(max_length=200),
+    ] = Field(default_factory=dict)
+    done: Annotated[float, Field(ge=0, le=1e308)] | None = None
+    total: Annotated[float, Field(ge=0, le=1e308)] | None = None
+    unit: Annotated[fields.ShortText, Field(max_length=64)] = "step"
+    rate: Annotated[float, Field(ge=0, le=1e308)] | None = None
+    checkpoint_step: fields.Step | None = None
+    at: fields.EpochSeconds | None = None
+
+
+class ActivityIn(Request):
+    """A workspace's sign of life; times are epoch seconds, ``at`` defaults to now."""
+
+    server_name: fields.ShortText = ""
+    at: fields.EpochSeconds | None = None
+    busy_since: fields.EpochSeconds | None = None
+    last_input_at: fields.EpochSeconds = 0.0
+    kernels: Annotated[int, Field(ge=0, le=100_000)] = 0
+    terminals: Annotated[int, Field(ge=0, le=100_000)] = 0

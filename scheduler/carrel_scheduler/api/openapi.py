@@ -1,0 +1,186 @@
+"""The OpenAPI 3.1 document, made from the table of operations and the types of their models."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+import carrel_scheduler
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.access import RULES
+from carrel_scheduler.api.models import fields
+from carrel_scheduler.api.operation import Operation
+
+REFERENCE: Final = "#/components/schemas/"
+_PATH_PARTS: Final[Mapping[str, Any]] = {
+    "project": {"type": "string", "pattern": fields.DNS_LABEL, "maxLength": 63},
+    "name": {"type": "string", "pattern": fields.DNS_LABEL, "maxLength": 63},
+    "node": {"type": "string", "minLength": 1, "maxLength": 255},
+    "user": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+_WORDS: Final[Mapping[int, str]] = {
+    101: "The websocket is open",
+    200: "Done",
+    201: "Created",
+    202: "Accepted; what follows is seen in the status",
+    204: "Done; nothing to say",
+}
+_PROBLEM_WORDS: Final[Mapping[int, str]] = {
+    kind.status: kind.title for kind in problems.Problem.__subclasses__()
+}
+
+
+def document(operations: Sequence[Operation], prefix: str) -> bytes:
+    """The document as JSON; ``prefix`` is where the Hub mounts the service."""
+    schemas = _schemas(operations)
+    paths: dict[str, Any] = {}
+    for operation in operations:
+        path = paths.setdefault(operation.path if not operation.rooted else "/metrics", {})
+        path[operation.method.lower()] = _operation(operation)
+        if operation.rooted:
+            path["servers"] = [{"url": prefix}]
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "Carrel",
+                "version": carrel_scheduler.__version__,
+                "description": "Workspaces and preemptible training under guaranteed quotas.",
+                "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            },
+            "servers": [{"url": f"{prefix}/api/v1"}],
+            "security": [{"hubToken": []}],
+            "paths": paths,
+            "components": {
+                "schemas": schemas,
+                "securitySchemes": {
+                    "hubToken": {
+                        "type": "http",
+                        "scheme": "bearer",
+                        "description": "Any JupyterHub token",
+                    },
+                    "taskToken": {
+                        "type": "http",
+                        "scheme": "bearer",
+                        "description": "CARREL_TASK_TOKEN of a task, for its own reports",
+                    },
+                },
+            },
+        }
+    )
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "x-carrel-access": operation.access.value,
+        "x-carrel-project-in": operation.project_in,
+        "parameters": [*_path_parameters(operation), *_query(operation), *_headers(operation)],
+        "responses": {
+            **{str(status): _answer(operation, status) for status in operation.answers},
+            **{str(status): _problem(status) for status in problem_statuses(operation)},
+        },
+    }
+    if operation.also_scope:
+        found["x-carrel-also-scope"] = operation.also_scope
+    if operation.websocket:
+        found["x-carrel-websocket"] = True
+    if RULES[operation.access].task_token:
+        found["security"] = [{"hubToken": []}, {"taskToken": []}]
+    if operation.body is not None:
+        media = ["application/json"]
+        media += ["application/merge-patch+json"] if operation.method == "PATCH" else []
+        schema = {"$ref": REFERENCE + operation.body.__name__}
+        found["requestBody"] = {
+            "required": True,
+            "content": {one: {"schema": schema} for one in media},
+        }
+    return found
+
+
+def problem_statuses(operation: Operation) -> list[int]:
+    """Every status that the operation may be refused with."""
+    found = {400, 401, 403, 422, 500, 503, *operation.problems}
+    if "{" in operation.path:
+        found.add(404)
+    if operation.body is not None:
+        found |= {413, 415}
+    return sorted(found)
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": _PATH_PARTS[name]}
+        for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+
+
+def _query(operation: Operation) -> list[dict[str, Any]]:
+    schema = operation.query.model_json_schema()
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _without_null(one)}
+        for name, one in schema.get("properties", {}).items()
+    ]
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter's schema: what may be left out cannot be said as null in a query."""
+    found = {key: value for key, value in schema.items() if key not in ("title", "default")}
+    some = [one for one in found.pop("anyOf", []) if one.get("type") != "null"]
+    return {**found, **some[0]} if some else found
+
+
+def _headers(operation: Operation) -> list[dict[str, Any]]:
+    schema = {"type": "string", "maxLength": 200, "pattern": "^[!-~]*$"}
+    return [
+        {"name": name, "in": "header", "required": False, "schema": schema}
+        for name in operation.headers
+    ]
+
+
+def _answer(operation: Operation, status: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"description": _WORDS[status]}
+    kind = operation.answers[status]
+    if kind is not None:
+        schema = {"type": "string"} if operation.media.startswith("text/") else _reference(kind)
+        found["content"] = {operation.media: {"schema": schema}}
+    return found
+
+
+def _reference(kind: Any) -> dict[str, Any]:
+    if isinstance(kind, tuple):
+        return {"anyOf": [_reference(one) for one in kind]}
+    (schema,), _ = msgspec.json.schema_components([kind], ref_template=REFERENCE + "{name}")
+    return schema
+
+
+def _problem(status: int) -> dict[str, Any]:
+    schema = {"$ref": REFERENCE + problems.ProblemBody.__name__}
+    return {
+        "description": _PROBLEM_WORDS[status],
+        "content": {problems.MEDIA_TYPE: {"schema": schema}},
+    }
+
+
+def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
+    kinds: list[Any] = [problems.ProblemBody]
+    bodies: list[type[BaseModel]] = []
+    for operation in operations:
+        for kind in operation.answers.values():
+            kinds += kind if isinstance(kind, tuple) else [kind] if kind not in (None, str) else []
+        if operation.body is not None:
+            bodies.append(operation.body)
+    _, answers = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")
+    _, requests = models_json_schema(
+        [(body, "validation") for body in bodies], ref_template=REFERENCE + "{model}"
+    )
+    found = dict(requests["$defs"])
+    both = found.keys() & answers.keys()
+    if both:
+        msg = f"a request and an answer have the same name: {sorted(both)}"
+        raise ValueError(msg)
+    return {**found, **answers}

@@ -1,0 +1,102 @@
+"""The caller, its workspace's sign of life, and the API itself."""
+
+from typing import Final
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.identity import METRICS
+from carrel_scheduler.api.models import answers
+from carrel_scheduler.api.models.workloads import ActivityIn
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.metrics import MEDIA_TYPE
+from carrel_scheduler.ledger.objects import Limits
+from carrel_scheduler.workloads.contract import Activity
+
+DEFAULT_PROJECT: Final = "default_project"
+
+
+async def whoami(call: Call) -> Answer:
+    """The caller, and where its work goes when it names no project."""
+    caller = call.visitor.person
+    visible = [project.meta.name for project in await call.services.projects.visible(caller)]
+    own = [name for name in visible if name in caller.projects] or visible
+    usual = (await call.services.deps.ledger.settings()).get(DEFAULT_PROJECT)
+    default = usual if usual in own else next(iter(own), None)
+    return Answer(
+        answers.WhoAmI(
+            user=caller.name, admin=caller.admin, projects=visible, default_project=default
+        )
+    )
+
+
+async def activity(call: Call) -> Answer:
+    """Take the sign of life of the caller's workspace."""
+    body: ActivityIn = call.body
+    deps = call.services.deps
+    sign = Activity(
+        at=deps.clock() if body.at is None else body.at,
+        busy_since=body.busy_since,
+        last_input_at=body.last_input_at,
+        kernels=body.kernels,
+        terminals=body.terminals,
+    )
+    caller = call.visitor.person
+    if caller.kind != "user":
+        raise problems.Forbidden(Code.USER_EXPECTED, "Only a user's own workspace has activity")
+    return Answer(await deps.live.activity(caller.name, body.server_name, sign))
+
+
+async def document(call: Call) -> Answer:
+    """The OpenAPI document."""
+    return Answer(call.services.document)
+
+
+async def prometheus(call: Call) -> Answer:
+    """Prometheus metrics."""
+    return Answer(await call.services.metrics.text(), media=MEDIA_TYPE)
+
+
+OPERATIONS: Final = (
+    Operation(
+        id="whoami",
+        method="GET",
+        path="/whoami",
+        access=Access.USER,
+        summary="Who the token belongs to",
+        answers={200: answers.WhoAmI},
+        run=whoami,
+    ),
+    Operation(
+        id="workspace_activity",
+        method="POST",
+        path="/workspaces/activity",
+        access=Access.USER,
+        summary="The sign of life of the caller's workspace; answers the limits that are coming",
+        body=ActivityIn,
+        answers={200: Limits},
+        run=activity,
+        problems=(404,),
+    ),
+    Operation(
+        id="openapi",
+        method="GET",
+        path="/openapi.json",
+        access=Access.USER,
+        summary="This API as an OpenAPI 3.1 document",
+        answers={200: dict},
+        run=document,
+    ),
+    Operation(
+        id="prometheus_metrics",
+        method="GET",
+        path="/metrics",
+        access=Access.ADMIN,
+        also_scope=METRICS,
+        summary="Prometheus metrics",
+        answers={200: str},
+        media="text/plain",
+        run=prometheus,
+        rooted=True,
+    ),
+)

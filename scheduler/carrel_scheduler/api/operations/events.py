@@ -1,0 +1,64 @@
+"""Server-sent events of workloads."""
+
+from typing import Final
+
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.models import answers, queries
+from carrel_scheduler.api.operation import Call, Operation, Stream
+from carrel_scheduler.api.services.event_stream import Filter
+
+MEDIA: Final = "text/event-stream"
+
+
+async def all_events(call: Call) -> Stream:
+    """Events of all workloads that the caller sees."""
+    query: queries.EventFilter = call.query
+    return _stream(
+        call, Filter(project=query.project or "", kind=query.kind or "", after=_after(call))
+    )
+
+
+async def workload_events(call: Call) -> Stream:
+    """Events of one workload."""
+    meta = call.workload.meta
+    return _stream(call, Filter(project=meta.project, uid=meta.uid, after=_after(call)))
+
+
+def _stream(call: Call, wanted: Filter) -> Stream:
+    events = call.services.streams.events(call.visitor.person, call.token, wanted)
+    return Stream(events, MEDIA)
+
+
+def _after(call: Call) -> int | None:
+    last = call.header("Last-Event-ID")
+    return int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
+
+
+OPERATIONS: Final = (
+    Operation(
+        id="stream_events",
+        method="GET",
+        path="/events",
+        access=Access.USER,
+        project_in="query",
+        summary="Server-sent events of all visible workloads",
+        query=queries.EventFilter,
+        answers={200: answers.WorkloadEvent},
+        media=MEDIA,
+        run=all_events,
+        problems=(429,),
+        headers=("Last-Event-ID",),
+    ),
+    Operation(
+        id="stream_workload_events",
+        method="GET",
+        path="/workloads/{project}/{name}/events",
+        access=Access.MEMBER,
+        summary="Server-sent events of one workload",
+        answers={200: answers.WorkloadEvent},
+        media=MEDIA,
+        run=workload_events,
+        problems=(429,),
+        headers=("Last-Event-ID",),
+    ),
+)

@@ -1,0 +1,256 @@
+"""What the API refuses, as RFC 9457 problems with stable codes.
+
+::
+
+    Problem
+    ├── BadRequest       400   the request is not readable
+    ├── Unauthenticated  401   no token, or one that nobody knows
+    ├── Forbidden        403   known, but not allowed
+    ├── Missing          404   not there, or not for these eyes
+    ├── WrongMethod      405
+    ├── Conflicting      409   the present state refuses it
+    ├── TooLarge         413
+    ├── WrongMediaType   415
+    ├── Invalid          422   readable and wrong; ``errors`` names each field
+    ├── TooMany          429
+    ├── Broken           500   our fault; the log has the details under the same id
+    └── Unavailable      503   something we need does not answer
+
+Codes are part of the API: they may be added, never renamed.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+MEDIA_TYPE: Final = "application/problem+json"
+LONGEST_VALUE: Final = 120
+
+
+class Code(StrEnum):
+    """Every stable code of a problem or of one of its field errors."""
+
+    # What cannot be read.
+    MALFORMED_JSON = "malformed_json"
+    MALFORMED_REQUEST = "malformed_request"
+    WEBSOCKET_EXPECTED = "websocket_expected"
+    BODY_TOO_LARGE = "body_too_large"
+    WRONG_MEDIA_TYPE = "wrong_media_type"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    # Who asks.
+    UNAUTHENTICATED = "unauthenticated"
+    MISSING_SCOPE = "missing_scope"
+    NOT_A_MEMBER = "not_a_member"
+    NOT_THE_OWNER = "not_the_owner"
+    SPAWNER_ONLY = "spawner_only"
+    USER_EXPECTED = "user_expected"
+    WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
+    TOO_MANY_STREAMS = "too_many_streams"
+    # What is not there.
+    NOT_FOUND = "not_found"
+    UNKNOWN_PROJECT = "unknown_project"
+    UNKNOWN_USER = "unknown_user"
+    NO_LOGS = "no_logs"
+    # What the present state refuses.
+    ALREADY_EXISTS = "already_exists"
+    ALREADY_REMOVED = "already_removed"
+    CONFLICT = "conflict"
+    ENGINE_REFUSED = "engine_refused"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    NO_FREE_NAME = "no_free_name"
+    NOT_A_WORKSPACE = "not_a_workspace"
+    NOT_RUNNING = "not_running"
+    NOT_STOPPED = "not_stopped"
+    ALREADY_STOPPED = "already_stopped"
+    BEING_DELETED = "being_deleted"
+    PROJECT_IN_USE = "project_in_use"
+    # What is wrong with a field.
+    INVALID = "invalid"
+    UNKNOWN_FIELD = "unknown_field"
+    MISSING_FIELD = "missing_field"
+    WRONG_TYPE = "wrong_type"
+    WRONG_FORM = "wrong_form"
+    NOT_FINITE = "not_finite"
+    TOO_SMALL = "too_small"
+    TOO_BIG = "too_big"
+    TOO_LONG = "too_long"
+    TOO_SHORT = "too_short"
+    UNKNOWN_VALUE = "unknown_value"
+    BAD_NAME = "bad_name"
+    BAD_ENVIRONMENT_NAME = "bad_environment_name"
+    BAD_CURSOR = "bad_cursor"
+    BAD_LABEL = "bad_label"
+    BAD_PATH = "bad_path"
+    PATH_ESCAPES = "path_escapes"
+    FILES_TOO_LARGE = "files_too_large"
+    COMMAND_REQUIRED = "command_required"
+    NAME_REQUIRED = "name_required"
+    NAME_AND_PREFIX = "name_and_prefix"
+    FRACTIONS_NOT_SUPPORTED = "fractions_not_supported"
+    UNKNOWN_PRIORITY = "unknown_priority"
+    WORKSPACE_SINGLE_TASK = "workspace_single_task"
+    LIMIT_BELOW_QUOTA = "limit_below_quota"
+    QUOTA_NEVER_MET = "quota_never_met"
+    LIMIT_NEVER_MET = "limit_never_met"
+    NEVER_FITS = "never_fits"
+    # What went wrong with us.
+    INTERNAL_ERROR = "internal_error"
+    HUB_UNAVAILABLE = "hub_unavailable"
+    LEDGER_UNAVAILABLE = "ledger_unavailable"
+
+
+class FieldError(msgspec.Struct, frozen=True, kw_only=True):
+    """One field that is wrong: where, what was given (shortened), why, what would be right."""
+
+    field: str
+    code: str
+    expected: str
+    value: Any = None
+
+
+class ProblemBody(msgspec.Struct, frozen=True, kw_only=True, rename={"kind": "type"}):
+    """A problem on the wire."""
+
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: Sequence[FieldError] = ()
+    kind: str = "about:blank"
+
+
+class Problem(Exception):  # noqa: N818 - the name that the standard gives it
+    """Base of everything the API refuses; ``detail`` is a sentence for people."""
+
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Problem"
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.code, self.detail = str(code), detail
+        self.errors, self.headers = tuple(errors), dict(headers or {})
+
+    def body(self) -> ProblemBody:
+        """The problem on the wire."""
+        return ProblemBody(
+            title=self.title,
+            status=self.status,
+            code=self.code,
+            detail=self.detail,
+            errors=self.errors,
+        )
+
+
+class BadRequest(Problem):
+    """400."""
+
+    status, title = 400, "The request cannot be read"
+
+
+class Unauthenticated(Problem):
+    """401."""
+
+    status, title = 401, "Who are you?"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(
+            Code.UNAUTHENTICATED, detail, headers={"WWW-Authenticate": 'Bearer realm="carrel"'}
+        )
+
+
+class Forbidden(Problem):
+    """403."""
+
+    status, title = 403, "Not allowed"
+
+
+class Missing(Problem):
+    """404."""
+
+    status, title = 404, "Not found"
+
+
+class WrongMethod(Problem):
+    """405."""
+
+    status, title = 405, "Method not allowed"
+
+    def __init__(self, method: str, allowed: Sequence[str]) -> None:
+        allow = ", ".join(sorted(allowed))
+        super().__init__(
+            Code.METHOD_NOT_ALLOWED,
+            f"{method} is not for this path; it takes {allow}",
+            headers={"Allow": allow},
+        )
+
+
+class Conflicting(Problem):
+    """409."""
+
+    status, title = 409, "The present state refuses this"
+
+
+class TooLarge(Problem):
+    """413."""
+
+    status, title = 413, "Too large"
+
+
+class WrongMediaType(Problem):
+    """415."""
+
+    status, title = 415, "Wrong content type"
+
+
+class Invalid(Problem):
+    """422."""
+
+    status, title = 422, "Not accepted"
+
+
+class TooMany(Problem):
+    """429."""
+
+    status, title = 429, "Too many"
+
+
+class Broken(Problem):
+    """500: says nothing but the id under which the log has the details."""
+
+    status, title = 500, "Something went wrong here"
+
+    def __init__(self, error_id: str) -> None:
+        super().__init__(
+            Code.INTERNAL_ERROR, f"The service failed; its log has the details as {error_id}"
+        )
+
+
+class Unavailable(Problem):
+    """503."""
+
+    status, title = 503, "Not available at the moment"
+
+
+def shown(value: object) -> Any:
+    """A refused value as it may be shown: scalars as they are, anything long cut short."""
+    if value is None or (isinstance(value, bool | int) and abs(value) < 2**63):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+def invalid_field(field: str, code: Code, value: object, expected: str) -> Invalid:
+    """One wrong field as a problem; its code is the problem's code."""
+    error = FieldError(field=field, code=code, value=shown(value), expected=expected)
+    return Invalid(code, f"{field}: expected {expected}", errors=[error])

@@ -1,0 +1,150 @@
+"""What one caller may see of objects and reasons.
+
+Names of foreign projects are no secret (their use of the shared devices is shown to all); names of
+their workloads and users are. Whoever sees all projects gets everything as it is.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.api import convert
+from carrel_scheduler.api.identity import Principal
+from carrel_scheduler.api.models import answers
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
+from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.workloads.contract import DeviceHolder, LiveEvent, NodeView, QueueEntry
+
+SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
+HELP_WITHOUT_NAMES: Final = "help_without_names"
+NAMELESS_SENTENCE: Final = "The details belong to a project that you are not in."
+# Texts in a reason's data that never name a foreign workload or user.
+SAFE_TEXTS: Final = frozenset({"resource", "project", "nodes", "node", "rule", "cls", "token"})
+
+
+def workload(found: Workload, viewer: Principal) -> answers.WorkloadOut:
+    """A workload of a project that the viewer sees."""
+    return answers.WorkloadOut(**convert.workload_fields(found, _status(found.status, viewer)))
+
+
+def event(found: LiveEvent, viewer: Principal) -> answers.WorkloadEvent:
+    """A message of the event stream."""
+    status = _status(found.workload.status, viewer)
+    fields = convert.workload_fields(found.workload, status)
+    return answers.WorkloadEvent(**fields, report=found.report)
+
+
+def _status(status: WorkloadStatus, viewer: Principal) -> WorkloadStatus:
+    if status.reason is None and status.last_preemption is None:
+        return status
+    return msgspec.structs.replace(
+        status,
+        reason=reason(status.reason, viewer),
+        last_preemption=_preemption(status.last_preemption, viewer),
+    )
+
+
+def _preemption(fact: Preemption | None, viewer: Principal) -> Preemption | None:
+    if fact is None or viewer.sees(fact.for_project):
+        return fact
+    return msgspec.structs.replace(fact, for_workload="", for_workload_uid="")
+
+
+def reason(found: ReasonInfo | None, viewer: Principal) -> ReasonInfo | None:
+    """A reason without the names that the viewer may not see."""
+    if found is None:
+        return None
+    data = {
+        key: value
+        for key, value in found.data.items()
+        if key not in (SENTENCE_WITHOUT_NAMES, HELP_WITHOUT_NAMES)
+    }
+    hidden = _hidden_names(data, viewer)
+    if not hidden:
+        return msgspec.structs.replace(found, data=data)
+    return msgspec.structs.replace(
+        found,
+        sentence=str(found.data.get(SENTENCE_WITHOUT_NAMES) or NAMELESS_SENTENCE),
+        help=str(found.data.get(HELP_WITHOUT_NAMES) or _nameless(found.help, hidden)),
+        data=_nameless_data(data, viewer),
+    )
+
+
+def _hidden_names(data: Mapping[str, Any], viewer: Principal) -> set[str]:
+    names: set[str] = set()
+    if not viewer.sees(str(data.get("project", ""))):
+        names |= {str(data.get("workload") or ""), str(data.get("workload_uid") or "")}
+    for holder in _holders(data):
+        if not viewer.sees(str(holder.get("project", ""))):
+            names |= {str(holder.get(key) or "") for key in ("name", "uid", "user")}
+    return names - {""}
+
+
+def _holders(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [holder for holder in data.get("holders") or () if isinstance(holder, Mapping)]
+
+
+def _nameless(text: str, hidden: set[str]) -> str:
+    names = "|".join(re.escape(name) for name in hidden)
+    return "" if re.search(rf"(?<![\w-])(?:{names})(?![\w-])", text) else text
+
+
+def _nameless_data(data: Mapping[str, Any], viewer: Principal) -> dict[str, Any]:
+    kept = {
+        key: value
+        for key, value in data.items()
+        if value is None or isinstance(value, int | float) or key in SAFE_TEXTS
+    }
+    if "holders" in data:
+        kept["holders"] = [_holder_data(holder, viewer) for holder in _holders(data)]
+    if viewer.sees(str(data.get("project", ""))):
+        kept |= {key: data[key] for key in ("workload", "workload_uid") if key in data}
+    return kept
+
+
+def _holder_data(holder: Mapping[str, Any], viewer: Principal) -> dict[str, Any]:
+    if viewer.sees(str(holder.get("project", ""))):
+        return dict(holder)
+    names = ("name", "uid", "user")
+    return {key: "" if key in names else value for key, value in holder.items()}
+
+
+def queue_entry(entry: QueueEntry, viewer: Principal) -> answers.QueueEntryOut:
+    """A queue entry; of a foreign one only project, request, place and kind of reason remain."""
+    if viewer.sees(entry.project):
+        shown = msgspec.structs.replace(entry, reason=reason(entry.reason, viewer))
+    else:
+        bare = None
+        if entry.reason is not None:
+            bare = ReasonInfo(token=entry.reason.token, cls=entry.reason.cls)
+        shown = msgspec.structs.replace(entry, uid="", name="", user="", reason=bare)
+    return convert.queue_entry_out(shown)
+
+
+def node(found: NodeView, viewer: Principal) -> NodeView:
+    """A node; holders of foreign projects by project only."""
+    devices = tuple(
+        msgspec.structs.replace(
+            device, holders=tuple(_device_holder(holder, viewer) for holder in device.holders)
+        )
+        for device in found.devices
+    )
+    return msgspec.structs.replace(found, devices=devices)
+
+
+def _device_holder(holder: DeviceHolder, viewer: Principal) -> DeviceHolder:
+    if viewer.sees(holder.project):
+        return holder
+    return msgspec.structs.replace(holder, uid="", name="", user="", kind="")
+
+
+def transition(row: Transition, viewer: Principal) -> Transition:
+    """One state change of a workload that the viewer sees."""
+    return msgspec.structs.replace(row, reason=reason(row.reason, viewer))
+
+
+def decision(row: Decision, viewer: Principal) -> Decision:
+    """One decision about a workload that the viewer sees."""
+    return msgspec.structs.replace(row, reason=reason(row.reason, viewer))

@@ -1,0 +1,37 @@
+"""What the operations do, free of HTTP. One ``Services`` belongs to one application."""
+
+from dataclasses import dataclass
+
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.services.control import Control
+from carrel_scheduler.api.services.event_stream import EventStreams
+from carrel_scheduler.api.services.metrics import Metrics
+from carrel_scheduler.api.services.projects import Projects
+from carrel_scheduler.api.services.submission import Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything an operation may use."""
+
+    deps: ApiDependencies
+    submission: Submission
+    control: Control
+    projects: Projects
+    streams: EventStreams
+    metrics: Metrics
+    document: bytes
+
+    @classmethod
+    def build(cls, deps: ApiDependencies, document: bytes) -> "Services":
+        """The services of one application; ``document`` is the OpenAPI document."""
+        projects = Projects(deps)
+        return cls(
+            deps=deps,
+            submission=Submission(deps, projects),
+            control=Control(deps.ledger),
+            projects=projects,
+            streams=EventStreams(deps),
+            metrics=Metrics(deps),
+            document=document,
+        )

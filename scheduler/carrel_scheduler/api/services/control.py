@@ -1,0 +1,85 @@
+"""Suspend, resume, delete: wishes written into the specification; the reconciler follows them."""
+
+from collections.abc import Callable
+from typing import Final
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.store import Conflict, ObjectStore
+from carrel_scheduler.workloads.lifecycle import FINAL
+
+ATTEMPTS: Final = 8
+
+
+class Control:
+    """Changes wishes; a status written at the same time is waited out by reading again."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def suspend(self, workload: Workload) -> Workload:
+        """Ask for a stop that keeps the definition; asking again is no error."""
+        return await self._change(workload, _suspend)
+
+    async def resume(self, workload: Workload) -> Workload:
+        """Ask for a place in the queue again."""
+        return await self._change(workload, _resume)
+
+    async def delete(self, workload: Workload) -> Workload:
+        """Ask for the end; asking again is no error."""
+        return await self._change(workload, _delete)
+
+    async def _change(self, workload: Workload, change: Callable[[Workload], bool]) -> Workload:
+        """Write what ``change`` did, unless it says that nothing was left to do."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                workload = await self._store.get_by_uid(Workload, workload.meta.uid)
+            if not change(workload):
+                return workload
+            try:
+                return await self._store.update(workload)
+            except Conflict:
+                continue
+        raise problems.Conflicting(Code.CONFLICT, "It changes too quickly at the moment; try again")
+
+
+def _suspend(workload: Workload) -> bool:
+    _refuse_when_deleting(workload)
+    if workload.status.phase in FINAL:
+        raise problems.Conflicting(
+            Code.NOT_RUNNING, f"It has ended ({workload.status.phase}); there is nothing to stop"
+        )
+    if workload.spec.suspend:
+        return False
+    if workload.status.phase == "stopped" and workload.spec.resumes <= (
+        workload.status.observed_resumes
+    ):
+        raise problems.Conflicting(Code.ALREADY_STOPPED, "It is stopped already")
+    workload.spec.suspend = True
+    return True
+
+
+def _resume(workload: Workload) -> bool:
+    _refuse_when_deleting(workload)
+    if workload.status.phase != "stopped":
+        raise problems.Conflicting(
+            Code.NOT_STOPPED, f"It is {workload.status.phase}; only what is stopped can be resumed"
+        )
+    if not workload.spec.suspend and workload.spec.resumes > workload.status.observed_resumes:
+        return False
+    workload.spec.suspend = False
+    workload.spec.resumes += 1
+    return True
+
+
+def _delete(workload: Workload) -> bool:
+    if workload.spec.delete:
+        return False
+    workload.spec.delete = True
+    return True
+
+
+def _refuse_when_deleting(workload: Workload) -> None:
+    if workload.spec.delete:
+        raise problems.Conflicting(Code.BEING_DELETED, "It is being deleted")

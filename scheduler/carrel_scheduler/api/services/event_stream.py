@@ -1,0 +1,193 @@
+"""Server-sent events: first what is, then what changes, for as long as the caller may see it.
+
+The subscription begins before the snapshot is read and what the snapshot already says is left out,
+so nothing falls between. The caller is looked up again every few seconds: a revoked token ends the
+stream, a changed membership changes what it shows.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from carrel_scheduler.api import problems, redact
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.encoding import server_sent_event
+from carrel_scheduler.api.identity import IdentityUnavailable, Principal
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Phase, Workload
+from carrel_scheduler.workloads.contract import LiveEvent, Subscription
+from carrel_scheduler.workloads.lifecycle import AT_REST
+
+PAGE: Final = 200
+GREETING: Final = b": events of Carrel\n\n"
+KEEP_ALIVE: Final = b": still here\n\n"
+NOT_AT_REST: Final = tuple(phase for phase in get_args(Phase) if phase not in AT_REST)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which workloads a listener wants; empty means any.
+
+    Attributes:
+        after: the last event id that a returning listener has seen: its stream begins with all that
+            changed since, work at rest included.
+    """
+
+    project: str = ""
+    kind: str = ""
+    uid: str = ""
+    after: int | None = None
+
+    def wants(self, workload: Workload) -> bool:
+        """Whether a workload passes."""
+        meta = workload.meta
+        return (
+            self.project in ("", meta.project)
+            and self.kind in ("", workload.spec.kind)
+            and self.uid in ("", meta.uid)
+        )
+
+
+class Watcher:
+    """A caller looked up again and again while a stream of its lasts."""
+
+    def __init__(self, deps: ApiDependencies, principal: Principal, token: str) -> None:
+        self._deps, self._token = deps, token
+        self.principal = principal
+        self._looked_at = self._verified_at = deps.clock()
+
+    async def still_there(self) -> bool:
+        """Look the caller up if it is time; false once its token is nobody's."""
+        timing, now = self._deps.timing, self._deps.clock()
+        if now - self._looked_at < timing.verify:
+            return True
+        self._looked_at = now
+        try:
+            principal = await self._deps.identity.user_for_token(self._token)
+        except IdentityUnavailable:
+            return now - self._verified_at < timing.doubt
+        if principal is None:
+            return False
+        self._verified_at, self.principal = now, principal
+        return True
+
+
+class EventStreams:
+    """Opens event streams and counts them."""
+
+    def __init__(self, deps: ApiDependencies) -> None:
+        self._deps = deps
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self, principal: Principal) -> Iterator[None]:
+        """One of the streams that a user may hold open."""
+        key = f"{principal.kind}:{principal.name}"
+        if self._open[key] >= self._deps.timing.per_user:
+            raise problems.TooMany(
+                Code.TOO_MANY_STREAMS,
+                f"{principal.name} holds {self._open[key]} streams open; close some",
+            )
+        self._open[key] += 1
+        try:
+            yield
+        finally:
+            self._open[key] -= 1
+            if not self._open[key]:
+                del self._open[key]
+
+    async def events(
+        self, principal: Principal, token: str, wanted: Filter
+    ) -> AsyncGenerator[bytes, None]:
+        """Server-sent events until the listener, the token or the service ends."""
+        watcher = Watcher(self._deps, principal, token)
+        with self.counted(principal):
+            subscription = self._deps.live.events()
+            try:
+                yield GREETING
+                version = 0
+                async with aclosing(self._snapshot(principal, wanted)) as snapshot:
+                    async for event in snapshot:
+                        version = event.version
+                        if event.workload is not None:
+                            yield _encoded(event.workload, watcher.principal)
+                async with aclosing(
+                    self._changes(subscription, watcher, wanted, version)
+                ) as changes:
+                    async for piece in changes:
+                        yield piece
+            finally:
+                subscription.close()
+
+    async def _snapshot(
+        self, principal: Principal, wanted: Filter
+    ) -> AsyncGenerator["_Known", None]:
+        """What is; the last item says from which version on changes are news."""
+        if wanted.uid:
+            workload = await self._deps.ledger.get_by_uid(Workload, wanted.uid)
+            version = workload.meta.resource_version
+            yield _Known(version, workload if version > (wanted.after or -1) else None)
+            return
+        projects = [wanted.project] if wanted.project else principal.visible_projects()
+        if projects == []:
+            yield _Known(0)
+            return
+        first_version, after = None, ""
+        while True:
+            page = await self._deps.ledger.list(
+                Workload,
+                projects=projects,
+                phases=NOT_AT_REST if wanted.after is None else None,
+                workload_kind=wanted.kind or None,
+                limit=PAGE,
+                after=after,
+            )
+            first_version = page.version if first_version is None else first_version
+            for workload in page.items:
+                version = workload.meta.resource_version
+                if wanted.after is None or version > wanted.after:
+                    yield _Known(version, workload)
+            after = page.next
+            if not after:
+                break
+        yield _Known(first_version)
+
+    async def _changes(
+        self, subscription: Subscription, watcher: Watcher, wanted: Filter, version: int
+    ) -> AsyncGenerator[bytes, None]:
+        coming = asyncio.ensure_future(subscription.next())
+        try:
+            while await watcher.still_there():
+                await asyncio.wait({coming}, timeout=self._deps.timing.keep_alive)
+                if not coming.done():
+                    yield KEEP_ALIVE
+                    continue
+                event = coming.result()
+                if event is None:
+                    return
+                coming = asyncio.ensure_future(subscription.next())
+                known = event.type != "report" and event.version <= version
+                seen = watcher.principal.sees(event.workload.meta.project)
+                if seen and not known and wanted.wants(event.workload):
+                    shown = redact.event(event, watcher.principal)
+                    yield server_sent_event(event.type, event.version, shown)
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A workload of the snapshot (or none), at a version of the store."""
+
+    version: int
+    workload: Workload | None = None
+
+
+def _encoded(workload: Workload, viewer: Principal) -> bytes:
+    version = workload.meta.resource_version
+    event = LiveEvent(type="workload", version=version, workload=workload)
+    return server_sent_event(event.type, version, redact.event(event, viewer))

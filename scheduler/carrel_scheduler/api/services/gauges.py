@@ -1,0 +1,108 @@
+"""Gauges of the scheduler's present state, in the field's usual style of names."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import GaugeMetricFamily
+
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.ledger.objects import Project
+from carrel_scheduler.workloads.contract import NodeView, ProjectUse, QueueEntry
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything the gauges are made from, read at one moment."""
+
+    now: float
+    projects: Sequence[Project]
+    use: Mapping[str, ProjectUse]
+    queue: Sequence[QueueEntry]
+    nodes: Sequence[NodeView]
+
+
+def families(found: Snapshot) -> Iterator[GaugeMetricFamily]:
+    """All gauges."""
+    yield from _projects(found)
+    yield from _queue(found)
+    yield from _nodes(found.nodes)
+    yield from _devices(found.nodes)
+
+
+def _projects(found: Snapshot) -> Iterator[GaugeMetricFamily]:
+    guaranteed = _gauge(
+        "project_guaranteed_gpus", "Guaranteed GPUs; no sample where all are", "project"
+    )
+    limit = _gauge("project_limit_gpus", "GPUs never exceeded; no sample without limit", "project")
+    for project in found.projects:
+        if project.spec.quota.gpu_milli is not None:
+            guaranteed.add_metric([project.meta.name], project.spec.quota.gpu_milli / MILLI)
+        if project.spec.limit.gpu_milli is not None:
+            limit.add_metric([project.meta.name], project.spec.limit.gpu_milli / MILLI)
+    yield guaranteed
+    yield limit
+    for name, words, value in (
+        ("allocated_gpu_count_per_project", "GPUs allocated", "gpu_allocated_milli"),
+        ("project_borrowed_gpus", "GPUs beyond the guarantee", "gpu_borrowed_milli"),
+        ("project_waiting_gpus", "GPUs that waiting work asks for", "gpu_waiting_milli"),
+        ("project_fair_share_gpus", "Fair share in the last cycle", "fair_share_gpu_milli"),
+    ):
+        family = _gauge(name, words, "project")
+        for project_name, use in found.use.items():
+            family.add_metric([project_name], getattr(use, value) / MILLI)
+        yield family
+    running = _gauge("running_workloads", "Workloads that hold a place", "project")
+    for project_name, use in found.use.items():
+        running.add_metric([project_name], use.running)
+    yield running
+
+
+def _queue(found: Snapshot) -> Iterator[GaugeMetricFamily]:
+    waiting = Counter(entry.project for entry in found.queue)
+    since: dict[str, float] = {}
+    for entry in found.queue:
+        since[entry.project] = min(entry.waits_since, since.get(entry.project, entry.waits_since))
+    length = _gauge("queue_length", "Waiting workloads", "project")
+    oldest = _gauge("queue_oldest_seconds", "Longest present wait", "project")
+    for name in sorted({*waiting, *found.use}):
+        length.add_metric([name], waiting[name])
+        oldest.add_metric([name], max(0.0, found.now - since[name]) if name in since else 0.0)
+    yield length
+    yield oldest
+
+
+def _nodes(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
+    for name, words, value, divisor in (
+        ("gpu_count_per_node", "GPUs of the node", "gpu_milli", MILLI),
+        ("allocated_gpu_count_per_node", "GPUs allocated", "gpu_allocated_milli", MILLI),
+        ("allocated_cpu_cores_per_node", "Cores allocated", "cpu_allocated_milli", MILLI),
+        ("allocated_memory_bytes_per_node", "Memory allocated", "memory_allocated_bytes", 1),
+        ("largest_free_gpus_per_node", "Largest request that fits now", "largest_free_gpus", 1),
+    ):
+        family = _gauge(name, words, "node")
+        for node in nodes:
+            family.add_metric([node.name], getattr(node, value) / divisor)
+        yield family
+
+
+def _devices(nodes: Sequence[NodeView]) -> Iterator[GaugeMetricFamily]:
+    for name, words, value in (
+        ("gpu_utilization_per_gpu", "Utilization, 0 to 1", "utilization"),
+        ("gpu_memory_used_mebibytes_per_gpu", "Memory in use", "memory_used_mib"),
+        ("gpu_memory_total_mebibytes_per_gpu", "Memory of the device", "memory_mib"),
+    ):
+        family = _gauge(name, words, "node", "gpu")
+        for node in nodes:
+            for device in node.devices:
+                family.add_metric([node.name, str(device.index)], float(getattr(device, value)))
+        yield family
+    broken = _gauge("gpu_broken_per_gpu", "1 when the device is out of order", "node", "gpu")
+    for node in nodes:
+        for device in node.devices:
+            broken.add_metric([node.name, str(device.index)], float(device.broken))
+    yield broken
+
+
+def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"carrel_{name}", words, labels=labels)

@@ -1,0 +1,178 @@
+"""Projects: an object in the ledger and a group in the Hub, made and removed together.
+
+Order keeps halves apart: the group is made before the object and removed before it, so whatever
+fails in between leaves a project that works or none, and repeating the request finishes it.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+from pydantic import ValidationError
+
+from carrel_scheduler.api import convert, problems, refusals
+from carrel_scheduler.api.access import hub_unavailable
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.identity import IdentityUnavailable, Principal, UnknownHubUser
+from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.workloads.contract import ProjectImpact
+
+COLORS: Final = 12
+ATTEMPTS: Final = 8
+
+
+class Projects:
+    """Reads and changes projects and their members."""
+
+    def __init__(self, deps: ApiDependencies) -> None:
+        self._deps = deps
+        self._submitting: Counter[str] = Counter()
+        self._closing: set[str] = set()
+
+    @asynccontextmanager
+    async def in_use(self, name: str) -> AsyncIterator[Project]:
+        """A project that will not be deleted meanwhile; raises ``Invalid`` when there is none."""
+        self._submitting[name] += 1
+        try:
+            if name in self._closing:
+                raise _unknown(name)
+            try:
+                project = await self._deps.ledger.get(Project, name)
+            except NotFound:
+                raise _unknown(name) from None
+            yield project
+        finally:
+            self._submitting[name] -= 1
+            if not self._submitting[name]:
+                del self._submitting[name]
+
+    async def get(self, name: str) -> Project:
+        """One; raises ``Missing``."""
+        try:
+            return await self._deps.ledger.get(Project, name)
+        except NotFound:
+            raise problems.Missing(
+                Code.NOT_FOUND, f"There is no project `{name}` that you can see"
+            ) from None
+
+    async def visible(self, principal: Principal) -> list[Project]:
+        """Those that the caller sees, by name."""
+        page = await self._deps.ledger.list(Project)
+        seen = [project for project in page.items if principal.sees(project.meta.name)]
+        return sorted(seen, key=lambda project: project.meta.name)
+
+    async def create(self, body: ProjectCreate, principal: Principal) -> Project:
+        """Make a project and its Hub group; its colour is the least used of twelve."""
+        page = await self._deps.ledger.list(Project)
+        if any(project.meta.name == body.name for project in page.items):
+            raise _taken(body.name)
+        used = Counter(project.spec.color for project in page.items)
+        color = min(range(COLORS), key=lambda number: (used[number], number))
+        await self._hub_group(body.name, exists=True)
+        project = convert.to_project(body, principal, color=color, now=self._deps.clock())
+        try:
+            return await self._deps.ledger.create(project)
+        except AlreadyExists:
+            raise _taken(body.name) from None
+
+    async def change(self, name: str, patch: ProjectPatch) -> Project:
+        """Apply a merge patch; with a ``resource_version`` only to exactly that version."""
+        for _ in range(ATTEMPTS):
+            project = self._patched(await self.get(name), patch)
+            try:
+                return await self._deps.ledger.update(project)
+            except Conflict:
+                continue
+        raise _changed_meanwhile(name)
+
+    async def preview(self, name: str, patch: ProjectPatch) -> ProjectImpact:
+        """What a patch would start and whom it would make give way, at once."""
+        project = self._patched(await self.get(name), patch)
+        return self._deps.live.preview_project(name, msgspec.json.encode(project.spec))
+
+    def _patched(self, project: Project, patch: ProjectPatch) -> Project:
+        expected = patch.resource_version
+        if expected is not None and expected != project.meta.resource_version:
+            raise _changed_meanwhile(project.meta.name)
+        old = project.spec
+        try:
+            complete = convert.patched(old, patch)
+        except ValidationError as error:
+            raise refusals.from_validation(error) from error
+        project.spec = convert.to_project_spec(complete, old.members_group, old.color)
+        return project
+
+    async def delete(self, name: str) -> None:
+        """Remove an empty project and its Hub group."""
+        await self.get(name)
+        if name in self._closing:
+            raise _changed_meanwhile(name)
+        self._closing.add(name)
+        try:
+            page = await self._deps.ledger.list(Workload, projects=[name], limit=1)
+            if page.items or self._submitting[name]:
+                raise problems.Conflicting(
+                    Code.PROJECT_IN_USE, f"`{name}` has workloads; delete them first"
+                )
+            await self._hub_group(name, exists=False)
+            await self._deps.ledger.delete(Project, name)
+        finally:
+            self._closing.discard(name)
+
+    async def members(self, name: str) -> Sequence[str]:
+        """Users of a project."""
+        await self.get(name)
+        try:
+            return await self._deps.membership.users(name)
+        except IdentityUnavailable as error:
+            raise hub_unavailable() from error
+
+    async def add_member(self, name: str, user: str) -> Sequence[str]:
+        """Make a user a member; returns all."""
+        await self.get(name)
+        try:
+            await self._deps.membership.add(name, user)
+        except IdentityUnavailable as error:
+            raise hub_unavailable() from error
+        except UnknownHubUser as error:
+            raise problems.Missing(Code.UNKNOWN_USER, f"JupyterHub has no user `{user}`") from error
+        self._deps.identity.forget(user)
+        return await self.members(name)
+
+    async def remove_member(self, name: str, user: str) -> None:
+        """End a membership."""
+        await self.get(name)
+        try:
+            await self._deps.membership.remove(name, user)
+        except IdentityUnavailable as error:
+            raise hub_unavailable() from error
+        self._deps.identity.forget(user)
+
+    async def _hub_group(self, name: str, *, exists: bool) -> None:
+        membership = self._deps.membership
+        try:
+            if exists:
+                await membership.create_group(name)
+            else:
+                await membership.delete_group(name)
+        except IdentityUnavailable as error:
+            raise hub_unavailable() from error
+
+
+def _unknown(name: str) -> problems.Invalid:
+    return problems.invalid_field("project", Code.UNKNOWN_PROJECT, name, "a project that exists")
+
+
+def _taken(name: str) -> problems.Conflicting:
+    return problems.Conflicting(Code.ALREADY_EXISTS, f"A project `{name}` exists")
+
+
+def _changed_meanwhile(name: str) -> problems.Conflicting:
+    return problems.Conflicting(
+        Code.CONFLICT, f"`{name}` was changed meanwhile: read it again, then decide again"
+    )

@@ -1,0 +1,204 @@
+"""Submission: from a validated request to a stored workload, or a refusal that leaves nothing.
+
+Checks come first, cheap before dear; then one durable transaction writes the workload, its secrets
+and its first row. An idempotency key is claimed just before, so a refused request leaves no key.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.api import convert, problems
+from carrel_scheduler.api.access import hub_unavailable
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.identity import IdentityUnavailable, Principal
+from carrel_scheduler.api.models.workloads import WorkloadCreate
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.naming import Naming
+from carrel_scheduler.api.services.projects import Projects
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.ledger.records import Transition
+from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.policy import admission
+
+NAME_ATTEMPTS: Final = 20
+# Rows that the edge writes belong to no scheduler's term of office.
+NO_EPOCH: Final = 0
+
+
+class Submission:
+    """Creates workloads."""
+
+    def __init__(self, deps: ApiDependencies, projects: Projects) -> None:
+        self._deps, self._projects = deps, projects
+        self._naming = Naming(deps.ledger, deps.clock)
+        self._keys = _KeyLocks()
+
+    async def forecast(
+        self, body: WorkloadCreate, principal: Principal
+    ) -> tuple[Workload, ReasonInfo]:
+        """What would become of it; nothing is written."""
+        async with self._projects.in_use(body.project):
+            workload = await self._draft(body, principal)
+            if body.name is not None and await self._exists(body.project, body.name):
+                raise _taken(body.project, body.name)
+            return workload, self._deps.live.forecast(workload)
+
+    async def create(self, body: WorkloadCreate, principal: Principal, key: str) -> Workload:
+        """Store it; with a key, a repeated request returns what the first one made."""
+        async with self._projects.in_use(body.project):
+            workload = await self._draft(body, principal)
+            if not key:
+                return await self._store(workload, body)
+            scope = f"{principal.kind}:{principal.name}"
+            async with self._keys.hold(scope, key):
+                return await self._create_once(workload, body, scope, key)
+
+    async def _draft(self, body: WorkloadCreate, principal: Principal) -> Workload:
+        await self._check_user(body, principal)
+        deps = self._deps
+        name = body.name or f"{body.name_prefix}-1"
+        workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
+        admission.admit(workload, deps.live)
+        return workload
+
+    async def _check_user(self, body: WorkloadCreate, principal: Principal) -> None:
+        if principal.spawner:
+            await self._check_spawned_user(body)
+            return
+        reserved = body.spawner_fields()
+        if reserved:
+            raise problems.Forbidden(
+                Code.SPAWNER_ONLY,
+                f"{', '.join(reserved)}: only the Hub's spawner sets this; leave it out",
+            )
+        if principal.kind != "user":
+            raise problems.Forbidden(
+                Code.USER_EXPECTED, "Work belongs to a user; use a token of the user it is for"
+            )
+
+    async def _check_spawned_user(self, body: WorkloadCreate) -> None:
+        if body.user is None:
+            raise problems.invalid_field(
+                "user", Code.MISSING_FIELD, None, "the user whose workspace it is"
+            )
+        try:
+            members = await self._deps.membership.users(body.project)
+        except IdentityUnavailable as error:
+            raise hub_unavailable() from error
+        if body.user not in members:
+            raise problems.Forbidden(
+                Code.NOT_A_MEMBER, f"{body.user} is not in the project `{body.project}`"
+            )
+
+    async def _create_once(
+        self, workload: Workload, body: WorkloadCreate, scope: str, key: str
+    ) -> Workload:
+        ledger, digest = self._deps.ledger, _digest(body)
+        first_digest, uid = await ledger.claim_idempotency_key(
+            scope, key, digest, workload.meta.uid, self._deps.clock()
+        )
+        if first_digest != digest:
+            raise problems.Conflicting(
+                Code.IDEMPOTENCY_KEY_REUSED,
+                "This Idempotency-Key was used with another body; use a new key",
+            )
+        if uid != workload.meta.uid:
+            try:
+                return await ledger.get_by_uid(Workload, uid)
+            except NotFound:
+                if await ledger.transitions(workload_uid=uid, limit=1):
+                    raise problems.Conflicting(
+                        Code.ALREADY_REMOVED,
+                        "The workload of this Idempotency-Key was created and deleted since",
+                    ) from None
+            workload.meta.uid = uid
+        return await self._store(workload, body)
+
+    async def _store(self, workload: Workload, body: WorkloadCreate) -> Workload:
+        if body.name_prefix is None:
+            try:
+                return await self._write(workload, body)
+            except AlreadyExists:
+                raise _taken(workload.meta.project, workload.meta.name) from None
+        for _ in range(NAME_ATTEMPTS):
+            workload.meta.name = await self._naming.next(workload.meta.project, body.name_prefix)
+            try:
+                return await self._write(workload, body)
+            except AlreadyExists:
+                continue
+        raise problems.Conflicting(
+            Code.NO_FREE_NAME,
+            f"No free number was found behind `{body.name_prefix}`; give a `name`",
+        )
+
+    async def _write(self, workload: Workload, body: WorkloadCreate) -> Workload:
+        meta, spec = workload.meta, workload.spec
+        first_row = Transition(
+            at=meta.created_at,
+            epoch=NO_EPOCH,
+            workload_uid=meta.uid,
+            workload=meta.name,
+            project=meta.project,
+            user=spec.user,
+            kind=spec.kind,
+            attempt=0,
+            from_phase="",
+            to_phase="pending",
+        )
+        return await self._deps.ledger.create_workload(
+            workload, secrets=body.secret_environment, transition=first_row
+        )
+
+    async def _exists(self, project: str, name: str) -> bool:
+        try:
+            await self._deps.ledger.get(Workload, name, project)
+        except NotFound:
+            return False
+        return True
+
+
+class _KeyLocks:
+    """One request at a time per idempotency key."""
+
+    def __init__(self) -> None:
+        self._locks: OrderedDict[tuple[str, str], asyncio.Lock] = OrderedDict()
+        self._users: Counter[tuple[str, str]] = Counter()
+
+    @asynccontextmanager
+    async def hold(self, scope: str, key: str) -> AsyncIterator[None]:
+        """Wait for earlier requests with this key."""
+        pair = (scope, key)
+        lock = self._locks.setdefault(pair, asyncio.Lock())
+        self._users[pair] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._users[pair] -= 1
+            if not self._users[pair]:
+                del self._users[pair], self._locks[pair]
+
+
+def _taken(project: str, name: str) -> problems.Conflicting:
+    return problems.Conflicting(
+        Code.ALREADY_EXISTS,
+        f"`{project}/{name}` exists; choose another name or delete it first",
+        errors=[
+            problems.FieldError(
+                field="name",
+                code=Code.ALREADY_EXISTS,
+                value=name,
+                expected="a name that is free in its project",
+            )
+        ],
+    )
+
+
+def _digest(body: WorkloadCreate) -> str:
+    return hashlib.sha256(msgspec.json.encode(body.model_dump(), order="sorted")).hexdigest()

@@ -1,0 +1,69 @@
+"""Sends an answer that comes in pieces, with back-pressure, until its end or the listener's."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tornado.iostream import StreamClosedError
+
+if TYPE_CHECKING:
+    from carrel_scheduler.api.handler import OperationHandler
+    from carrel_scheduler.api.operation import Stream
+
+log = logging.getLogger(__name__)
+
+
+class Sender:
+    """One answer in pieces. The source is always closed in the end, whoever went first."""
+
+    def __init__(self, handler: "OperationHandler", stream: "Stream") -> None:
+        self._handler, self._stream = handler, stream
+        self._pump: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    async def send(self, first_piece_seconds: float) -> None:
+        """Send all pieces; what refuses within ``first_piece_seconds`` is raised as a problem."""
+        first = asyncio.ensure_future(anext(self._stream.pieces, None))
+        try:
+            if not self._stream.eager:
+                await asyncio.wait({first}, timeout=first_piece_seconds)
+                if first.done() and first.exception() is not None:
+                    first.result()
+            await self._send_all(first)
+        finally:
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            await self._stream.pieces.aclose()
+
+    async def _send_all(self, first: "asyncio.Future[bytes | None]") -> None:
+        if self._stopped:
+            return
+        self._handler.set_header("Content-Type", self._stream.media)
+        self._handler.set_header("X-Accel-Buffering", "no")
+        self._pump = asyncio.ensure_future(self._send_pieces(first))
+        try:
+            await asyncio.wait({self._pump})
+        finally:
+            self._pump.cancel()
+        if not self._pump.cancelled() and (error := self._pump.exception()) is not None:
+            # The head is out: only a broken connection can still say that something is missing.
+            log.error("a stream broke", exc_info=error)
+            self._handler.detach().close()
+
+    async def _send_pieces(self, first: "asyncio.Future[bytes | None]") -> None:
+        try:
+            await self._handler.flush()
+            piece = await first
+            while piece is not None:
+                self._handler.write(piece)
+                # Waiting until the piece has left is what slows a fast source down.
+                await self._handler.flush()
+                piece = await anext(self._stream.pieces, None)
+        except StreamClosedError:
+            log.debug("the listener went away")
+
+    def stop(self) -> None:
+        """The listener went away."""
+        self._stopped = True
+        if self._pump is not None:
+            self._pump.cancel()

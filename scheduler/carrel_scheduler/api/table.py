@@ -1,0 +1,29 @@
+"""All operations of the API, in the order of the documentation."""
+
+from typing import Final
+
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.models.queries import ExecQuery
+from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.operations import caller, cluster, events, insight, projects, workloads
+
+TERMINAL: Final = Operation(
+    id="open_terminal",
+    method="GET",
+    path="/workloads/{project}/{name}/exec",
+    access=Access.OWNER,
+    summary="A terminal beside the running task, over a websocket",
+    query=ExecQuery,
+    answers={101: None},
+    problems=(409,),
+    websocket=True,
+)
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *workloads.OPERATIONS,
+    *insight.OPERATIONS,
+    *events.OPERATIONS,
+    TERMINAL,
+    *projects.OPERATIONS,
+    *cluster.OPERATIONS,
+    *caller.OPERATIONS,
+)

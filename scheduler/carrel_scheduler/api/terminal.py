@@ -1,0 +1,140 @@
+"""A terminal beside a running task, over a websocket.
+
+Messages are JSON arrays, as terminals in Jupyter speak them: ``["stdin", text]`` and
+``["set_size", rows, columns]`` come in; ``["setup", {}]``, ``["stdout", text]`` and, at the end,
+``["exit", code]`` and ``["disconnect", code]`` go out. The token travels in the header, so no page
+of another site can open one.
+"""
+
+import asyncio
+import codecs
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Any, Final
+
+import msgspec
+from tornado import websocket
+from tornado.iostream import StreamClosedError
+from typing_extensions import override
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.handler import ApiHandler
+from carrel_scheduler.api.operation import Call
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.event_stream import Watcher
+from carrel_scheduler.engines.contract import EngineError, ExecSession, TaskId
+from carrel_scheduler.ledger.objects import Workload
+
+log = logging.getLogger(__name__)
+SHELL: Final = ("/bin/sh",)
+LARGEST_MESSAGE_BYTES: Final = 2**20
+MOST_CELLS: Final = 10_000
+
+
+class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
+    """One terminal; access is checked like everywhere, before the connection is upgraded."""
+
+    session: ExecSession | None = None
+    call: Call
+    _tasks: Sequence["asyncio.Task[None]"] = ()
+
+    @override
+    async def prepare(self) -> None:
+        """Check access and open the session, so that a refusal is a problem as everywhere."""
+        await self.admit()
+        if self.request.headers.get("Upgrade", "").lower() != "websocket":
+            raise problems.BadRequest(
+                Code.WEBSOCKET_EXPECTED,
+                "A terminal is opened as a websocket",
+                headers={"Upgrade": "websocket"},
+            )
+        if self.operation is not None:
+            self.call = self.read_call(self.operation, b"")
+        query = self.call.query
+        task = running_task(self.call.workload, query.index)
+        try:
+            engine = self.services.deps.engine
+            self.session = await engine.exec(task, tuple(query.command) or SHELL)
+        except EngineError as error:
+            raise problems.Conflicting(Code.ENGINE_REFUSED, str(error)) from error
+
+    @override
+    def check_origin(self, origin: str) -> bool:
+        """Any: a page of another site cannot send the header that carries the token."""
+        return bool(origin)
+
+    @override
+    async def open(self, *_: str, **__: str) -> None:
+        """Begin to pass output on."""
+        await self._say("setup", {})
+        self._tasks = (
+            asyncio.ensure_future(self._pass_output()),
+            asyncio.ensure_future(self._watch_caller()),
+        )
+
+    @override
+    async def on_message(self, message: str | bytes) -> None:
+        """Keystrokes and sizes; what is not understood is ignored, as terminals do."""
+        if self.session is None or len(message) > LARGEST_MESSAGE_BYTES:
+            return
+        try:
+            match msgspec.json.decode(message):
+                case ["stdin", str(text)]:
+                    await self.session.write(text.encode())
+                case ["set_size", int(rows), int(columns), *_] if (
+                    0 < rows < MOST_CELLS and 0 < columns < MOST_CELLS
+                ):
+                    await self.session.resize(rows, columns)
+        except msgspec.DecodeError:
+            log.debug("a terminal message was not JSON")
+        except (EngineError, OSError) as error:
+            log.info("a terminal takes no more input: %s", error)
+
+    @override
+    def on_close(self) -> None:
+        """The window was closed: hang up."""
+        for task in self._tasks:
+            task.cancel()
+        if self.session is not None:
+            asyncio.ensure_future(self.session.close())  # noqa: RUF006 - it ends by itself
+
+    async def _pass_output(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        session = self.session
+        try:
+            while session is not None and (output := await session.read()):
+                if text := decoder.decode(output):
+                    await self._say("stdout", text)
+            code = await session.close() if session is not None else 0
+            self.session = None
+            await self._say("exit", code)
+            await self._say("disconnect", code)
+            self.close()
+        except (websocket.WebSocketClosedError, StreamClosedError):
+            log.debug("the terminal's window was closed")
+
+    async def _watch_caller(self) -> None:
+        """Close the terminal of somebody whose token is revoked, or whose rights ended."""
+        deps = self.services.deps
+        watcher = Watcher(deps, self.visitor.person, self.token)
+        meta, spec = self.call.workload.meta, self.call.workload.spec
+        while await watcher.still_there():
+            principal = watcher.principal
+            if not (principal.sees(meta.project) and principal.owns(spec.user, spec.kind)):
+                break
+            await asyncio.sleep(deps.timing.verify)
+        self.close(4403, "signed out")
+
+    def _say(self, *message: Any) -> Awaitable[None]:
+        return self.write_message(msgspec.json.encode(message).decode())
+
+
+def running_task(workload: Workload, index: int) -> TaskId:
+    """The task's present run; raises ``Conflicting`` when it does not run."""
+    if workload.status.phase == "running":
+        for task in workload.status.tasks:
+            if task.index == index and task.ended_at is None:
+                return TaskId(workload.meta.uid, index, task.attempt)
+    raise problems.Conflicting(
+        Code.NOT_RUNNING, f"Task {index} does not run (it is {workload.status.phase})"
+    )

@@ -1,0 +1,67 @@
+"""What is refused at submission because no waiting could ever make it run.
+
+A request that can never be met would sit in the queue for ever, so it is refused at once with the
+binding fact. Everything that time can solve is admitted and waits with a reason.
+"""
+
+from typing import Any, Final
+
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.workloads.contract import Live
+
+_CODES: Final[dict[str, str]] = {
+    Token.OVER_LIMIT: "limit_never_met",
+    Token.QUOTA_USED: "quota_never_met",
+    Token.OVER_QUOTA_OFF: "quota_never_met",
+    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: "quota_never_met",
+}
+_FIELDS: Final[dict[str, str]] = {
+    "gpu": "gpus",
+    "cpu": "cpu_millicores",
+    "memory": "memory_bytes",
+}
+
+
+class NotAdmitted(Exception):  # noqa: N818 - an outcome to handle
+    """A refusal at submission: ``field`` with ``value`` is wrong, ``expected`` would be right."""
+
+    def __init__(self, code: str, field: str, value: Any, expected: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code, self.field, self.value = code, field, value
+        self.expected, self.detail = expected, detail
+
+
+def admit(workload: Workload, live: Live) -> None:
+    """Raise ``NotAdmitted`` for what can never run."""
+    check_priority(workload.spec.priority)
+    reason = live.never(workload)
+    if reason is not None:
+        raise _never(workload, reason)
+
+
+def check_priority(priority: str | int) -> None:
+    """Refuse a named priority that does not exist; integers and the empty name are fine."""
+    if isinstance(priority, int) or priority == "" or priority in NAMED:
+        return
+    known = ", ".join(f"`{name}`" for name in NAMED)
+    raise NotAdmitted(
+        "unknown_priority",
+        "priority",
+        priority,
+        f"a number or one of {known}",
+        f"There is no priority `{priority[:64]}`; use a number or one of {known}",
+    )
+
+
+def _never(workload: Workload, reason: ReasonInfo) -> NotAdmitted:
+    field = _FIELDS.get(str(reason.data.get("resource", "")), "gpus")
+    resources = workload.spec.resources
+    value = {
+        "gpus": resources.gpu_milli / 1000,
+        "cpu_millicores": resources.cpu_milli,
+        "memory_bytes": resources.memory_bytes,
+    }[field]
+    code = _CODES.get(reason.token, "never_fits")
+    return NotAdmitted(code, field, value, reason.help or reason.sentence, reason.sentence)
