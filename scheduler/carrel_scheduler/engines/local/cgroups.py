@@ -1,0 +1,191 @@
+"""CPU and memory limits by control groups, where the machine lets us make them.
+
+Version 1 (a hierarchy per resource) as root; version 2 as root below the top, or in a group that
+was delegated to us. Elsewhere limits are not enforced, and ``summary`` says so.
+"""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from carrel_scheduler.engines.contract import EngineError
+
+PERIOD_US: Final = 100_000
+MIB: Final = 1024 * 1024
+SYSTEM: Final = Path("/sys/fs/cgroup")
+
+
+class Groups(msgspec.Struct, frozen=True):
+    """Control groups of one task: folders to join, and where the kernel counts memory kills."""
+
+    folders: list[str] = []
+    oom_files: list[str] = []
+
+
+class Limiter(Protocol):
+    """Makes the groups of tasks."""
+
+    summary: str
+    enforces: bool
+
+    def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:
+        """Groups with these limits (0: none). Raises ``EngineError``."""
+        ...
+
+    def find(self, task: str) -> Groups:
+        """Groups that the task has now."""
+        ...
+
+    def close(self) -> None:
+        """Remove what is empty."""
+        ...
+
+
+class NoLimiter:
+    """Where control groups are not ours to make."""
+
+    enforces = False
+
+    def __init__(self, why: str) -> None:
+        self.summary = f"CPU and memory limits are not enforced: {why}."
+
+    def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:  # noqa: ARG002 - contract
+        """No groups."""
+        return Groups()
+
+    def find(self, task: str) -> Groups:  # noqa: ARG002 - contract
+        """No groups."""
+        return Groups()
+
+    def close(self) -> None:
+        """Nothing to remove."""
+
+
+class FolderLimiter:
+    """Limits by writing into group folders.
+
+    Args:
+        bases: folder below which the groups of a controller are made, by controller.
+        version: 1 or 2 of control groups.
+    """
+
+    summary = "CPU and memory limits are enforced."
+    enforces = True
+
+    def __init__(self, bases: dict[str, Path], version: int) -> None:
+        self._bases, self._version = bases, version
+
+    def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:
+        """Groups with these limits."""
+        try:
+            for name, base in self._bases.items():
+                _make_base(base, self._version)
+                folder = base / task
+                folder.mkdir(exist_ok=True)
+                settings = self._settings(cpu_milli, memory_mib)[name]
+                for file, value in settings:
+                    (folder / file).write_text(value)
+        except OSError as error:
+            reason = f"{error.filename}: {error.strerror}"
+            raise EngineError(f"the limits of task {task} cannot be set: {reason}") from error
+        return self.find(task)
+
+    def _settings(self, cpu_milli: int, memory_mib: int) -> dict[str, list[tuple[str, str]]]:
+        quota, memory = max(1000, cpu_milli * PERIOD_US // 1000), str(memory_mib * MIB)
+        cpu1 = [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", str(quota))]
+        cpu2 = [("cpu.max", f"{quota} {PERIOD_US}")]
+        memory2 = [("memory.max", memory), ("memory.oom.group", "1")]
+        if self._version == 1:
+            settings = {"cpu": cpu1, "memory": [("memory.limit_in_bytes", memory)]}
+        else:
+            settings = {"unified": (cpu2 if cpu_milli else []) + (memory2 if memory_mib else [])}
+        if not cpu_milli:
+            settings["cpu"] = []
+        if not memory_mib:
+            settings["memory"] = []
+        return settings
+
+    def find(self, task: str) -> Groups:
+        """Groups that exist for the task."""
+        folders = {name: base / task for name, base in self._bases.items()}
+        there = [str(folder) for folder in folders.values() if folder.is_dir()]
+        file = "memory.oom_control" if self._version == 1 else "memory.events"
+        memory = folders["memory" if self._version == 1 else "unified"]
+        return Groups(there, [str(memory / file)] if memory.is_dir() else [])
+
+    def close(self) -> None:
+        """Remove our own folders unless tasks are in them."""
+        for base in self._bases.values():
+            with contextlib.suppress(OSError):  # busy: a task goes on; gone: nothing to do
+                base.rmdir()
+
+
+def find_limiter(root: Path, *, system: Path = SYSTEM, own: str | None = None) -> Limiter:
+    """What this machine allows; ``root`` keeps the groups of two engines apart.
+
+    Args:
+        root: the engine's state folder.
+        system: where control groups are mounted.
+        own: text of ``/proc/self/cgroup``.
+    """
+    name = "carrel-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
+    if (system / "memory" / "memory.limit_in_bytes").exists():
+        return _version_1(system, name)
+    if (system / "cgroup.controllers").exists():
+        text = Path("/proc/self/cgroup").read_text() if own is None else own
+        return _version_2(system, name, text)
+    return NoLimiter("this machine mounts no control groups at /sys/fs/cgroup")
+
+
+def _version_1(system: Path, name: str) -> Limiter:
+    bases = {controller: system / controller for controller in ("cpu", "memory")}
+    closed = [str(base) for base in bases.values() if not _writable(base)]
+    if closed:
+        return NoLimiter(f"{closed[0]} is not writable (run as root to enforce them)")
+    return FolderLimiter({key: base / name for key, base in bases.items()}, version=1)
+
+
+def _version_2(system: Path, name: str, own: str) -> Limiter:
+    path = next((line[3:] for line in own.splitlines() if line.startswith("0::")), "/")
+    delegated = system / path.strip("/")
+    parents = [system] if _writable(system) else []
+    if delegated != system and _writable(delegated):
+        parents.append(delegated)
+    why = f"{delegated} is not delegated to this account (systemd: Delegate=yes)"
+    for parent in parents:
+        try:
+            _enable(parent, delegated=parent == delegated and parent != system)
+            _make_base(parent / name, 2)
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+            continue
+        return FolderLimiter({"unified": parent / name}, version=2)
+    return NoLimiter(why)
+
+
+def _make_base(base: Path, version: int) -> None:
+    if not base.is_dir():
+        base.mkdir(exist_ok=True)
+        if version == 2:
+            _enable(base, delegated=False)
+
+
+def _enable(group: Path, *, delegated: bool) -> None:
+    """Let subgroups have limits; processes of a delegated group step aside into a leaf first."""
+    enabled = (group / "cgroup.subtree_control").read_text().split()
+    if {"cpu", "memory"} <= set(enabled):
+        return
+    if delegated:
+        leaf = group / "carrel-service"
+        leaf.mkdir(exist_ok=True)
+        for pid in (group / "cgroup.procs").read_text().split():
+            (leaf / "cgroup.procs").write_text(pid)
+    (group / "cgroup.subtree_control").write_text("+cpu +memory")
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY

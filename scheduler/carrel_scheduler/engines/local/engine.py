@@ -1,0 +1,231 @@
+"""The local engine: tasks are processes of this machine that outlive the scheduler.
+
+The engine keeps no truth of its own. Each task's folder tells what became of it, a supervisor per
+task writes it, and any number of engines, one after the other or at once, read the same.
+"""
+
+import asyncio
+import contextlib
+import errno
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from carrel_scheduler.engines.contract import (
+    EngineError,
+    ExecSession,
+    TaskId,
+    TaskPhase,
+    TaskSpec,
+    TaskStatus,
+    UnknownTask,
+)
+from carrel_scheduler.engines.local import truth
+from carrel_scheduler.engines.local.accounts import Accounts
+from carrel_scheduler.engines.local.capabilities import Capabilities, find_capabilities
+from carrel_scheduler.engines.local.cgroups import Limiter, find_limiter
+from carrel_scheduler.engines.local.launch import Launcher
+from carrel_scheduler.engines.local.layout import Layout, write_whole
+from carrel_scheduler.engines.local.logs import LogRequest, read_log
+from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
+from carrel_scheduler.engines.local.streams import StatusStream, Streams
+from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
+
+
+class LocalEngine:
+    """Runs tasks on this machine; see ``engines.contract.Engine`` for what each verb promises.
+
+    Args:
+        root: the state folder, ours alone.
+        node_name: the name under which the scheduler knows this machine.
+        clock: epoch seconds.
+        accounts: whose account a user's tasks run under; by default kept below ``root``.
+        limiter: sets CPU and memory limits; by default what the machine allows.
+        readable: folders that every task may read besides our own Python's.
+        log_segment_bytes: a task's output is kept in segments of about this size,
+        log_segments: and so many of them.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        node_name: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        accounts: Accounts | None = None,
+        limiter: Limiter | None = None,
+        readable: Sequence[Path] = (),
+        log_segment_bytes: int = 16 * 1024 * 1024,
+        log_segments: int = 4,
+    ) -> None:
+        self._layout = Layout(root)
+        self._layout.make()
+        self._layout.sweep(clock())
+        self._clock = clock
+        layout = self._layout
+        self._accounts = accounts or Accounts(layout.accounts, layout.root / "homes")
+        self._limiter = limiter or find_limiter(layout.root)
+        self._launcher = Launcher(
+            layout,
+            node_name,
+            self._accounts,
+            self._limiter,
+            readable=readable,
+            log_segment_bytes=log_segment_bytes,
+            log_segments=log_segments,
+        )
+        self._streams = Streams()
+        self._terminals: dict[TaskId, list[Terminal]] = {}
+        self._hang_ups: set[asyncio.Task[int]] = set()
+        self._registry: Registry | None = None
+        self._opening = asyncio.Lock()
+
+    async def capabilities(self) -> Capabilities:
+        """What this machine allows, in words for the person who starts the service."""
+        return await asyncio.to_thread(find_capabilities, self._accounts, self._limiter)
+
+    async def open(self) -> None:
+        """Find the tasks of earlier schedulers; the first verb does it by itself."""
+        await self._opened()
+
+    async def _opened(self) -> Registry:
+        async with self._opening:
+            if self._registry is None:
+                registry = Registry(self._layout, self._limiter, self._clock, self._changed)
+                await registry.scan()
+                self._registry = registry
+        return self._registry
+
+    def _changed(self, status: TaskStatus) -> None:
+        if self._registry is None:
+            return  # found while opening: that is no change
+        self._streams.publish(status)
+        if status.phase is TaskPhase.ENDED:
+            for terminal in self._terminals.pop(status.id, []):
+                hang_up = asyncio.create_task(terminal.close())
+                self._hang_ups.add(hang_up)
+                hang_up.add_done_callback(self._hang_ups.discard)
+
+    async def start(self, task: TaskSpec) -> None:
+        """Start once."""
+        registry = await self._opened()
+        await asyncio.to_thread(self._launcher.start, task)
+        registry.adopt(task.id)
+
+    async def stop(self, task: TaskId, grace_seconds: float) -> None:
+        """Ask to end; the supervisor keeps the time, with or without us."""
+        if not (math.isfinite(grace_seconds) and grace_seconds >= 0):
+            raise EngineError(f"grace_seconds={grace_seconds!r}: a number from 0 is right")
+        registry = await self._opened()
+        if registry[task].phase is TaskPhase.ENDED:
+            return
+        folder = self._layout.task(task)
+        deadline = time.monotonic() + grace_seconds
+        with contextlib.suppress(FileNotFoundError):  # asked for the first time
+            deadline = min(deadline, float((folder / "stop").read_text()))
+        write_whole(folder / "stop", repr(deadline).encode())
+        _poke(folder / "control")
+
+    async def list(self) -> Sequence[TaskStatus]:
+        """Every recorded task."""
+        return await (await self._opened()).scan()
+
+    def watch(self) -> AsyncIterator[TaskStatus]:
+        """Changes from now on."""
+        return self._streams.add(StatusStream(self.open))
+
+    async def forget(self, task: TaskId) -> None:
+        """Drop an ended task's record; its id stays used."""
+        registry = await self._opened()
+        if registry[task].phase is not TaskPhase.ENDED:
+            raise EngineError(f"task {task} has not ended: stop it first")
+        write_whole(self._layout.task(task) / FORGOTTEN, b"")
+        registry.drop(task)
+
+    async def remove_workload(self, workload_uid: str) -> None:
+        """Delete logs and folders of all attempts."""
+        registry = await self._opened()
+        tasks = sorted(self._layout.attempts(workload_uid))
+        alive = [task for task in tasks if self._alive(registry, task)]
+        if alive:
+            raise EngineError(f"task {alive[0]} has not ended: stop it first")
+        for task in tasks:
+            registry.drop(task)
+        await asyncio.to_thread(self._layout.discard, self._layout.workload(workload_uid))
+
+    @staticmethod
+    def _alive(registry: Registry, task: TaskId) -> bool:
+        status = registry.get(task)
+        return status is not None and status.phase is not TaskPhase.ENDED
+
+    def logs(
+        self,
+        workload_uid: str,
+        *,
+        index: int = 0,
+        attempt: int | None = None,
+        tail_lines: int | None = None,
+        since: float | None = None,
+        timestamps: bool = False,
+        follow: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """Log text of one task. Raises ``UnknownTask`` at the first step."""
+        request = LogRequest(
+            tail_lines=tail_lines, since=since, timestamps=timestamps, follow=follow
+        )
+        return self._logs(workload_uid, index, attempt, request)
+
+    async def _logs(
+        self, uid: str, index: int, attempt: int | None, request: LogRequest
+    ) -> AsyncIterator[bytes]:
+        registry = await self._opened()
+        attempts = [task for task in self._layout.attempts(uid) if task.index == index]
+        wanted = [task for task in attempts if attempt in (None, task.attempt)]
+        if not wanted:
+            which = "" if attempt is None else f", attempt {attempt}"
+            raise UnknownTask(f"workload {uid} has no log of task {index}{which}")
+        task = max(wanted)
+        folder = self._layout.task(task) / "log"
+        async for data in read_log(
+            folder, request, registry.notices, lambda: self._alive(registry, task)
+        ):
+            yield data
+
+    async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
+        """A command beside a running task, on a terminal."""
+        registry = await self._opened()
+        status = registry[task]
+        started = truth.read_started(self._layout.task(task))
+        if status.phase is not TaskPhase.RUNNING or started is None:
+            raise EngineError(f"task {task} is not running")
+        record = truth.read_record(self._layout.task(task))
+        groups = self._limiter.find(str(task))
+        terminal = await open_terminal(task, record, started, groups, list(command))
+        self._terminals.setdefault(task, []).append(terminal)
+        return terminal
+
+    async def close(self) -> None:
+        """Let go of everything; tasks go on."""
+        self._streams.publish(None)
+        terminals = [one for group in self._terminals.values() for one in group]
+        self._terminals.clear()
+        await asyncio.gather(*(terminal.close() for terminal in terminals), *self._hang_ups)
+        if self._registry is not None:
+            self._registry.close()
+        self._limiter.close()
+
+
+def _poke(control: Path) -> None:
+    """Tell a supervisor to look. One that does not listen yet looks by itself when it begins."""
+    try:
+        descriptor = os.open(control, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return
+    try:
+        os.write(descriptor, b"s")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""Which folders an account sees: what it could not reach by itself and needs is shown to it.
+
+The state folder is closed to everybody (mode 0700), and so may be whatever lies around the clone
+or its Python (``/root``). For each folder that a task needs, the outermost closed folder on the
+way is veiled in the task's private mount namespace and the needed folder put back at its path.
+A veil always hides more than it shows: nothing that was closed opens.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.local.accounts import Account
+
+TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - these are the folders that get replaced
+
+
+class View(msgspec.Struct, frozen=True):
+    """Mounts of one task; see ``shim.job.Job``."""
+
+    veils: list[tuple[str, str]]
+    binds: list[tuple[str, str, bool]]
+
+
+def interpreter_folders(account: Account) -> list[Path]:
+    """Folders without which our own Python and its packages cannot be used.
+
+    Raises ``EngineError`` when they are closed to the account by their own permissions.
+    """
+    for prefix in (Path(sys.prefix), Path(sys.base_prefix)):
+        if not passes(prefix, account, 5):
+            raise EngineError(
+                f"users cannot read {prefix}, where Python lies: chmod -R go+rX {prefix}"
+            )
+    found = [Path(entry) for entry in (sys.prefix, sys.exec_prefix, sys.base_prefix)]
+    found += [Path(entry) for entry in sys.path if entry]
+    link = Path(sys.executable)
+    while link.is_symlink():
+        link = link.parent / link.readlink()
+        found.append(link.parent)
+    return [folder for folder in dict.fromkeys(found) if folder.exists()]
+
+
+def passes(path: Path, account: Account, need: int) -> bool:
+    """Whether permission bits let the account use ``path`` with ``need`` (4 read, 1 pass)."""
+    facts = path.stat()
+    if facts.st_uid == account.uid:
+        granted = facts.st_mode >> 6
+    elif facts.st_gid == account.gid:
+        granted = facts.st_mode >> 3
+    else:
+        granted = facts.st_mode
+    return granted & need == need
+
+
+def closed_ancestor(path: Path, account: Account) -> Path | None:
+    """The outermost folder above ``path`` that the account cannot pass."""
+    for ancestor in reversed(path.parents):
+        if not passes(ancestor, account, 1):
+            return ancestor
+    return None
+
+
+def check_reachable(path: Path, account: Account, field: str) -> Path:
+    """The real path of a folder that a user named, if the account gets there by itself.
+
+    Raises ``EngineError`` naming the field otherwise: root's eyes never lend themselves.
+    """
+    try:
+        real = path.resolve(strict=True)
+        inside_home = real.is_relative_to(account.home.resolve())
+        reachable = inside_home or closed_ancestor(real, account) is None
+        need = 5 if stat.S_ISDIR(real.stat().st_mode) else 4
+        reachable = reachable and passes(real, account, need)
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its links go in circles"
+        raise EngineError(f"{field}={str(path)!r}: {reason}") from error
+    if not reachable:
+        raise EngineError(f"{field}={str(path)!r}: user {account.name!r} may not read it")
+    return real
+
+
+def plan_view(
+    account: Account,
+    *,
+    readable: Iterable[Path],
+    own: Iterable[Path],
+    private_tmp: Path,
+    replaced: Sequence[tuple[Path, Path]] = (),
+) -> View:
+    """What to mount for a task.
+
+    Args:
+        account: who will look.
+        readable: folders to show read-only (as far as their permissions allow).
+        own: folders of the account, or such as it reaches by itself, to show as they are.
+        private_tmp: stands in for ``/tmp`` and ``/var/tmp``.
+        replaced: (source, target) files shown in place of others, read-only.
+    """
+    veils = {folder: str(private_tmp) for folder in TEMPORARY if folder.is_dir()}
+    binds: dict[Path, tuple[str, str, bool]] = {}
+    for read_only, folders in ((True, readable), (False, own)):
+        for folder in folders:
+            for path in dict.fromkeys((folder.absolute(), folder.resolve())):
+                _show(path, account, veils, binds, read_only=read_only)
+    ordered = [binds[path] for path in sorted(binds) if not _covered(path, binds)]
+    ordered += [(str(source), str(target), True) for source, target in replaced]
+    return View([(str(path), source) for path, source in sorted(veils.items())], ordered)
+
+
+def _show(
+    path: Path,
+    account: Account,
+    veils: dict[Path, str],
+    binds: dict[Path, tuple[str, str, bool]],
+    *,
+    read_only: bool,
+) -> None:
+    hidden = next((folder for folder in TEMPORARY if path.is_relative_to(folder)), None)
+    if path == hidden:
+        return
+    closed = hidden or closed_ancestor(path, account)
+    if closed is not None:
+        veils.setdefault(closed, "")
+        binds[path] = (os.path.realpath(path), str(path), read_only)
+
+
+def _covered(path: Path, binds: dict[Path, tuple[str, str, bool]]) -> bool:
+    """Whether a folder above is shown already in the same way."""
+    mode = binds[path][2]
+    return any(above in binds and binds[above][2] in (mode, False) for above in path.parents)

@@ -1,0 +1,209 @@
+"""Start a task exactly once: build its folder aside, claim its name, hand over to a supervisor.
+
+The claim is one rename, which only one of any number of schedulers can win. The folder's lock is
+held from before the claim and passed on to the supervisor, so whoever looks at a claimed folder
+whose lock is free knows that nobody is about to start it any more.
+"""
+
+import errno
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskSpec
+from carrel_scheduler.engines.local import files, identity, isolation
+from carrel_scheduler.engines.local.accounts import Account, Accounts
+from carrel_scheduler.engines.local.capabilities import require_namespaces
+from carrel_scheduler.engines.local.cgroups import Limiter
+from carrel_scheduler.engines.local.environment import task_environment
+from carrel_scheduler.engines.local.interpreter import shim_command
+from carrel_scheduler.engines.local.layout import Layout, write_whole
+from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.truth import Lock, TaskRecord
+
+
+class Launcher:
+    """Starts tasks.
+
+    Args:
+        layout: the engine's folders.
+        node: name of this machine; other nodes' tasks are refused.
+        accounts: whose account a task gets.
+        limiter: sets limits.
+        readable: folders that every task may read besides our own Python's.
+        log_segment_bytes: see ``shim.logwriter``.
+        log_segments: the same.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        node: str,
+        accounts: Accounts,
+        limiter: Limiter,
+        *,
+        readable: Sequence[Path] = (),
+        log_segment_bytes: int = 16 * 1024 * 1024,
+        log_segments: int = 4,
+    ) -> None:
+        self._layout, self._node = layout, node
+        self._accounts, self._limiter = accounts, limiter
+        self._readable = tuple(readable)
+        self._segment_bytes, self._segments = log_segment_bytes, log_segments
+
+    def start(self, task: TaskSpec) -> None:
+        """Start; blocks for about the time a Python takes to start.
+
+        Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left.
+        """
+        self._check(task)
+        folder = self._layout.task(task.id)
+        if folder.exists():
+            raise AlreadyStarted(f"task {task.id} was started before")
+        account = self._accounts.resolve(task.user)
+        if not account.shared:
+            require_namespaces()
+        building = Path(tempfile.mkdtemp(dir=self._layout.building))
+        try:
+            lock = Lock.take(building)
+            try:
+                self._build(building, task, account)
+                job = self._job(task, account, folder)
+                self._claim(building, folder, task)
+                self._hand_over(job, task, folder, lock)
+            finally:
+                os.close(lock)
+        except OSError as error:
+            reason = f"task {task.id} could not be prepared: {error}"
+            raise EngineError(reason) from error
+        finally:
+            self._layout.discard(building)
+
+    def _check(self, task: TaskSpec) -> None:
+        if task.node != self._node:
+            raise EngineError(f"node={task.node!r}: this engine runs tasks of {self._node!r} only")
+        if not task.command or not task.command[0]:
+            raise EngineError(
+                f"command={list(task.command)!r}: a program and its arguments are right"
+            )
+        if any("\0" in part for part in task.command):
+            raise EngineError("command: an argument with a NUL character cannot be passed on")
+        if task.device_uuids and len(task.device_uuids) != len(task.devices):
+            raise EngineError(
+                f"device_uuids={list(task.device_uuids)!r}: one for each of devices"
+                f" {list(task.devices)!r}, or none, is right"
+            )
+
+    def _build(self, building: Path, task: TaskSpec, account: Account) -> None:
+        for name in ("work", "log", "tmp"):
+            (building / name).mkdir(mode=0o700)
+        (building / "tmp").chmod(0o1777)
+        files.write_files(building / "work", task.files)
+        files.link_volumes(building / "work", task.volumes)
+        files.give(building / "work", account)
+        os.mkfifo(building / "control", 0o600)
+        record = TaskRecord(
+            name=task.name,
+            project=task.project,
+            user=task.user,
+            node=task.node,
+            uid=account.uid,
+            gid=account.gid,
+            shared=account.shared,
+            devices=task.devices,
+            memory_mib=task.memory_mib,
+            working_dir=task.working_dir,
+        )
+        write_whole(building / "task.json", msgspec.json.encode(record))
+
+    def _job(self, task: TaskSpec, account: Account, folder: Path) -> Job:
+        work, tmp = folder / "work", folder / "tmp"
+        own = [Path(source) for source, _ in task.volumes]
+        for path in own:
+            isolation.check_reachable(path, account, "volumes")
+        if task.working_dir:
+            own.append(Path(task.working_dir))
+            isolation.check_reachable(own[-1], account, "working_dir")
+        checkpoints = self._checkpoints(task, account)
+        view = isolation.View([], [])
+        if not account.shared:
+            view = isolation.plan_view(
+                account,
+                readable=[*isolation.interpreter_folders(account), *self._readable],
+                own=[*own, work, checkpoints, account.home],
+                private_tmp=tmp,
+                replaced=identity.listings(account, self._layout.accounts),
+            )
+        return Job(
+            task_id=str(task.id),
+            folder=str(folder),
+            command=list(task.command),
+            environment=task_environment(
+                task,
+                account,
+                work=work,
+                checkpoints=checkpoints,
+                cpu_limited=self._limiter.enforces and task.cpu_milli > 0,
+            ),
+            working_dir=task.working_dir or str(work),
+            uid=-1 if account.shared else account.uid,
+            gid=-1 if account.shared else account.gid,
+            veils=view.veils,
+            binds=view.binds,
+            private_tmp=str(tmp),
+            log_segment_bytes=self._segment_bytes,
+            log_segments=self._segments,
+        )
+
+    def _checkpoints(self, task: TaskSpec, account: Account) -> Path:
+        """The folder for checkpoints: ours per workload, or one that the user reaches alone."""
+        ours = self._layout.checkpoints / task.id.workload_uid
+        asked = Path(task.checkpoint_dir) if task.checkpoint_dir else ours
+        if asked == ours:
+            return files.own_folder(ours, account)
+        return isolation.check_reachable(asked, account, "checkpoint_dir")
+
+    def _claim(self, building: Path, folder: Path, task: TaskSpec) -> None:
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        try:
+            building.rename(folder)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise AlreadyStarted(f"task {task.id} was started before") from error
+            raise
+
+    def _hand_over(self, job: Job, task: TaskSpec, folder: Path, lock: int) -> None:
+        """From the claim on, a failure takes the claim back: nothing ran."""
+        try:
+            groups = self._limiter.make(str(task.id), task.cpu_milli, task.memory_mib)
+            job.cgroups, job.oom_files = groups.folders, groups.oom_files
+            self._spawn(job, folder, lock)
+        except (EngineError, OSError):
+            tree.remove_groups(self._limiter.find(str(task.id)).folders)
+            self._layout.discard(folder)
+            raise
+
+    def _spawn(self, job: Job, folder: Path, lock: int) -> None:
+        memory = job.to_memory()
+        try:
+            with (folder / "supervisor.log").open("wb") as errors:
+                code = subprocess.call(
+                    shim_command("supervisor", memory, lock),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    cwd="/",
+                    env={},
+                    pass_fds=(memory, lock),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(memory)
+        if code != 0:
+            said = (folder / "supervisor.log").read_text(errors="replace").strip()
+            raise EngineError(f"the supervisor of {job.task_id} ended with {code}: {said[-500:]}")

@@ -1,0 +1,1 @@
+"""What runs beside each task, outside the scheduler. Standard library only: it starts fast."""

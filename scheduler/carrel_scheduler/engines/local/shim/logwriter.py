@@ -1,0 +1,85 @@
+"""A task's output on disk: byte for byte, in segments, with a small index of times.
+
+``log/<n>.out`` holds the bytes; ``log/<n>.at`` holds pairs of eight-byte numbers (offset in the
+segment, microseconds since the epoch), at most one per ten milliseconds. A segment ends after a
+line; the oldest go once there are more than allowed.
+"""
+
+import os
+import sys
+import time
+
+INDEX_EVERY_SECONDS = 0.01
+LONGEST_LINE = 1024 * 1024
+
+
+class LogWriter:
+    """Writes one task's output.
+
+    Args:
+        folder: where the segments go.
+        segment_bytes: size after which a segment ends.
+        segments: how many are kept.
+    """
+
+    def __init__(self, folder: str, segment_bytes: int, segments: int) -> None:
+        self._folder, self._limit, self._keep = folder, segment_bytes, segments
+        self._number, self._size, self._indexed_at, self._full = 0, 0, 0.0, False
+        self._out, self._at = self._open()
+
+    def _open(self) -> tuple[int, int]:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+        base = f"{self._folder}/{self._number:08d}"
+        return os.open(base + ".out", flags, 0o600), os.open(base + ".at", flags, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Append. A full disk loses output, never the task: it is said once on standard error."""
+        try:
+            self._write(data)
+        except OSError as error:
+            if not self._full:
+                sys.stderr.write(f"output is being lost: {error}\n")
+            self._full = True
+
+    def _write(self, data: bytes) -> None:
+        room = self._limit - self._size
+        if len(data) <= room:
+            self._append(data)
+            return
+        end = data.find(b"\n", max(room - 1, 0)) + 1
+        if end == 0:
+            self._append(data)
+            if self._size < self._limit + LONGEST_LINE:
+                return
+        else:
+            self._append(data[:end])
+        self._rotate()
+        if end and data[end:]:
+            self._write(data[end:])
+
+    def _append(self, data: bytes) -> None:
+        now = time.time()
+        if now - self._indexed_at >= INDEX_EVERY_SECONDS or self._size == 0:
+            record = self._size.to_bytes(8, "big") + int(now * 1e6).to_bytes(8, "big")
+            os.write(self._at, record)
+            self._indexed_at = now
+        rest = memoryview(data)
+        while rest:
+            written = os.write(self._out, rest)
+            self._size += written
+            rest = rest[written:]
+
+    def _rotate(self) -> None:
+        self.close()
+        self._number += 1
+        self._size = 0
+        self._out, self._at = self._open()
+        oldest = self._number - self._keep
+        if oldest >= 0:
+            for suffix in (".at", ".out"):
+                os.unlink(f"{self._folder}/{oldest:08d}{suffix}")  # noqa: PTH108 - as above
+
+    def close(self) -> None:
+        """End the segment."""
+        os.close(self._out)
+        os.close(self._at)

@@ -1,0 +1,46 @@
+"""Listeners of an engine: each gets every change of a task after it began to listen."""
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from typing_extensions import override
+
+from carrel_scheduler.engines.contract import TaskStatus
+
+
+class StatusStream(AsyncIterator[TaskStatus]):
+    """One listener. It ends when the engine is closed."""
+
+    def __init__(self, open_engine: Callable[[], Awaitable[None]]) -> None:
+        self._open = open_engine
+        self._queue: asyncio.Queue[TaskStatus | None] = asyncio.Queue()
+
+    def put(self, status: TaskStatus | None) -> None:
+        """Hand over a change; ``None`` ends the stream."""
+        self._queue.put_nowait(status)
+
+    @override
+    async def __anext__(self) -> TaskStatus:
+        await self._open()
+        status = await self._queue.get()
+        if status is None:
+            raise StopAsyncIteration
+        return status
+
+
+class Streams:
+    """All listeners; one that nobody holds any more is forgotten."""
+
+    def __init__(self) -> None:
+        self._streams: weakref.WeakSet[StatusStream] = weakref.WeakSet()
+
+    def add(self, stream: StatusStream) -> StatusStream:
+        """Begin to listen."""
+        self._streams.add(stream)
+        return stream
+
+    def publish(self, status: TaskStatus | None) -> None:
+        """Tell everybody."""
+        for stream in list(self._streams):
+            stream.put(status)

@@ -1,0 +1,175 @@
+"""A command beside a running task, on a pseudo-terminal.
+
+What it sees is taken from the running task itself (environment, view of the file system), so it
+needs nothing that was not recorded, and no secret is kept anywhere for it.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import struct
+import termios
+from pathlib import Path
+from typing import Final
+
+from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.engines.local.cgroups import Groups
+from carrel_scheduler.engines.local.interpreter import shim_command
+from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.truth import Started, TaskRecord
+
+HANG_UP_SECONDS: Final = 2.0
+EXEC_SECONDS: Final = 5.0
+# The name takes the place of the machine's in whatever prompt the shell's own files set up.
+_PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
+
+
+class Terminal:
+    """One session; see ``engines.contract.ExecSession``."""
+
+    def __init__(self, master: int, process: asyncio.subprocess.Process) -> None:
+        self._master, self._process = master, process
+        self._waiting: set[asyncio.Future[None]] = set()
+        os.set_blocking(master, False)
+
+    async def read(self) -> bytes:
+        """Next output; empty at the end."""
+        while self._master >= 0:
+            try:
+                return os.read(self._master, 65536)
+            except BlockingIOError:
+                await self._ready(reading=True)
+            except OSError as error:
+                if error.errno == errno.EIO:  # nobody is left at the other end
+                    return b""
+                raise
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        """Type. Raises ``EngineError`` after the end."""
+        rest = data
+        while rest:
+            if self._master < 0:
+                raise EngineError("the terminal session has ended")
+            try:
+                rest = rest[os.write(self._master, rest) :]
+            except BlockingIOError:
+                await self._ready(reading=False)
+            except OSError as error:
+                raise EngineError("the terminal session has ended") from error
+
+    async def _ready(self, *, reading: bool) -> None:
+        loop, master = asyncio.get_running_loop(), self._master
+        ready: asyncio.Future[None] = loop.create_future()
+        add, remove = (
+            (loop.add_reader, loop.remove_reader)
+            if reading
+            else (loop.add_writer, loop.remove_writer)
+        )
+        self._waiting.add(ready)
+        add(master, _wake, ready)
+        try:
+            await ready
+        finally:
+            self._waiting.discard(ready)
+            remove(master)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Tell the size."""
+        if not (0 < rows < 10_000 and 0 < columns < 10_000):
+            raise EngineError(f"rows={rows}, columns={columns}: numbers from 1 to 9999 are right")
+        if self._master >= 0:
+            fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def close(self) -> int:
+        """Hang up if still running; returns the exit code (128 and the signal if one ended it)."""
+        if self._process.returncode is None:
+            self._signal(signal.SIGHUP)
+            self._signal(signal.SIGCONT)
+            try:
+                await asyncio.wait_for(self._process.wait(), HANG_UP_SECONDS)
+            except TimeoutError:
+                self._signal(signal.SIGKILL)
+        code = await self._process.wait()
+        if self._master >= 0:
+            master, self._master = self._master, -1
+            for ready in self._waiting:
+                _wake(ready)
+            await asyncio.sleep(0)  # they stop waiting for the descriptor before it is closed
+            os.close(master)
+        return code if code >= 0 else 128 - code
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+async def open_terminal(
+    task: TaskId, record: TaskRecord, started: Started, groups: Groups, command: list[str]
+) -> Terminal:
+    """Start a command (default: a shell) beside a task.
+
+    Raises ``EngineError`` when the task does not run (any more).
+    """
+    environment = await _environment(task, started)
+    environment["TERM"] = "xterm-256color"
+    environment["CARREL_PROMPT_HOST"] = f"{record.name}-0-{task.index}"
+    environment["PS1"] = r"\u@\h:\w\$ "
+    environment["PROMPT_COMMAND"] = _PROMPT
+    job = Job(
+        task_id=str(task),
+        folder="/",
+        command=command or ["bash"],
+        environment=environment,
+        working_dir=record.working_dir or environment["CARREL_TASK_DIR"],
+        uid=-1 if record.shared else record.uid,
+        gid=-1 if record.shared else record.gid,
+        cgroups=groups.folders,
+        namespace_pid=started.pid,
+    )
+    memory = job.to_memory()
+    master, slave = os.openpty()
+    try:
+        if not record.shared:
+            os.fchown(slave, record.uid, -1)
+        process = await asyncio.create_subprocess_exec(
+            *shim_command("terminal", memory),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd="/",
+            env={},
+            pass_fds=(memory,),
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+        os.close(memory)
+    return Terminal(master, process)
+
+
+async def _environment(task: TaskId, started: Started) -> dict[str, str]:
+    """The running task's own environment, once its command has taken over its process."""
+    mark = f"CARREL_TASK_ID={task}".encode()
+    deadline = asyncio.get_running_loop().time() + EXEC_SECONDS
+    while tree.start_time(started.pid) == started.start_time:
+        entries = Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0")
+        if mark in entries:
+            pairs = [os.fsdecode(entry).partition("=") for entry in entries if entry]
+            return {name: value for name, _, value in pairs}
+        if asyncio.get_running_loop().time() > deadline:
+            raise EngineError(f"task {task} does not begin to run")
+        await asyncio.sleep(0.01)
+    raise EngineError(f"task {task} is not running")
