@@ -321,8 +321,8 @@ class Listing:
 
     async def test_bad_page_arguments_are_refused(self, store: ObjectStore) -> None:
         for arguments in ({"limit": 0}, {"limit": -1}, {"after": "no-number"}, {"after": "-1"}):
-            with pytest.raises(Exception, match="limit|after"):
-                await store.list(Workload, **arguments)  # type: ignore[arg-type]
+            with pytest.raises(Exception, match=r"limit|after"):
+                await store.list(Workload, **arguments)
 
 
 class Watching:

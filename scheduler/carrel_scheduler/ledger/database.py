@@ -1,11 +1,10 @@
 """Engines for the two databases: one connection that writes, a few that read, one for migrations.
 
-SQLite: write-ahead log, full sync on every commit, file mode 0600; transactions begin by our own
-statements because the driver's would begin too late for savepoints. PostgreSQL: commits wait for
+SQLite: write-ahead log, full sync on every commit; transactions begin by our own statements because
+the driver's would begin too late for savepoints. PostgreSQL: commits wait for
 the disk whatever the server's default, reads see one snapshot.
 """
 
-import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,6 @@ from carrel_scheduler.ledger.errors import LedgerNotUsable
 
 READERS: Final = 4
 BUSY_TIMEOUT_MS: Final = 30_000
-OWNER_ONLY: Final = 0o600
 
 
 class Database(NamedTuple):
@@ -27,10 +25,12 @@ class Database(NamedTuple):
 
     Attributes:
         label: its URL without the password, for messages.
+        file: of SQLite.
         listens: commits of other processes are announced (else they are polled for).
     """
 
     label: str
+    file: Path | None
     listens: bool
     writer: Engine
     reader: Engine
@@ -73,33 +73,15 @@ def _sqlite(url: URL) -> Database:
     label = url.render_as_string()
     if not url.database or url.database == ":memory:":
         raise LedgerNotUsable("unknown_database", label, "SQLite needs the path of a file")
-    _prepare_file(Path(url.database), label)
     return Database(
         label=label,
+        file=Path(url.database),
         listens=False,
         writer=_sqlite_engine(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0),
         reader=_sqlite_engine(url, "BEGIN", pool_size=READERS, max_overflow=0),
         # Rebuilding a table drops the old one; with foreign keys on, that would cascade.
         migrator=_sqlite_engine(url, "BEGIN IMMEDIATE", foreign_keys=False, poolclass=NullPool),
     )
-
-
-def _prepare_file(path: Path, label: str) -> None:
-    """Make sure of a file that only its owner can read; its log files get the same mode."""
-    folder = path.parent
-    if not folder.is_dir():
-        raise LedgerNotUsable("folder_missing", label, f"the folder {folder} does not exist")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise LedgerNotUsable(
-            "folder_not_writable", label, f"this account may not write into {folder}"
-        )
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
-        path.chmod(OWNER_ONLY)
-    except OSError as error:
-        raise LedgerNotUsable(
-            "file_not_usable", label, f"the file cannot be opened for writing ({error.strerror})"
-        ) from error
 
 
 def _engine(url: URL, **options: Any) -> Engine:
@@ -146,6 +128,7 @@ def _postgresql(url: URL) -> Database:
     )
     return Database(
         label=url.render_as_string(hide_password=True),
+        file=None,
         listens=True,
         writer=writer,
         reader=reader,

@@ -4,25 +4,32 @@ All steps of one opening are a single transaction: a machine that stops halfway 
 schema. Others who open the same database meanwhile wait for the lock.
 """
 
+from contextlib import nullcontext
 from importlib.resources import files
 from typing import Final
 
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from carrel_scheduler.ledger.database import Database
+from carrel_scheduler.ledger.database_file import prepared
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 
 # Any number that nobody else locks in this database.
 ADVISORY_LOCK: Final = 0x0CA55E11
 
 
-def upgrade(engine: Engine, label: str) -> None:
-    """Migrate to the newest schema; raises ``LedgerNotUsable``."""
+def upgrade(database: Database) -> None:
+    """Migrate to the newest schema, making the database if need be; raises ``LedgerNotUsable``."""
+    file, label = database.file, database.label
     try:
-        with engine.begin() as connection:
+        with (
+            nullcontext() if file is None else prepared(file, label),
+            database.migrator.begin() as connection,
+        ):
             lock(connection)
             command.upgrade(config(connection), "head")
     except CommandError as error:
@@ -30,7 +37,8 @@ def upgrade(engine: Engine, label: str) -> None:
             "newer_schema", label, f"was written by a newer version of Carrel: {error}"
         ) from error
     except DBAPIError as error:
-        raise LedgerNotUsable(_code(engine), label, f"cannot be opened: {error.orig}") from error
+        code = "server_not_reachable" if file is None else "file_not_usable"
+        raise LedgerNotUsable(code, label, f"cannot be opened: {error.orig}") from error
 
 
 def lock(connection: Connection) -> None:
@@ -46,7 +54,3 @@ def config(connection: Connection) -> Config:
     settings.set_main_option("script_location", str(folder).replace("%", "%%"))
     settings.attributes["connection"] = connection
     return settings
-
-
-def _code(engine: Engine) -> str:
-    return "file_not_usable" if engine.dialect.name == "sqlite" else "server_not_reachable"

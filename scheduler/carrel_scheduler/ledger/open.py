@@ -44,5 +44,5 @@ def _migrated(url: str) -> Database:
     from carrel_scheduler.ledger.migrate import upgrade
 
     database = database_of(url)
-    upgrade(database.migrator, database.label)
+    upgrade(database)
     return database

@@ -1,42 +1,15 @@
 """One ledger per test on each database, and the server for PostgreSQL."""
 
-import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
+from contract.ledger.ledgers import Ledgers
 from contract.postgresql import PostgreSQL, postgresql
 
 __all__ = ["postgresql"]
-
-
-class Ledgers:
-    """Openings of one database; clock and ids are counters."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._opened: list[Ledger] = []
-
-    async def open(self, *, keep_changes: int = 50_000) -> Ledger:
-        """Another opening."""
-        number = len(self._opened)
-        ids, ticks = itertools.count(), itertools.count(1)
-        ledger = await open_ledger(
-            self.url,
-            clock=lambda: 1_790_000_000.0 + next(ticks),
-            ids=lambda: f"uid-{number}-{next(ids)}",
-            keep_changes=keep_changes,
-        )
-        self._opened.append(ledger)
-        return ledger
-
-    async def close(self) -> None:
-        """Close whatever is open."""
-        for ledger in self._opened:
-            await ledger.close()
 
 
 @pytest.fixture(
@@ -68,5 +41,3 @@ async def stores(database_url: str) -> AsyncIterator[Ledgers]:
 async def store(stores: Ledgers) -> Ledger:
     """One opening."""
     return await stores.open()
-
-

@@ -173,7 +173,10 @@ class Recording:
         version = (await store.list(Workload)).version
         epoch = await store.begin_epoch()
         one.status.phase, two.status.phase = "starting", "failed"
-        rows = [transition(two, "failed"), transition(one, "starting", gpu_milli=500, borrowed=True)]
+        rows = [
+            transition(two, "failed"),
+            transition(one, "starting", gpu_milli=500, borrowed=True),
+        ]
         actions = [decision(one, 1), decision(two, 1)]
         made = await store.record(
             epoch=epoch, statuses=[two, one], transitions=rows, decisions=actions

@@ -1,0 +1,32 @@
+"""Openings of one database for a test; clock and ids are counters."""
+
+import itertools
+
+from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.sql_ledger import SqlLedger
+
+
+class Ledgers:
+    """Opens a database as often as asked, and closes what is open."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._ids, self._ticks = itertools.count(), itertools.count(1)
+        self._opened: list[SqlLedger] = []
+
+    async def open(self, *, keep_changes: int = 50_000) -> SqlLedger:
+        """Another opening."""
+        ledger = await open_ledger(
+            self.url,
+            clock=lambda: 1_790_000_000.0 + next(self._ticks),
+            ids=lambda: f"uid-{next(self._ids)}",
+            keep_changes=keep_changes,
+        )
+        assert isinstance(ledger, SqlLedger)
+        self._opened.append(ledger)
+        return ledger
+
+    async def close(self) -> None:
+        """Close whatever is open."""
+        for ledger in self._opened:
+            await ledger.close()

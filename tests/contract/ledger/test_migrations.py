@@ -1,0 +1,77 @@
+"""The migrations lead to the schema, down and up again, whoever comes first."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from carrel_scheduler.ledger.database import database_of
+from carrel_scheduler.ledger.errors import LedgerNotUsable
+from carrel_scheduler.ledger.migrate import config, upgrade
+from carrel_scheduler.ledger.schema import metadata
+from contract.ledger.ledger_contract import Ledgers, submit
+
+
+def differences(url: str) -> list[Any]:
+    """What alembic would change to get from the database to the schema."""
+    database = database_of(url)
+    with database.migrator.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        found = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    database.dispose()
+    return list(found)
+
+
+def migrate_down(url: str) -> set[str]:
+    """Tables that are left."""
+    database = database_of(url)
+    with database.migrator.begin() as connection:
+        command.downgrade(config(connection), "base")
+    tables = set(inspect(database.migrator).get_table_names())
+    database.dispose()
+    return tables
+
+
+async def test_head_is_the_schema(stores: Ledgers, database_url: str) -> None:
+    assert differences(database_url)
+    await stores.open()
+    assert differences(database_url) == []
+
+
+async def test_down_and_up_again(stores: Ledgers, database_url: str) -> None:
+    first = await stores.open()
+    await submit(first, "before")
+    await first.close()
+    assert migrate_down(database_url) == {"alembic_version"}
+    second = await stores.open()
+    assert differences(database_url) == []
+    assert (await submit(second, "after")).meta.resource_version == 1
+
+
+async def test_many_may_open_a_new_database_at_once(stores: Ledgers, database_url: str) -> None:
+    ledgers = await asyncio.gather(*(stores.open() for _ in range(4)))
+    assert differences(database_url) == []
+    await asyncio.gather(*(submit(ledger, f"by-{n}") for n, ledger in enumerate(ledgers)))
+
+
+async def test_opening_again_changes_nothing(stores: Ledgers) -> None:
+    first = await stores.open()
+    made = await submit(first)
+    await first.close()
+    second = await stores.open()
+    assert await second.get(type(made), "train-1", "vision") == made
+
+
+async def test_a_newer_schema_is_refused(stores: Ledgers, database_url: str) -> None:
+    await (await stores.open()).close()
+    database = database_of(database_url)
+    with database.migrator.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(LedgerNotUsable, match="newer version") as caught:
+        upgrade(database)
+    assert caught.value.code == "newer_schema"
+    database.dispose()
