@@ -170,7 +170,8 @@ class Server:
         limits = self.world.find(*self._key(request))["status"].get("limits") or {}
         if not limits.get("may_extend"):
             raise Refusal(409, "no_extension", "This project allows no extension.")
-        later = limits | {"stops_at": (limits["stops_at"] or self.world.now()) + 3600.0}
+        stops_at = (limits["stops_at"] or self.world.now()) + 3600.0
+        later = limits | {"stops_at": stops_at, "warn_at": stops_at - 600.0}
         self.world.change(*self._key(request), {"limits": later})
         return web.json_response(later)
 

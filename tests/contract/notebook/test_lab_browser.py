@@ -1,0 +1,161 @@
+"""A real JupyterLab in a real browser: the status bar, the warning, the views and their buttons.
+
+With ``CARREL_SCREENSHOTS`` naming a folder, what was seen is kept there.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from carrel.testing import FakeScheduler
+from contract.notebook.lab import Lab, write_notebook
+
+pytestmark = pytest.mark.browser
+SECONDS = 1000
+TRAIN = """%%train --gpus 1 --name digits --to job
+import time
+time.sleep(60)"""
+BUSY = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A fresh profile; errors in the page's code fail the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    opened, errors = context.new_page(), []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert errors == []
+
+
+def keep(page: Page, name: str) -> None:
+    folder = os.environ.get("CARREL_SCREENSHOTS")
+    if folder:
+        page.wait_for_timeout(800)  # let what slides in arrive
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def until(true: Callable[[], Any], what: str, seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
+        time.sleep(0.05)
+
+
+def limits(scheduler: FakeScheduler, seconds: float | None, because: str = "TimeLimit") -> None:
+    """This workspace stops in so many seconds, or not at all."""
+    at = None if seconds is None else time.time() + seconds
+    warn = None if at is None else at - 600
+    scheduler.status(
+        "vision",
+        "desk",
+        limits={"stops_at": at, "stops_because": because, "warn_at": warn, "may_extend": True},
+    )
+
+
+def shown_limits(lab: Lab, stops: bool) -> None:
+    """The extension has heard of it with its next sign of life."""
+    until(
+        lambda: ((lab.ask("carrel/limits")["limits"] or {}).get("stops_at") is not None) is stops,
+        "news of the limits",
+    )
+
+
+def test_status_bar_and_warning(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    limits(scheduler, 42 * 60 + 30)
+    shown_limits(lab, stops=True)
+    page.goto(lab.page())
+    status = page.locator(".carrel-status")
+    expect(status).to_contain_text("Stops in 42 min: time limit of vision", timeout=30 * SECONDS)
+    assert "4 of 4 guaranteed · 1 borrowed · 2 waiting" in (status.get_attribute("title") or "")
+    expect(page.locator(".Toastify__toast")).to_have_count(0)
+    keep(page, "status-calm")
+
+
+def test_warning_extends(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    limits(scheduler, 9 * 60 + 30)
+    until(lambda: lab.ask("carrel/limits")["limits"]["stops_at"] < time.time() + 600, "the limit")
+    page.goto(lab.page())
+    toast = page.locator(".Toastify__toast", has_text="it reaches the time limit of vision")
+    expect(toast).to_be_visible(timeout=30 * SECONDS)
+    expect(page.locator(".carrel-status")).to_have_attribute("data-level", "warn")
+    keep(page, "warning")
+    toast.get_by_role("button", name="Keep for 1 h").click()
+    expect(page.locator(".Toastify__toast", has_text="Kept")).to_be_visible()
+    expect(page.locator(".carrel-status")).to_have_attribute("data-level", "calm")
+    keep(page, "kept")
+    assert ("POST", "/workloads/vision/desk/extend") in scheduler.requests
+
+
+def test_last_minute_is_loud(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    limits(scheduler, 40, because="Idle")
+    until(lambda: lab.ask("carrel/limits")["limits"]["stops_because"] == "Idle", "the limit")
+    page.goto(lab.page())
+    expect(page.locator(".carrel-status")).to_have_attribute(
+        "data-level", "last", timeout=30 * SECONDS
+    )
+    toast = page.locator(".Toastify__toast--error")
+    expect(toast).to_contain_text("Run a cell, type in a terminal or save a file to keep it.")
+    keep(page, "last-minute")
+    limits(scheduler, None)
+    shown_limits(lab, stops=False)
+
+
+def test_job_view(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    write_notebook(lab.folder, "train.ipynb", TRAIN, "%jobs", "%quota", BUSY)
+    page.goto(lab.page("lab/tree/train.ipynb"))
+    run_cell(page, 0)
+    view = page.locator(".carrel-job")
+    expect(view).to_contain_text("Waiting", timeout=40 * SECONDS)
+    scheduler.wait("vision", "digits", "Waiting for 1 GPU: `speech` holds 2.")
+    expect(view).to_contain_text("Waiting for 1 GPU: `speech` holds 2.")
+    scheduler.run("vision", "digits", devices=[1])
+    scheduler.log("vision", "digits", "loading digits", "epoch 1 of 40")
+    for step in range(1, 13):
+        scheduler.report(
+            "vision", "digits", step=step, done=step, total=40, rate=0.5, unit="epoch",
+            checkpoint_step=step, metrics={"loss": 2.3 / step, "accuracy": 1 - 0.9 / step},
+        )  # fmt: skip
+    expect(view.locator(".carrel-state")).to_contain_text("Running")
+    expect(view).to_contain_text("12 of 40 epochs")
+    expect(view.locator(".carrel-figure")).to_have_count(2)
+    expect(view.locator(".carrel-lines")).to_contain_text("epoch 1 of 40")
+    run_cell(page, 1)
+    run_cell(page, 2)
+    expect(page.locator(".carrel-table")).to_contain_text("digits", timeout=20 * SECONDS)
+    expect(page.locator(".carrel-quota-words")).to_have_text(
+        "4 of 4 guaranteed · 1 borrowed · 2 waiting"
+    )
+    keep(page, "job-view")
+    _buttons_work_while_the_kernel_is_busy(page, scheduler)
+
+
+def _buttons_work_while_the_kernel_is_busy(page: Page, scheduler: FakeScheduler) -> None:
+    run_cell(page, 3)
+    view = page.locator(".carrel-job")
+    expect(page.locator(".jp-InputPrompt", has_text="[*]")).to_have_count(1)
+    view.get_by_role("button", name="Suspend").click()
+    until(
+        lambda: ("POST", "/workloads/vision/digits/suspend") in scheduler.requests, "the suspension"
+    )
+    expect(view.locator(".carrel-state")).to_contain_text("Stopped")
+    view.get_by_role("button", name="Resume").click()
+    expect(view.locator(".carrel-state")).to_contain_text("Waiting")
+    view.get_by_role("button", name="Cancel").click()
+    view.get_by_role("button", name="Cancel digits; its checkpoints stay").click()
+    expect(view.locator(".carrel-state")).to_contain_text("Cancelled")
+    keep(page, "cancelled")
+    assert ("DELETE", "/workloads/vision/digits") in scheduler.requests
+
+
+def run_cell(page: Page, index: int) -> None:
+    """Click into a cell and run it."""
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
+    cell.locator(".jp-InputArea-editor").click(timeout=40 * SECONDS)
+    page.keyboard.press("Control+Enter")
