@@ -1,0 +1,118 @@
+"""``carrel user``: the accounts of this machine, for whoever owns its state folder."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import aiohttp
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from carrel_hub.accounts.passwords import generate
+from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Settings
+from carrel_hub.up.command import default_state_dir
+from carrel_hub.up.lock import is_running
+from carrel_hub.up.machine import KEYS_FILE
+
+app = typer.Typer(no_args_is_help=True, help="Accounts of this machine (see `carrel up`).")
+StateDir = Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")]
+Name = Annotated[str, typer.Argument(help="Name of the user.")]
+
+
+@app.command()
+def add(
+    name: Name,
+    admin: Annotated[bool, typer.Option("--admin", help="May manage everything.")] = False,
+    project: Annotated[
+        list[str] | None, typer.Option("--project", "-p", help="Member of it from the start.")
+    ] = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Make an account and print its password, once."""
+    accounts, folder = _accounts(state_dir)
+    password = generate()
+    with _told():
+        accounts.add(name, password, admin=admin, joins=project or [])
+    _tell_hub(folder, "POST", name)
+    typer.echo(f"{name}  {password}")
+    typer.echo("The password is shown this once.")
+
+
+@app.command("password")
+def password_(name: Name, state_dir: StateDir = None) -> None:
+    """Give an account a new password and print it, once."""
+    accounts, _ = _accounts(state_dir)
+    password = generate()
+    with _told():
+        accounts.set_password(name, password)
+    typer.echo(f"{name}  {password}")
+
+
+@app.command("list")
+def list_(state_dir: StateDir = None) -> None:
+    """Show the accounts."""
+    accounts, _ = _accounts(state_dir)
+    with _told():
+        found = accounts.all()
+    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table.add_column("user")
+    table.add_column("may")
+    for name, account in sorted(found.items()):
+        table.add_row(name, "manage everything" if account.admin else "use projects")
+    Console(highlight=False).print(table)
+
+
+@app.command()
+def remove(name: Name, state_dir: StateDir = None) -> None:
+    """Remove an account. Its files, jobs and history stay."""
+    accounts, folder = _accounts(state_dir)
+    with _told():
+        accounts.remove(name)
+    _tell_hub(folder, "DELETE", name)
+    typer.echo(f"Removed {name}; its files, jobs and history stay.")
+
+
+def _accounts(state_dir: Path | None) -> tuple[Accounts, Path]:
+    folder = (state_dir or default_state_dir()).expanduser().absolute()
+    if not (folder / "hub").is_dir():
+        typer.echo(f"There is no Carrel in {folder} yet: start it once with carrel up.", err=True)
+        raise typer.Exit(1)
+    return Accounts(folder / "hub" / "accounts.json"), folder
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Show what is wrong with an account as a sentence."""
+    try:
+        yield
+    except AccountError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _tell_hub(folder: Path, method: str, name: str) -> None:
+    """Let a running Hub know at once; one that does not run learns it at its start."""
+    if not is_running(folder):
+        return
+    try:
+        asyncio.run(_ask_hub(folder, method, name))
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        typer.echo(f"The Hub learns of it at the next sign-in ({error}).", err=True)
+
+
+async def _ask_hub(folder: Path, method: str, name: str) -> None:
+    settings = Settings.load(folder / "hub" / "settings.json")
+    keys = Keys.load_or_create(folder / KEYS_FILE)
+    headers = {"Authorization": f"token {keys.setup}"}
+    timeout = aiohttp.ClientTimeout(total=15)
+    async with (
+        aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+        session.request(method, f"{settings.hub_url}/hub/api/users/{name}") as answer,
+    ):
+        if answer.status >= 400 and answer.status not in (404, 409):
+            typer.echo(f"The Hub answered {answer.status}.", err=True)

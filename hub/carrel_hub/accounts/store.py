@@ -1,0 +1,174 @@
+"""The accounts file: JSON, mode 0600, replaced in one step, read again whenever it changed.
+
+The command line writes it while the Hub reads it, so every change is made under a lock on a file
+beside it.
+"""
+
+import fcntl
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from carrel_hub.accounts.passwords import SHORTEST, hash_password
+
+T = TypeVar("T")
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?\Z")
+
+
+class AccountError(Exception):
+    """An account cannot be made, changed or found; the message says why."""
+
+
+class Account(msgspec.Struct, kw_only=True):
+    """One account.
+
+    Attributes:
+        password: its scrypt hash.
+        joins: projects to become a member of when the Hub first meets this user; from then on the
+            Hub's groups are the truth and this is empty.
+    """
+
+    password: str
+    admin: bool = False
+    joins: list[str] = []
+
+
+class _File(msgspec.Struct):
+    version: int = 1
+    accounts: dict[str, Account] = {}
+
+
+class Accounts:
+    """The accounts in one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._file = _File()
+
+    def all(self) -> dict[str, Account]:
+        """Every account by name. Raises ``AccountError`` when the file cannot be read."""
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            self._seen, self._file = None, _File()
+            return {}
+        seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if seen != self._seen:
+            self._file, self._seen = self._read(), seen
+        return dict(self._file.accounts)
+
+    def find(self, name: str) -> Account | None:
+        """One account."""
+        return self.all().get(name)
+
+    def add(
+        self, name: str, password: str, *, admin: bool = False, joins: list[str] | None = None
+    ) -> None:
+        """Make an account. Raises ``AccountError`` for a bad name or one that is taken."""
+        check_name(name)
+        hashed = _hashed(password)
+
+        def change(file: _File) -> None:
+            if name in file.accounts:
+                raise AccountError(
+                    f"There is already an account {name}. "
+                    f"For a new password: carrel user password {name}."
+                )
+            file.accounts[name] = Account(password=hashed, admin=admin, joins=list(joins or []))
+
+        self._change(change)
+
+    def set_password(self, name: str, password: str) -> None:
+        """Replace a password. Raises ``AccountError`` when there is no such account."""
+        hashed = _hashed(password)
+        self._change(lambda file: setattr(_known(file, name), "password", hashed))
+
+    def remove(self, name: str) -> None:
+        """Remove an account. Raises ``AccountError`` when there is no such account."""
+        self._change(lambda file: _remove(file, name))
+
+    def take_joins(self, name: str) -> list[str]:
+        """The projects this user still has to join; they are handed out once."""
+        account = self.find(name)
+        if account is None or not account.joins:
+            return []
+
+        def change(file: _File) -> list[str]:
+            known = file.accounts.get(name)
+            if known is None:
+                return []
+            joins, known.joins = known.joins, []
+            return joins
+
+        return self._change(change)
+
+    def _read(self) -> _File:
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=_File)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise AccountError(f"The accounts file {self.path} cannot be read: {error}") from error
+
+    def _change(self, change: Callable[[_File], T]) -> T:
+        with self._locked():
+            file = self._read() if self.path.exists() else _File()
+            result = change(file)
+            self._write(file)
+        return result
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self.path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise AccountError(
+                f"The accounts file {self.path} cannot be written: {error.strerror}"
+            ) from error
+        with os.fdopen(descriptor) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _write(self, file: _File) -> None:
+        descriptor, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".accounts-")
+        try:
+            with os.fdopen(descriptor, "wb") as out:  # mkstemp makes it readable by its owner only
+                out.write(msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n")
+                out.flush()
+                os.fsync(out.fileno())
+            Path(temporary).replace(self.path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def check_name(name: str) -> None:
+    """Raise ``AccountError`` unless the name can be a user's everywhere."""
+    if not _NAME.match(name):
+        raise AccountError(
+            f"{name!r} cannot be a user name: use 1 to 32 lower-case letters, digits, dots, "
+            f"dashes and underscores, beginning and ending with a letter or digit."
+        )
+
+
+def _hashed(password: str) -> str:
+    if len(password) < SHORTEST:
+        raise AccountError(f"The password is too short: use at least {SHORTEST} characters.")
+    return hash_password(password)
+
+
+def _known(file: _File, name: str) -> Account:
+    if name not in file.accounts:
+        raise AccountError(f"There is no account {name}.")
+    return file.accounts[name]
+
+
+def _remove(file: _File, name: str) -> None:
+    _known(file, name)
+    del file.accounts[name]

@@ -1,0 +1,51 @@
+"""The secrets of one installation: made once, kept in one file that its owner alone can read."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from typing_extensions import override
+
+
+class Keys(msgspec.Struct, kw_only=True, frozen=True):
+    """Every secret by its purpose.
+
+    Attributes:
+        cookie: signs the Hub's cookies (hex, 32 bytes).
+        crypt: encrypts the Hub's auth state (hex, 32 bytes).
+        proxy: between Hub and proxy.
+        scheduler, console, spawner: Hub tokens of these services.
+        setup: Hub token of the person at the machine: `carrel up` and `carrel user` use it.
+    """
+
+    cookie: str
+    crypt: str
+    proxy: str
+    scheduler: str
+    console: str
+    spawner: str
+    setup: str
+
+    @classmethod
+    def generate(cls) -> Self:
+        """New ones."""
+        return cls(**{name: secrets.token_hex(32) for name in cls.__struct_fields__})
+
+    @classmethod
+    def load_or_create(cls, path: Path) -> Self:
+        """Read the file, or make it. Raises ``OSError``, ``msgspec.MsgspecError``."""
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            keys = cls.generate()
+            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(msgspec.json.encode(keys))
+            return keys
+
+    @override
+    def __repr__(self) -> str:
+        """Without a secret."""
+        return f"{type(self).__name__}(...)"

@@ -1,0 +1,126 @@
+"""What the Hub's templates ask about workspaces: their state, place in the queue, and their end.
+
+One object for each rendered page (``{{ carrel }}``); its coroutines are awaited by the template.
+Trouble with the scheduler is a sentence on the page, never an error page.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from carrel.errors import CarrelError
+from carrel.models import Workload
+from carrel_spawner import words
+from carrel_spawner.choosing import ChoosingSpawner
+from carrel_spawner.form import Place, place
+from carrel_spawner.state import Ending
+from carrel_spawner.workplace import is_queued
+
+# Phase -> (word, kind of state for colour and icon), the same as everywhere in Carrel.
+STATES: dict[str, tuple[str, str]] = {
+    "pending": ("waiting", "waiting"),
+    "starting": ("starting", "running"),
+    "running": ("running", "running"),
+    "preempting": ("giving way", "yielding"),
+    "stopping": ("stopping", "stopped"),
+    "succeeded": ("stopped", "stopped"),
+    "failed": ("failed", "failed"),
+    "stopped": ("stopped", "stopped"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One workspace on the home page.
+
+    Attributes:
+        name: the Hub's server name, empty for the default one.
+        kind: of the state, for its colour and icon; ``state`` is the word.
+        place: in the queue, ``None`` when it is not in it.
+    """
+
+    name: str
+    title: str
+    project: str
+    size: str
+    state: str
+    kind: str
+    sentence: str
+    place: Place | None
+    queue_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """All workspaces of one user by server name, or why they cannot be shown."""
+
+    rows: dict[str, Row]
+    trouble: str = ""
+
+
+class Pages:
+    """The template variable ``carrel`` of one page. ``user`` is whoever looks; may be nobody."""
+
+    console_url = "/services/console/"
+
+    def __init__(self, user: Any) -> None:
+        self.user = user
+
+    async def desks(self, user: Any) -> Desks:
+        """The workspaces of a user that the scheduler knows."""
+        spawner = user.spawner
+        if not isinstance(spawner, ChoosingSpawner):
+            return Desks({})
+        try:
+            found = await spawner.client.list_workloads(user=user.name, kind="workspace")
+        except CarrelError as error:
+            return Desks(
+                {}, f"The scheduler does not answer, so states may be out of date: {error}"
+            )
+        return Desks({one.spec.server_name: _row(user, one) for one in _latest(found)})
+
+    async def waiting(self, user: Any, server_name: str) -> Row | None:
+        """A workspace that is in the queue."""
+        row = (await self.desks(user)).rows.get(server_name)
+        return row if row is not None and row.place is not None else None
+
+    def ending(self, user: Any, server_name: str) -> Ending | None:
+        """How a workspace ended, when it did so by itself."""
+        stored = user.orm_user.orm_spawners.get(server_name)
+        return Ending.from_dict((stored.state or {}).get("ending")) if stored else None
+
+    def queue_url(self, user: Any, server_name: str) -> str:
+        """Where the queue's buttons post to."""
+        spawner = user.spawners[server_name]
+        return spawner.queue_url if isinstance(spawner, ChoosingSpawner) else ""
+
+
+def _latest(workloads: Sequence[Workload]) -> list[Workload]:
+    """One for each server name: the one that is not at rest, else the newest; oldest first."""
+    chosen: dict[str, Workload] = {}
+    for workload in sorted(workloads, key=lambda one: (not one.at_rest, one.created_at)):
+        chosen[workload.spec.server_name] = workload
+    return list(chosen.values())
+
+
+def _row(user: Any, workload: Workload) -> Row:
+    status, spec = workload.status, workload.spec
+    queued = is_queued(workload)
+    word, kind = STATES.get(status.phase, (status.phase, "waiting"))
+    if queued and workload.holds_resources:
+        word, kind = "your turn", "running"
+    elif queued:
+        word = "in the queue"
+    size = [words.gpus(spec.gpus)] if spec.gpus else []
+    size += [words.cores(spec.cpu_millicores), words.gib(spec.memory_bytes)]
+    return Row(
+        name=spec.server_name,
+        title=spec.server_name or "workspace",
+        project=workload.project,
+        size=", ".join(size),
+        state=word,
+        kind=kind,
+        sentence=status.reason.sentence if status.reason else "",
+        place=place(workload) if queued else None,
+        queue_url=user.spawners[spec.server_name].queue_url,
+    )

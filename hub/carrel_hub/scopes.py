@@ -1,0 +1,69 @@
+"""Who may do what, in the Hub's own terms: custom scopes, roles and the services that hold them.
+
+Rights are scopes and membership is groups; both live in the Hub, and every token carries what its
+owner has and no more. Each service holds what it needs and nothing else.
+"""
+
+from typing import Any, Final
+
+from jupyterhub import roles
+
+USE: Final = "custom:carrel:use"
+ADMIN: Final = "custom:carrel:admin"
+SPAWN: Final = "custom:carrel:spawn"
+METRICS: Final = "custom:carrel:metrics"
+
+SCHEDULER: Final = "carrel"
+CONSOLE: Final = "console"
+SPAWNER: Final = "carrel-spawner"
+SETUP: Final = "carrel-setup"
+
+CUSTOM_SCOPES: Final = {
+    USE: {"description": "Use Carrel: workspaces, trainings and everything of your projects."},
+    ADMIN: {"description": "Manage Carrel: projects, quotas, everybody's work."},
+    SPAWN: {"description": "Ask for workspaces in the name of users (the Hub's spawner only)."},
+    METRICS: {"description": "Read Carrel's metrics."},
+}
+OWN_GROUPS: Final = "read:users:groups!user"
+ACCESS: Final = [f"access:services!service={SCHEDULER}", f"access:services!service={CONSOLE}"]
+# What a user's tokens may be asked to carry; the Hub gives each token what its owner has of these.
+PASSED_ON: Final = [USE, ADMIN, OWN_GROUPS, ACCESS[0]]
+SERVER_TOKEN: Final = ["users:activity!user", "access:servers!server", *PASSED_ON]
+
+
+def user_scopes() -> set[str]:
+    """What every user has beyond the Hub's defaults."""
+    return {USE, *ACCESS}
+
+
+def load_roles() -> list[dict[str, Any]]:
+    """Roles of admins and of our services."""
+    default_roles: Any = roles.get_default_roles
+    admin = default_roles("admin")
+    return [
+        {"name": "admin", "scopes": [*admin["scopes"], ADMIN, METRICS]},
+        {"name": "carrel-metrics", "description": "Read Carrel's metrics", "scopes": [METRICS]},
+        {
+            "name": "carrel-scheduler",
+            "description": "Membership of projects; starting a workspace whose turn has come",
+            "scopes": [
+                "admin:groups",
+                "read:users:name",
+                "read:users:groups",
+                "start:servers",
+            ],
+            "services": [SCHEDULER],
+        },
+        {
+            "name": "carrel-spawner",
+            "description": "Asks the scheduler for workspaces",
+            "scopes": [USE, SPAWN],
+            "services": [SPAWNER],
+        },
+        {
+            "name": "carrel-setup",
+            "description": "The person at the machine: first projects, accounts",
+            "scopes": [USE, ADMIN, "admin:users"],
+            "services": [SETUP],
+        },
+    ]

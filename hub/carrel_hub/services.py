@@ -1,0 +1,90 @@
+"""The services of the Hub: how they are registered, and what their processes are told.
+
+Two ways to run the same processes: the Hub starts them (``managed``), or somebody else does and
+gives them the same variables.
+"""
+
+import json
+import sys
+from typing import Any
+
+from carrel_hub import scopes
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Settings
+
+
+def commands() -> dict[str, list[str]]:
+    """What to run for each service with a process."""
+    return {
+        scopes.SCHEDULER: [sys.executable, "-m", "carrel_scheduler.service"],
+        scopes.CONSOLE: [sys.executable, "-m", "carrel_hub.console.app"],
+    }
+
+
+def registrations(settings: Settings, keys: Keys) -> list[dict[str, Any]]:
+    """``c.JupyterHub.services``."""
+    scheduler: dict[str, Any] = {
+        "name": scopes.SCHEDULER,
+        "url": settings.scheduler_url,
+        "api_token": keys.scheduler,
+        "display": False,
+    }
+    console: dict[str, Any] = {
+        "name": scopes.CONSOLE,
+        "url": settings.console_url,
+        "api_token": keys.console,
+        "display": False,
+        "oauth_no_confirm": True,
+        "oauth_client_allowed_scopes": [*scopes.PASSED_ON, scopes.ACCESS[1]],
+    }
+    if settings.managed:
+        for service in (scheduler, console):
+            service["command"] = commands()[service["name"]]
+            service["environment"] = own_environment(settings, service["name"])
+    return [
+        scheduler,
+        console,
+        {"name": scopes.SPAWNER, "api_token": keys.spawner, "display": False},
+        {"name": scopes.SETUP, "api_token": keys.setup, "display": False},
+    ]
+
+
+def own_environment(settings: Settings, service: str) -> dict[str, str]:
+    """What we tell a service beyond what the Hub tells every service."""
+    shared = {
+        "CARREL_URL": settings.api_url,
+        "CARREL_API_URL": settings.api_url,
+        "CARREL_PUBLIC_URL": settings.public_url,
+    }
+    if service != scopes.SCHEDULER:
+        return shared
+    gpus = settings.gpus
+    told = {
+        "CARREL_STATE_DIR": str(settings.state_dir),
+        "CARREL_DATABASE_URL": settings.database_url,
+        "CARREL_GPUS": "" if gpus.count is None else str(gpus.count),
+        "CARREL_GPU_MEMORY_MIB": "" if gpus.memory_mib is None else str(gpus.memory_mib),
+        "CARREL_GPU_NAME": gpus.name or "",
+    }
+    return shared | {name: value for name, value in told.items() if value}
+
+
+def hub_environment(settings: Settings, keys: Keys, service: str) -> dict[str, str]:
+    """What the Hub would tell a service that it starts itself."""
+    url = settings.scheduler_url if service == scopes.SCHEDULER else settings.console_url
+    token = keys.scheduler if service == scopes.SCHEDULER else keys.console
+    prefix = f"/services/{service}/"
+    access = json.dumps(["access:services", f"access:services!service={service}"])
+    return {
+        "JUPYTERHUB_SERVICE_NAME": service,
+        "JUPYTERHUB_API_TOKEN": token,
+        "JUPYTERHUB_API_URL": f"{settings.hub_url}/hub/api",
+        "JUPYTERHUB_BASE_URL": "/",
+        "JUPYTERHUB_SERVICE_PREFIX": prefix,
+        "JUPYTERHUB_SERVICE_URL": url,
+        "JUPYTERHUB_CLIENT_ID": f"service-{service}",
+        "JUPYTERHUB_HOST": "",
+        "JUPYTERHUB_OAUTH_CALLBACK_URL": f"{prefix}oauth_callback",
+        "JUPYTERHUB_OAUTH_ACCESS_SCOPES": access,
+        "JUPYTERHUB_OAUTH_SCOPES": access,
+    }

@@ -1,0 +1,99 @@
+"""What one installation is: where it lies, where it listens, what its scheduler is told."""
+
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+
+class Ports(msgspec.Struct, kw_only=True, frozen=True):
+    """Loopback ports of the parts; kept, because workspaces that run on know them."""
+
+    hub: int
+    proxy_api: int
+    scheduler: int
+    console: int
+
+
+class Gpus(msgspec.Struct, kw_only=True, frozen=True):
+    """Simulated GPUs; ``None`` leaves it to the scheduler (real ones where there are any)."""
+
+    count: int | None = None
+    memory_mib: int | None = None
+    name: str | None = None
+
+
+class Settings(msgspec.Struct, kw_only=True, frozen=True):
+    """Everything but the secrets.
+
+    Attributes:
+        state_dir: the one folder that is written to.
+        host, port: where people reach it; everything else listens on 127.0.0.1.
+        managed: the Hub starts scheduler and console itself (`carrel up` does it otherwise).
+        database_url: the scheduler's ledger; empty means SQLite in the state folder.
+        demo: demo notebooks in every home.
+    """
+
+    state_dir: Path
+    host: str = "127.0.0.1"
+    port: int = 8000
+    ports: Ports
+    gpus: Gpus = Gpus()
+    database_url: str = ""
+    demo: bool = False
+    managed: bool = True
+
+    @property
+    def hub_dir(self) -> Path:
+        """The Hub's own files."""
+        return self.state_dir / "hub"
+
+    @property
+    def log_dir(self) -> Path:
+        """One log file for each part."""
+        return self.state_dir / "logs"
+
+    @property
+    def accounts_file(self) -> Path:
+        """Names and password hashes."""
+        return self.hub_dir / "accounts.json"
+
+    @property
+    def public_url(self) -> str:
+        """What people type, without a final slash."""
+        host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
+        shown = f"[{host}]" if ":" in host else host
+        return f"http://{shown}:{self.port}"
+
+    @property
+    def hub_url(self) -> str:
+        """The Hub itself."""
+        return f"http://127.0.0.1:{self.ports.hub}"
+
+    @property
+    def scheduler_url(self) -> str:
+        """The scheduler's service itself, not through the proxy."""
+        return f"http://127.0.0.1:{self.ports.scheduler}"
+
+    @property
+    def console_url(self) -> str:
+        """The console's service itself."""
+        return f"http://127.0.0.1:{self.ports.console}"
+
+    @property
+    def api_url(self) -> str:
+        """What clients on this machine are given: the scheduler without ``/api/v1``."""
+        return f"{self.scheduler_url}/services/carrel"
+
+    def save(self, path: Path) -> None:
+        """Write as JSON."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self, enc_hook=str), indent=2))
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read JSON. Raises ``OSError``, ``msgspec.MsgspecError``."""
+        return msgspec.json.decode(path.read_bytes(), type=cls, dec_hook=_decode)
+
+
+def _decode(kind: type, value: object) -> object:
+    return kind(value)

@@ -1,0 +1,95 @@
+"""What is looked at before anything starts, so that nothing is half-started."""
+
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from carrel_hub.up.trouble import Trouble
+
+OLDEST_PYTHON: Final = (3, 11)
+MODULES: Final = {
+    "jupyterhub": "jupyterhub",
+    "configurable_http_proxy": "configurable-http-proxy",
+    "jupyterlab": "jupyterlab",
+    "carrel_scheduler": "carrel[scheduler]",
+    "sqlalchemy": "sqlalchemy",
+    "psutil": "psutil",
+}
+
+
+def check_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
+    """Raise ``Trouble`` when this Python is too old."""
+    if version < OLDEST_PYTHON:
+        found = ".".join(str(part) for part in version)
+        needed = ".".join(str(part) for part in OLDEST_PYTHON)
+        raise Trouble(f"Carrel needs Python {needed} or newer; this is {found}.")
+
+
+def check_modules(modules: dict[str, str] = MODULES) -> None:
+    """Raise ``Trouble`` naming what is not installed and the command that installs it."""
+    missing = [package for name, package in modules.items() if not importlib.util.find_spec(name)]
+    if missing:
+        raise Trouble(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: "
+            f"run {sys.executable} -m pip install 'carrel[hub]'."
+        )
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise ``Trouble`` unless one can listen there now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except PermissionError:
+            raise Trouble(
+                f"Port {port} may not be used by this account; choose one above 1023 with --port."
+            ) from None
+        except OSError as error:
+            if error.errno == 98:  # EADDRINUSE
+                raise Trouble(
+                    f"Port {port} is taken by another program; choose another with --port."
+                ) from None
+            raise Trouble(f"Cannot listen on {host} port {port}: {error.strerror}.") from None
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the state folder, for its owner only. Raises ``Trouble``."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.geteuid():
+            raise Trouble(
+                f"The state folder {folder} belongs to another account; "
+                f"choose another with --state-dir."
+            )
+        folder.chmod(0o700)
+        for part in ("hub", "logs", "engine"):
+            (folder / part).mkdir(exist_ok=True, mode=0o700)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise Trouble(
+            f"The state folder {folder} cannot be written ({error.strerror}); "
+            f"choose another with --state-dir."
+        ) from None
+
+
+def proxy_command(choice: str) -> list[str]:
+    """How to start the proxy: ``python``, ``node``, or ``auto`` (the Python one, which is here)."""
+    if choice == "node":
+        found = shutil.which("configurable-http-proxy")
+        if found is None or not shutil.which("node"):
+            raise Trouble(
+                "Node's configurable-http-proxy is not on this machine; "
+                "leave --proxy away to use the Python one."
+            )
+        return [found]
+    if choice not in ("auto", "python"):
+        raise Trouble(f"--proxy is {choice!r}; it should be python, node or auto.")
+    return [sys.executable, "-m", "configurable_http_proxy.cli"]

@@ -1,0 +1,81 @@
+"""The command line of ``carrel up``."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from carrel_hub.up.checks import check_python
+from carrel_hub.up.trouble import Trouble
+
+
+def default_state_dir() -> Path:
+    """``$XDG_STATE_HOME/carrel``, else ``~/.local/state/carrel``."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "carrel"
+
+
+def up(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where people reach it.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="The one folder that is written to.", show_default="~/.local/state/carrel"
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=1024, help="Simulate so many GPUs.", show_default="the real ones, else 4"
+        ),
+    ] = None,
+    gpu_memory: Annotated[
+        str | None, typer.Option(help="Memory of a simulated GPU, such as 24G.")
+    ] = None,
+    gpu_name: Annotated[
+        str | None, typer.Option(help="Model of a simulated GPU, such as A10.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Two projects, three accounts and a notebook to try.")
+    ] = False,
+    proxy: Annotated[
+        str, typer.Option(help="python, or node where configurable-http-proxy is installed.")
+    ] = "auto",
+    database: Annotated[
+        str,
+        typer.Option(help="URL of a PostgreSQL database for the ledger.", show_default="SQLite"),
+    ] = "",
+    stop_jobs: Annotated[
+        bool, typer.Option("--stop-jobs", help="At Ctrl-C, stop workspaces and jobs too.")
+    ] = False,
+) -> None:
+    """Run Carrel on this machine: JupyterHub, the scheduler and the console."""
+    from carrel_hub.up.screen import Screen
+
+    screen = Screen()
+    try:
+        check_python()
+        from carrel_hub.settings import Gpus
+        from carrel_hub.up.machine import Wish, run
+        from carrel_hub.up.sizes import mebibytes
+
+        memory = None if gpu_memory is None else mebibytes(gpu_memory, "--gpu-memory")
+        wish = Wish(
+            state_dir=(state_dir or default_state_dir()).expanduser().absolute(),
+            host=host,
+            port=port,
+            gpus=Gpus(count=gpus, memory_mib=memory, name=gpu_name),
+            demo=demo,
+            proxy=proxy,
+            database_url=database,
+            stop_jobs=stop_jobs,
+        )
+        run(wish, screen)
+    except Trouble as trouble:
+        screen.trouble(str(trouble))
+        raise typer.Exit(1) from None
+    except ModuleNotFoundError as error:
+        screen.trouble(f"{error.name} is not installed: run pip install 'carrel[hub]'.")
+        raise typer.Exit(1) from None

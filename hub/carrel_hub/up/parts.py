@@ -1,0 +1,87 @@
+"""The processes of one machine: their commands and what each is told, no more than it needs."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from carrel_hub import scopes, services
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Settings
+
+_PASSED: Final = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TMPDIR",
+    "TZ",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTHONPATH",
+    "XDG_RUNTIME_DIR",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One process. ``shown`` is its name for people."""
+
+    name: str
+    shown: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str] = field(repr=False)
+
+
+def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]) -> list[Part]:
+    """Proxy, scheduler, Hub and console, in the order in which they are started."""
+    base = {name: os.environ[name] for name in _PASSED if name in os.environ}
+    base["PYTHONUNBUFFERED"] = "1"
+
+    def part(name: str, shown: str, command: Sequence[str], told: Mapping[str, str]) -> Part:
+        return Part(name, shown, command, settings.log_dir / f"{name}.log", {**base, **told})
+
+    def service(name: str, shown: str) -> Part:
+        told = services.hub_environment(settings, keys, name)
+        told |= services.own_environment(settings, name)
+        label = "scheduler" if name == scopes.SCHEDULER else name
+        return part(label, shown, services.commands()[name], told)
+
+    return [
+        # Activity times of the Python proxy are right in this zone only.
+        part("proxy", "Proxy", _proxy(settings, proxy),
+             {"CONFIGPROXY_AUTH_TOKEN": keys.proxy, "TZ": "UTC"}),
+        service(scopes.SCHEDULER, "Scheduler"),
+        part("hub", "Hub", [sys.executable, "-m", "jupyterhub", "-f", str(config)],
+             {"JUPYTERHUB_CRYPT_KEY": keys.crypt}),
+        service(scopes.CONSOLE, "Console"),
+    ]  # fmt: skip
+
+
+def _proxy(settings: Settings, command: Sequence[str]) -> list[str]:
+    return [
+        *command,
+        *("--ip", settings.host, "--port", str(settings.port)),
+        *("--api-ip", "127.0.0.1", "--api-port", str(settings.ports.proxy_api)),
+        *("--default-target", settings.hub_url),
+        *("--error-target", f"{settings.hub_url}/hub/error"),
+        *("--log-level", "warn" if "node" in command[0] else "warning"),
+    ]
+
+
+def write_config(settings: Settings, settings_file: Path, keys_file: Path, config: Path) -> None:
+    """The Hub's configuration: it reads the settings and calls ``install``."""
+    settings.save(settings_file)
+    config.write_text(
+        '"""Written by `carrel up` at each start; what is changed here is lost."""\n\n'
+        "from carrel_hub.config import install_from\n\n"
+        "c = get_config()  # noqa\n"
+        f"install_from(c, {str(settings_file)!r}, {str(keys_file)!r})\n"
+    )

@@ -1,0 +1,58 @@
+"""When a part can be used: asked over HTTP until it answers or has ended."""
+
+import asyncio
+from typing import Final
+
+import aiohttp
+
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Settings
+from carrel_hub.up.parts import Part
+from carrel_hub.up.supervisor import Supervisor
+from carrel_hub.up.trouble import Trouble
+
+PATIENCE_SECONDS: Final = 90.0
+PAUSE_SECONDS: Final = 0.15
+
+
+def probes(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
+    """For each part the page that answers once it is usable, and headers to ask with."""
+    return {
+        "proxy": (
+            f"http://127.0.0.1:{settings.ports.proxy_api}/api/routes",
+            {"Authorization": f"token {keys.proxy}"},
+        ),
+        "scheduler": (
+            f"{settings.api_url}/api/v1/openapi.json",
+            {"Authorization": f"token {keys.setup}"},
+        ),
+        "hub": (f"{settings.public_url}/hub/api/", {}),
+        "console": (f"{settings.public_url}/services/console/", {}),
+    }
+
+
+async def wait(part: Part, url: str, headers: dict[str, str], supervisor: Supervisor) -> None:
+    """Wait until ``url`` answers without an error. Raises ``Trouble``."""
+    timeout = aiohttp.ClientTimeout(total=5)
+    try:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+        ):
+            while True:
+                supervisor.check(part)
+                if await _answers(session, url):
+                    return
+                await asyncio.sleep(PAUSE_SECONDS)
+    except TimeoutError:
+        raise Trouble(
+            f"{part.shown} did not answer within {PATIENCE_SECONDS:.0f} s; its log: {part.log}"
+        ) from None
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url, allow_redirects=False) as response:
+            return response.status < 400
+    except (aiohttp.ClientError, TimeoutError, ConnectionError):
+        return False
