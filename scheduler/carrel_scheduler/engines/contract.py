@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
+from typing_extensions import override
 
 
 class TaskPhase(StrEnum):
@@ -28,6 +29,7 @@ class TaskId(msgspec.Struct, frozen=True, order=True):
     index: int
     attempt: int
 
+    @override
     def __str__(self) -> str:
         """The form used in paths and logs."""
         return f"{self.workload_uid}-{self.index}-{self.attempt}"

@@ -1,0 +1,1 @@
+"""Facts and use of the machine's GPUs, real or simulated."""

@@ -46,5 +46,5 @@ class DeviceProvider(Protocol):
         ...
 
     def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
-        """Use of every device; the simulation derives it from the CPU use of ``pid`` trees given."""
+        """Use of every device; a simulation derives it from the process trees given."""
         ...

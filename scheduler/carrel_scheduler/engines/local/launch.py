@@ -163,7 +163,7 @@ class Launcher:
     def _checkpoints(self, task: TaskSpec, account: Account) -> Path:
         """The folder for checkpoints: ours per workload, or one that the user reaches alone."""
         ours = self._layout.checkpoints / task.id.workload_uid
-        asked = Path(task.checkpoint_dir) if task.checkpoint_dir else ours
+        asked = Path(task.checkpoint_dir).absolute() if task.checkpoint_dir else ours
         if asked == ours:
             return files.own_folder(ours, account)
         return isolation.check_reachable(asked, account, "checkpoint_dir")
