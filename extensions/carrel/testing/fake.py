@@ -109,6 +109,14 @@ class FakeScheduler:
         """A workload as it looks on the wire."""
         return self._do(lambda: self._world.find(project, name))
 
+    def secrets(self, project: str, name: str) -> dict[str, str]:
+        """The secret environment that a workload was given, which no answer shows."""
+        return self._do(lambda: dict(self._world.secrets.get((project, name), {})))
+
+    def workloads(self) -> list[Json]:
+        """All workloads, as they look on the wire."""
+        return self._do(lambda: list(self._world.workloads.values()))
+
     def project(self, name: str, **fields: Any) -> Json:
         """Make or change a project: ``quota={"gpus": 2}``, ``use={...}``."""
 

@@ -178,7 +178,7 @@ class Server:
     async def _claim(self, request: web.Request) -> web.Response:
         body = await request.json()
         workload = self.world.find(*self._key(request))
-        body.pop("secret_environment", None)
+        self.world.secrets[self._key(request)] = body.pop("secret_environment", {})
         workload["spec"] |= body | {"hold_for_claim": False}
         return web.json_response(workload)
 

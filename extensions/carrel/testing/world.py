@@ -54,6 +54,7 @@ class World:
         self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}
         self.reports: list[tuple[str, str, Json]] = []
         self.keys: dict[str, tuple[str, str]] = {}
+        self.secrets: dict[tuple[str, str], dict[str, str]] = {}
         self.listeners: set[asyncio.Queue[tuple[int, str, Json] | None]] = set()
         self.past: list[tuple[int, str, Json]] = []
         self.changed = asyncio.Condition()
@@ -89,6 +90,7 @@ class World:
             )
         workload = self.draft(body, name, user)
         self.workloads[project, name] = workload
+        self.secrets[project, name] = dict(body.get("secret_environment", {}))
         self.logs[project, name] = []
         self.history[project, name] = {"transitions": [], "decisions": []}
         self._transition(workload, "")
