@@ -1,11 +1,16 @@
 """One cycle: from a state to a plan, changing nothing."""
 
+from collections.abc import Callable, Sequence
+
 from carrel_scheduler.core.actions import allocate, preempt, promises, reclaim
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.explain import Explainer
 from carrel_scheduler.core.order import service_order
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
+
+Action = Callable[[Cycle], None]
+ACTIONS: tuple[Action, ...] = (promises.run, allocate.run, reclaim.run, preempt.run)
 
 
 def decide(state: State, now: float) -> Plan:
@@ -19,12 +24,15 @@ def decide(state: State, now: float) -> Plan:
         state: not changed, and not kept.
         now: epoch seconds; only the work that victims would lose is measured with it.
     """
+    return decide_with(state, now, ACTIONS)
+
+
+def decide_with(state: State, now: float, actions: Sequence[Action]) -> Plan:
+    """A cycle of some actions only, for studies of one of them."""
     cycle = Cycle(state, now)
     queue = service_order(cycle.standings, cycle.queues)
-    promises.run(cycle)
-    allocate.run(cycle)
-    reclaim.run(cycle)
-    preempt.run(cycle)
+    for action in actions:
+        action(cycle)
     return Plan(
         bindings=tuple(cycle.bindings),
         evictions=tuple(cycle.evictions),

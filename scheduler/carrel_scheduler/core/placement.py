@@ -52,7 +52,8 @@ def _crowdedness(room: Room, shape: Shape, *, soon: bool) -> Counts:
         return devices * np.int64(len(rank) + 1) + rank
     cpu = room.soon_host[0] if soon else room.idle_host[0]
     with_gpus: Counts = np.where(room.nodes.devices > 0, WITH_GPUS, np.int64(0))
-    return (with_gpus + cpu) * np.int64(len(rank) + 1) + rank
+    key: Counts = (with_gpus + cpu) * np.int64(len(rank) + 1) + rank
+    return key
 
 
 def _choose(counts: Counts, key: Counts, tasks: int) -> dict[int, int]:
