@@ -51,10 +51,11 @@ class _Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, wanted: int) -> list[float]:
-        """At most ``wanted`` + 1 round values inside the axis."""
+        """About ``wanted`` round values inside the axis, at least two."""
         rough = (self.high - self.low) / wanted
         magnitude = 10.0 ** math.floor(math.log10(rough))
-        step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough)
+        nearest = min((1, 2, 5, 10), key=lambda m: abs(math.log(m * magnitude / rough)))
+        step = nearest * magnitude
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)]
@@ -62,7 +63,7 @@ class _Axis:
 
 def _grid(across: _Axis, upward: _Axis) -> list[Markup]:
     shapes = []
-    for value in upward.ticks(3):
+    for value in upward.ticks(4):
         y = upward.at(value)
         shapes.append(element("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y, class_="grid"))
         shapes.append(_label(_LEFT - 6, y + 4, value, "end"))

@@ -58,7 +58,7 @@ def share(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``; below zero counts as zero."""
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``8 h``, ``2 d 4 h``; below zero counts as zero."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
     if whole < 60:
@@ -66,8 +66,8 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{minutes} min"
     if whole < 86_400:
-        return f"{hours} h {minutes % 60:02d} min"
-    return f"{days} d {hours % 24} h"
+        return f"{hours} h {minutes % 60:02d} min" if minutes % 60 else f"{hours} h"
+    return f"{days} d {hours % 24} h" if hours % 24 else f"{days} d"
 
 
 def lost_work(seconds: float) -> str:

@@ -20,15 +20,16 @@ _HEIGHT = 26
 Link = Callable[[str, str], str]
 
 
-def gpu_map(nodes: list[Node], colors: Mapping[str, int], link: Link) -> Markup:
+def gpu_map(nodes: list[Node], colors: Mapping[str, int], link: Link, now: float) -> Markup:
     """All nodes.
 
     Args:
         nodes: as the API tells them.
         colors: project name to colour number; unknown projects are grey.
         link: address of a workload's page from project and name.
+        now: epoch seconds, for how long a device has been idle.
     """
-    rows = [_row(node, colors, link) for node in nodes]
+    rows = [_row(node, colors, link, now) for node in nodes]
     return element("div", *rows, class_="gpu-map")
 
 
@@ -69,8 +70,8 @@ def device_sentence(device: Device) -> str:
     return f"GPU {device.index}{simulated}: " + "; ".join(parts)
 
 
-def _row(node: Node, colors: Mapping[str, int], link: Link) -> Markup:
-    cells = [_cell(device, colors, link) for device in node.devices]
+def _row(node: Node, colors: Mapping[str, int], link: Link, now: float) -> Markup:
+    cells = [_cell(device, colors, link, now) for device in node.devices]
     return element(
         "section",
         element("h3", node.name),
@@ -80,7 +81,7 @@ def _row(node: Node, colors: Mapping[str, int], link: Link) -> Markup:
     )
 
 
-def _cell(device: Device, colors: Mapping[str, int], link: Link) -> Markup:
+def _cell(device: Device, colors: Mapping[str, int], link: Link, now: float) -> Markup:
     sentence = device_sentence(device)
     picture = element(
         "svg",
@@ -93,7 +94,10 @@ def _cell(device: Device, colors: Mapping[str, int], link: Link) -> Markup:
         height=_HEIGHT,
     )
     return element(
-        "li", picture, element("span", str(device.index), class_="gpu-index"), _words(device, link)
+        "li",
+        picture,
+        element("span", str(device.index), class_="gpu-index"),
+        _words(device, link, now),
     )
 
 
@@ -138,16 +142,25 @@ def _rect(start: int, length: int, class_: str, fill: str | None = None, inset: 
     )
 
 
-def _words(device: Device, link: Link) -> Markup:
+def _words(device: Device, link: Link, now: float) -> Markup:
     if device.broken:
-        return element("span", "broken", class_="gpu-words failed")
+        told = f"broken: {device.message}" if device.message else "broken"
+        return element("span", told, class_="gpu-words failed")
     lines = [_holder_words(holder, link) for holder in device.holders]
     free = _free(device)
     if free:
         lines.append(
             element("span", "free" if not lines else f"{_share(free)} free", class_="quiet")
         )
+    if any(holder.state != "held" for holder in device.holders):
+        lines.append(element("span", _busy(device, now), class_="quiet"))
     return element("span", *lines, class_="gpu-words")
+
+
+def _busy(device: Device, now: float) -> str:
+    if device.idle_since is None:
+        return f"{fmt.share(device.utilization)} busy"
+    return f"idle for {fmt.duration(now - device.idle_since)}"
 
 
 def _holder_words(holder: Holder, link: Link) -> Markup:

@@ -89,7 +89,7 @@ def quota_line(project: Project, scale: float | None = None) -> Markup:
 
 def _bar(amounts: Amounts, whole: float) -> list[Markup]:
     used = amounts.inside + amounts.borrowed
-    shapes = [_rect(0, whole, whole, "quota-track")]
+    shapes = [element("rect", x=0, y=HEIGHT / 2 - 1, width="100%", height=2, class_="quota-track")]
     if amounts.waiting:
         cut = used + amounts.waiting > whole
         shapes.append(

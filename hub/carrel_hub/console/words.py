@@ -17,6 +17,7 @@ from carrel.models import (
     WorkloadSpec,
 )
 from carrel_hub.console import format as fmt
+from carrel_hub.console.timeline import Span
 
 _NAME = re.compile(r"`([^`]+)`")
 _STOPS = {
@@ -45,8 +46,12 @@ def noun(workload: Workload) -> str:
 
 def request(gpus: float, cpu_millicores: int, memory_bytes: int, tasks: int = 1) -> str:
     """``2 GPUs · 4 CPUs · 16 GiB``, with the number of tasks when there are several."""
-    parts = [fmt.gpus(gpus), fmt.cpus(cpu_millicores), fmt.gib(memory_bytes)]
-    one = " · ".join(parts)
+    parts = [fmt.gpus(gpus)]
+    if cpu_millicores:
+        parts.append(fmt.cpus(cpu_millicores))
+    if memory_bytes:
+        parts.append(fmt.gib(memory_bytes))
+    one = " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
     return one if tasks == 1 else f"{fmt.number(tasks)} tasks of {one}"
 
 
@@ -199,6 +204,15 @@ def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
     most = max((len(node.devices) for node in nodes), default=0)
     sizes = [2**power for power in range(most.bit_length()) if 2**power <= most]
     return [(size, sum(node.largest_free_gpus // size for node in nodes)) for size in sizes]
+
+
+def change_note(span: Span, workload: Workload, first: bool) -> str:
+    """What to say about a change of state that has no reason of its own."""
+    if first and span.phase == "pending":
+        return f"Submitted by {workload.created_by or workload.spec.user}."
+    if span.phase == "starting":
+        return f"A place was found for attempt {span.attempt + 1}."
+    return f"Attempt {span.attempt + 1}." if span.phase == "running" else ""
 
 
 def task_end(task: Task) -> str:

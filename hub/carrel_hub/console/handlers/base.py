@@ -60,6 +60,21 @@ class Console:
         return AsyncClient(self.settings.api_url, token, session=self.session())
 
 
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What of a page is read again while it is open.
+
+    Attributes:
+        regions: ids of the parts that change.
+        every: seconds after which they are read again even when nothing was told.
+        events: query of the stream of changes; empty for all that the reader may see.
+    """
+
+    regions: tuple[str, ...]
+    every: int
+    events: str = ""
+
+
 class SafePage(RequestHandler):
     """Safe headers on every answer, and errors as pages that say what to do."""
 

@@ -12,7 +12,7 @@ from carrel.models import MetricPoint, Workload
 from carrel_hub.console import submit_form
 from carrel_hub.console.chart import line_chart
 from carrel_hub.console.forms import Form
-from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.timeline import spans_of, timeline
 
 LOG_LINES = 200
@@ -39,19 +39,27 @@ class JobPage(SignedInPage):
             self.page(
                 "job.html",
                 section="home" if job.spec.user == self.user else "",
-                live={
-                    "regions": ["state", "past", "curves", "log", "tasks"],
-                    "every": 2 if job.holds_resources else 10,
-                    "events": f"?project={project}&name={name}",
-                },
+                live=Live(
+                    ("state", "past", "curves", "log", "tasks"),
+                    every=2 if job.holds_resources else 10,
+                    events=f"?project={project}&name={name}",
+                ),
                 job=job,
                 spans=spans,
                 picture=timeline(spans, now),
                 charts=[_chart(metric, points) for metric, points in sorted(curves.items())],
                 log=log,
+                keep_seconds=await self._keep_seconds(job),
                 may_steer=identity.admin or job.spec.user == self.user,
             )
         )
+
+    async def _keep_seconds(self, job: Workload) -> float:
+        """What "keep" would add to a workspace now; 0 when it may not be kept."""
+        limits = job.status.limits
+        if limits is None or not limits.may_extend or not job.holds_resources:
+            return 0.0
+        return (await self.client.get_project(job.project)).interactive.extend_seconds
 
 
 class JobVerb(SignedInPage):

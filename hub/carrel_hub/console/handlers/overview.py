@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from carrel.models import AT_REST, Workload
 from carrel_hub.console.gpu_map import gpu_map
-from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.handlers.base import Live, SignedInPage
 
 ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 FILTERS: Final[dict[str, tuple[str, ...]]] = {
@@ -38,7 +38,7 @@ class HomePage(SignedInPage):
             self.page(
                 "home.html",
                 section="home",
-                live={"regions": ["running", "next", "quota"], "every": 15},
+                live=Live(("running", "next", "quota"), 15),
                 running=sorted(
                     (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
                 ),
@@ -63,7 +63,7 @@ class JobsPage(SignedInPage):
             self.page(
                 "jobs.html",
                 section="home",
-                live={"regions": ["jobs"], "every": 15},
+                live=Live(("jobs",), 15),
                 jobs=found[:_LONGEST_LIST],
                 hidden=max(len(found) - _LONGEST_LIST, 0),
                 state=state if state in FILTERS else "all",
@@ -88,9 +88,9 @@ class ClusterPage(SignedInPage):
             self.page(
                 "cluster.html",
                 section="cluster",
-                live={"regions": ["cluster"], "every": 5},
+                live=Live(("cluster",), 5),
                 nodes=nodes,
-                picture=gpu_map(nodes, colors, self.console.urls.job),
+                picture=gpu_map(nodes, colors, self.console.urls.job, self.console.clock()),
                 holding=sorted(holding),
                 colors=colors,
             )
@@ -108,7 +108,7 @@ class QueuePage(SignedInPage):
             self.page(
                 "queue.html",
                 section="queue",
-                live={"regions": ["queue"], "every": 15},
+                live=Live(("queue",), 15),
                 entries=entries,
                 colors={project.name: project.color for project in projects},
             )

@@ -14,7 +14,7 @@ from carrel.errors import ApiError
 from carrel.models import Project, ProjectImpact
 from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form
-from carrel_hub.console.handlers.base import SignedInPage
+from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE
 from carrel_hub.console.palette import COLORS
 from carrel_hub.console.quota_line import scale_of
@@ -35,7 +35,7 @@ class ProjectsPage(SignedInPage):
             self.page(
                 "projects.html",
                 section="projects",
-                live={"regions": ["projects"], "every": 15},
+                live=Live(("projects",), 15),
                 projects=sorted(projects, key=lambda project: project.name),
                 scale=max((scale_of(project) for project in projects), default=1.0),
                 admin=identity.admin,
@@ -88,7 +88,7 @@ class ProjectPage(SignedInPage):
             self.page(
                 "project.html",
                 section="projects",
-                live={"regions": ["use", "work"], "every": 15},
+                live=Live(("use", "work"), 15),
                 project=project,
                 form=form,
                 members=sorted(members),
