@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Final
 
 from tornado import web
 from tornado.routing import URLSpec
@@ -15,7 +16,8 @@ from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
 from carrel_scheduler.api.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 
-ROOT = "/api/v1"
+__all__ = ["ApiDependencies", "make_app"]
+ROOT: Final = "/api/v1"
 
 
 def make_app(

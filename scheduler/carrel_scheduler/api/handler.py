@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tornado import web
+from tornado.http1connection import HTTP1Connection
 from typing_extensions import override
 
 from carrel_scheduler.api import access, problems, refusals, requests
@@ -131,6 +132,8 @@ class OperationHandler(ApiHandler):
     @override
     async def prepare(self) -> None:
         """Decide about the caller; a refusal is told when the body has passed by."""
+        if isinstance(self.request.connection, HTTP1Connection):
+            self.request.connection.set_max_body_size(requests.MOST_DRAINED_BYTES)
         length = self.request.headers.get("Content-Length", "0")
         size = int(length) if length.isdecimal() else 0
         if size > requests.MOST_BODY_BYTES:

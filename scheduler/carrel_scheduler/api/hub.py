@@ -8,6 +8,7 @@ answer is ``IdentityUnavailable``, never "unknown token".
 
 import asyncio
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,8 +77,10 @@ class HubClient:
 class HubIdentity:
     """``Identity`` by the Hub. ``clock`` is in seconds and need not be the wall's."""
 
-    def __init__(self, client: HubClient, clock: Callable[[], float]) -> None:
-        self._client, self._clock = client, clock
+    def __init__(
+        self, api_url: str, token: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client, self._clock = HubClient(api_url, token), clock
         self._known: OrderedDict[bytes, tuple[float, Principal | None]] = OrderedDict()
         self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
@@ -100,6 +103,10 @@ class HubIdentity:
         stale = [key for key, (_, who) in self._known.items() if who and who.name == user]
         for key in stale:
             del self._known[key]
+
+    async def close(self) -> None:
+        """Close the connections to the Hub."""
+        await self._client.close()
 
     async def _ask(self, key: bytes, token: str) -> Principal | None:
         answer = await self._client.call("GET", "/user", token=token)
@@ -133,10 +140,10 @@ class HubIdentity:
 
 
 class HubMembership:
-    """``Membership`` by the Hub's groups; the client's token needs ``admin:groups``."""
+    """``Membership`` by the Hub's groups; needs the scopes ``admin:groups`` and ``read:users``."""
 
-    def __init__(self, client: HubClient) -> None:
-        self._client = client
+    def __init__(self, api_url: str, token: str) -> None:
+        self._client = HubClient(api_url, token)
 
     async def users(self, project: str) -> Sequence[str]:
         """See ``Membership``."""
@@ -162,6 +169,10 @@ class HubMembership:
     async def delete_group(self, project: str) -> None:
         """See ``Membership``."""
         await self._call("DELETE", project, accept=(404,))
+
+    async def close(self) -> None:
+        """Close the connections to the Hub."""
+        await self._client.close()
 
     async def _call(
         self,

@@ -42,6 +42,7 @@ class InteractiveIn(Request):
     warn_before_seconds: fields.Seconds = 600.0
     extend_seconds: fields.PositiveSeconds = 3600.0
     max_extensions: Extensions = 0
+    apply_to_running: bool = False
 
 
 class ProjectFields(Request):
@@ -90,6 +91,7 @@ class InteractivePatch(Request):
     warn_before_seconds: fields.Seconds = 600.0
     extend_seconds: fields.PositiveSeconds = 3600.0
     max_extensions: Extensions = 0
+    apply_to_running: bool = False
 
 
 class ProjectPatch(Request):

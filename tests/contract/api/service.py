@@ -1,0 +1,247 @@
+"""The API on a loopback port over a real SQLite ledger, with two projects and their workloads."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from tornado.httpserver import HTTPServer
+
+from carrel_scheduler.api.app import make_app
+from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
+from carrel_scheduler.ledger.objects import (
+    Meta,
+    Preemption,
+    Project,
+    ProjectSpec,
+    Quota,
+    ReasonInfo,
+    TaskInfo,
+    Workload,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
+from carrel_scheduler.workloads.tokens import TaskTokens
+from contract.api.fakes import FakeEngine, FakeIdentity, FakeLive, FakeMembership, waiting_reason
+
+ROOT = "/services/carrel/api/v1"
+TIMING = StreamTiming(keep_alive=0.05, verify=0.0, doubt=0.2, first_piece=0.05, per_user=5)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds that tests move."""
+
+    now: float = 1_790_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(slots=True)
+class Ids:
+    """uid-1, uid-2, …"""
+
+    last: int = 0
+
+    def __call__(self) -> str:
+        self.last += 1
+        return f"{self.last:032x}"
+
+
+@dataclass(slots=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: Any
+    raw: bytes
+    body: Any
+
+    @property
+    def code(self) -> str:
+        return str(self.body["code"])
+
+    @property
+    def fields(self) -> dict[str, str]:
+        return {error["field"]: error["code"] for error in self.body["errors"]}
+
+
+@dataclass(slots=True)
+class Desk:
+    """A running API and everything it stands on."""
+
+    ledger: Ledger
+    live: FakeLive
+    engine: FakeEngine
+    identity: FakeIdentity
+    membership: FakeMembership
+    clock: Clock
+    tokens: TaskTokens
+    session: aiohttp.ClientSession
+    url: str = ""
+    uids: dict[str, str] = field(default_factory=dict)
+
+    async def ask(
+        self, method: str, path: str, who: str | None = "ada", *, base: str = ROOT, **options: Any
+    ) -> Reply:
+        """Call as somebody; ``who`` is a name, a whole token with a ``-`` or ``.``, or nobody."""
+        headers = dict(options.pop("headers", {}))
+        if who is not None:
+            token = who if ("-" in who or "." in who) else f"{who}-token"
+            headers["Authorization"] = f"token {token}"
+        if "json" in options:
+            headers.setdefault("Content-Type", "application/json")
+            options["data"] = json.dumps(options.pop("json")).encode()
+        if isinstance(options.get("data"), bytes):
+            options["data"] = io.BytesIO(options["data"])
+        async with self.session.request(
+            method, self.url + base + path, headers=headers, **options
+        ) as response:
+            raw = await response.read()
+            is_json = response.content_type.endswith("json")
+            body = await response.json(content_type=None) if is_json and raw else None
+            return Reply(response.status, response.headers, raw, body)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
+        """Wait for a condition, with a bound."""
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - the condition is anything at all
+                await asyncio.sleep(0.005)
+
+    async def workload(self, project: str, name: str) -> Workload:
+        return await self.ledger.get(Workload, name, project)
+
+    async def set_status(self, project: str, name: str, **changes: Any) -> Workload:
+        """Write a status as the reconciler would."""
+        workload = await self.workload(project, name)
+        for key, value in changes.items():
+            setattr(workload.status, key, value)
+        return await self.ledger.update_status(workload)
+
+    async def add(self, project: str, name: str, user: str, **more: Any) -> Workload:
+        """Put a workload into the ledger."""
+        uid = f"uid-{project}-{name}"
+        status = more.pop("status", WorkloadStatus())
+        kind = more.pop("kind", "training")
+        workload = Workload(
+            meta=Meta(name=name, project=project, uid=uid, created_at=1.0, created_by=user),
+            spec=WorkloadSpec(kind=kind, user=user, command=["true"], **more),
+            status=status,
+        )
+        row = Transition(
+            at=self.clock(),
+            epoch=0,
+            workload_uid=uid,
+            workload=name,
+            project=project,
+            user=user,
+            kind=kind,
+            attempt=0,
+            from_phase="",
+            to_phase="pending",
+            reason=waiting_reason("speech", "speech-secret-job", "speech-secret-user"),
+        )
+        self.uids[name] = uid
+        return await self.ledger.create_workload(
+            workload, secrets={"KEY": "hidden-value"}, transition=row
+        )
+
+    async def furnish(self) -> Self:
+        """Two projects of two GPUs each; a running training and a workspace in each."""
+        for name in ("vision", "speech"):
+            spec = ProjectSpec(quota=Quota(gpu_milli=2000), members_group=f"project-{name}")
+            await self.ledger.create(Project(meta=Meta(name=name, created_at=1.0), spec=spec))
+            user, other = ("ada", "speech") if name == "vision" else ("carl", "vision")
+            await self.add(name, "train-1", user, status=_running(other))
+            await self.add(name, "desk", user, kind="workspace", status=_running(other))
+            await self._past(name)
+        return self
+
+    async def _past(self, project: str) -> None:
+        uid = f"uid-{project}-train-1"
+        point = MetricPoint(at=2.0, step=1, name="loss", value=0.5)
+        await self.ledger.add_metrics(uid, [point])
+        epoch = await self.ledger.begin_epoch()
+        decision = Decision(
+            at=3.0,
+            epoch=epoch,
+            cycle=1,
+            input_version=1,
+            action="bind",
+            workload_uid=uid,
+            workload="train-1",
+            project=project,
+            node="node-1",
+            devices=(0,),
+            reason=_running("speech").reason,
+        )
+        await self.ledger.record(epoch=epoch, decisions=[decision])
+
+
+def _running(foreign: str) -> WorkloadStatus:
+    return WorkloadStatus(
+        phase="running",
+        reason=_reason(foreign),
+        tasks=[TaskInfo(index=0, attempt=2, node="node-1", devices=(0,), pid=77)],
+        last_preemption=Preemption(
+            at=1.0,
+            rule="reclaim",
+            for_project=foreign,
+            for_workload=f"{foreign}-secret-job",
+            for_workload_uid=f"uid-{foreign}-secret-job",
+        ),
+    )
+
+
+def _reason(foreign: str) -> ReasonInfo:
+    return waiting_reason(foreign, f"{foreign}-secret-job", f"{foreign}-secret-user")
+
+
+@asynccontextmanager
+async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[Desk]:
+    """A furnished API on a free port of 127.0.0.1."""
+    clock, ids = Clock(), Ids()
+    ledger = await open_ledger(f"sqlite:///{folder}/api.sqlite", clock=clock, ids=ids)
+    tokens = TaskTokens(b"k" * 32)
+    async with aiohttp.ClientSession() as session:
+        desk = Desk(
+            ledger=ledger,
+            live=FakeLive(ledger),
+            engine=FakeEngine(),
+            identity=FakeIdentity(),
+            membership=FakeMembership(),
+            clock=clock,
+            tokens=tokens,
+            session=session,
+        )
+        app = make_app(
+            ApiDependencies(
+                ledger=ledger,
+                live=desk.live,
+                engine=desk.engine,
+                identity=desk.identity,
+                membership=desk.membership,
+                clock=clock,
+                ids=ids,
+                task_tokens=tokens,
+                timing=timing,
+            )
+        )
+        server = HTTPServer(app)
+        server.listen(0, "127.0.0.1")
+        (port,) = {sock.getsockname()[1] for sock in server._sockets.values()}
+        desk.url = f"http://127.0.0.1:{port}"
+        try:
+            yield await desk.furnish()
+        finally:
+            server.stop()
+            await server.close_all_connections()
+    await ledger.close()

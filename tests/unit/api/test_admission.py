@@ -1,0 +1,52 @@
+"""What can never run is refused at submission."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
+from carrel_scheduler.policy.admission import NotAdmitted, admit
+
+
+def asks(priority: str | int = "") -> Workload:
+    resources = Resources(gpu_milli=3000, cpu_milli=2000, memory_bytes=5)
+    spec = WorkloadSpec(priority=priority, resources=resources)
+    return Workload(meta=Meta(name="a"), spec=spec)
+
+
+def says(reason: ReasonInfo | None) -> Any:
+    return SimpleNamespace(never=lambda workload: reason)
+
+
+@pytest.mark.parametrize("priority", ["", 0, 77, "train", "very-high"])
+def test_what_can_run_is_admitted(priority: str | int) -> None:
+    admit(asks(priority), says(None))
+
+
+def test_an_unknown_priority_is_refused_before_the_scheduler_is_asked() -> None:
+    with pytest.raises(NotAdmitted) as refused:
+        admit(asks("urgent"), None)  # type: ignore[arg-type]
+    assert (refused.value.code, refused.value.field) == ("unknown_priority", "priority")
+    assert "`train`" in refused.value.expected
+
+
+@pytest.mark.parametrize(
+    ("token", "resource", "code", "field", "value"),
+    [
+        ("NeverFits", "gpu", "never_fits", "gpus", 3.0),
+        ("OverLimit", "cpu", "limit_never_met", "cpu_millicores", 2000),
+        ("NonPreemptibleBeyondQuota", "memory", "quota_never_met", "memory_bytes", 5),
+        ("OverQuotaOff", "gpu", "quota_never_met", "gpus", 3.0),
+        ("SomethingNew", "", "never_fits", "gpus", 3.0),
+    ],
+)
+def test_the_binding_fact_is_named(
+    token: str, resource: str, code: str, field: str, value: object
+) -> None:
+    reason = ReasonInfo(token=token, sentence="No.", help="Less.", data={"resource": resource})
+    with pytest.raises(NotAdmitted) as refused:
+        admit(asks(), says(reason))
+    found = refused.value
+    assert (found.code, found.field, found.value) == (code, field, value)
+    assert (found.detail, found.expected) == ("No.", "Less.")

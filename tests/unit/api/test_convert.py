@@ -1,0 +1,95 @@
+"""Wire and stored objects say the same."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from carrel_scheduler.api import convert
+from carrel_scheduler.api.identity import USE, Principal
+from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
+from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
+from carrel_scheduler.ledger.objects import InteractiveLimits, Project, Quota
+
+ADA = Principal("ada", "user", frozenset(), frozenset({USE}))
+
+
+def create(**fields: Any) -> Any:
+    body = WorkloadCreate(**{"name": "a", "project": "p", "command": ["x"], **fields})
+    return convert.to_workload(body, ADA, name="a", uid="u", now=5.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "priority", "preemptible"),
+    [
+        ({}, "train", True),
+        ({"preemptible": False}, "train", False),
+        ({"kind": "workspace"}, "build", False),
+        ({"kind": "workspace", "preemptible": True}, "build-preemptible", True),
+        ({"priority": 0}, 0, True),
+        ({"priority": "high"}, "high", True),
+    ],
+)
+def test_what_is_left_to_the_kind_is_filled_in(
+    fields: dict[str, Any], priority: str | int, preemptible: bool
+) -> None:
+    spec = create(**fields).spec
+    assert (spec.priority, spec.preemptible) == (priority, preemptible)
+
+
+def test_gpus_are_thousandths_inside() -> None:
+    workload = create(gpus=3)
+    assert workload.spec.resources.gpu_milli == 3000
+    shown = convert.workload_fields(workload, workload.status)
+    assert shown["spec"].gpus == 3.0
+    assert (workload.meta.created_by, workload.spec.user, workload.status.queued_at) == (
+        "ada",
+        "ada",
+        5.0,
+    )
+
+
+def project(**fields: Any) -> Project:
+    return convert.to_project(ProjectCreate(name="vision", **fields), ADA, color=3, now=5.0)
+
+
+def test_a_project_goes_there_and_back() -> None:
+    made = project(quota={"gpus": 2, "memory_bytes": 5}, rank=2, weight=7)
+    assert made.spec.quota == Quota(gpu_milli=2000, memory_bytes=5)
+    assert made.spec.limit == Quota(gpu_milli=None)
+    assert (made.spec.members_group, made.spec.color) == ("project-vision", 3)
+    shown = convert.project_out(made, None)
+    assert (shown.quota.gpus, shown.limit.gpus, shown.weight, shown.rank) == (2.0, None, 7, 2)
+    assert shown.use.gpus_allocated == 0
+
+
+def test_a_patch_changes_what_it_names_and_nothing_else() -> None:
+    made = project(quota={"gpus": 2, "cpu_millicores": 9}, description="x", weight=7)
+    body = b'{"quota": {"gpus": 4}, "weight": null, "interactive": {"max_extensions": 2}}'
+    patch = ProjectPatch.model_validate_json(body)
+    complete = convert.patched(made.spec, patch)
+    spec = convert.to_project_spec(complete, made.spec.members_group, made.spec.color)
+    assert spec.quota == Quota(gpu_milli=4000, cpu_milli=9)
+    assert (spec.description, spec.weight, spec.color) == ("x", None, 3)
+    assert spec.interactive == InteractiveLimits(max_extensions=2)
+
+
+def test_null_in_a_patch_means_no_bound() -> None:
+    made = project(limit={"gpus": 3}, interactive={"busy_cap_seconds": 60})
+    patch = ProjectPatch.model_validate_json(
+        b'{"limit": {"gpus": null}, "interactive": {"busy_cap_seconds": null}}'
+    )
+    complete = convert.patched(made.spec, patch)
+    assert (complete.limit.gpus, complete.interactive.busy_cap_seconds) == (None, None)
+
+
+def test_a_patch_is_checked_together_with_what_stays() -> None:
+    made = project(quota={"gpus": 2})
+    patch = ProjectPatch.model_validate_json(b'{"limit": {"gpus": 1}}')
+    with pytest.raises(ValidationError, match=r"limit\.gpus"):
+        convert.patched(made.spec, patch)
+
+
+def test_a_report_without_a_time_is_of_now() -> None:
+    assert convert.to_report(ReportIn(step=3, metrics={"loss": 0.5}), 9.0).at == 9.0
+    assert convert.to_report(ReportIn(at=4.0), 9.0).at == 4.0
