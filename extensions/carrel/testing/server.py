@@ -269,7 +269,7 @@ class Server:
         await socket.send_json(["stdout", f"{command}\r\n"])
         async for message in socket:
             match json.loads(message.data) if message.type is WSMsgType.TEXT else []:
-                case ["stdin", str(text)] if text.strip() == "exit":
+                case ["stdin", str(text)] if text.strip() in ("exit", "\x04"):
                     await socket.send_json(["exit", 0])
                     break
                 case ["stdin", str(text)]:

@@ -1,0 +1,74 @@
+"""Connects this terminal with a remote one: keys go there as typed, output comes back as is.
+
+The local terminal is put into raw mode, so that Ctrl-C and friends reach the remote program, and is
+always put back. Where input is no terminal it is sent as it is and followed by an end-of-file.
+"""
+
+import codecs
+import os
+import shutil
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carrel.client import Terminal
+    from carrel.client.loop import BackgroundLoop
+
+END_OF_FILE = "\x04"
+CHUNK = 65_536
+
+
+def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
+    """Until the remote side ends; returns its exit code (0 when it told none)."""
+    descriptor = sys.stdin.fileno()
+    with _raw(descriptor), _window(loop, terminal):
+        reader = threading.Thread(target=_type, args=(loop, terminal, descriptor), daemon=True)
+        reader.start()
+        while text := loop.run(terminal.read()):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+    loop.run(terminal.close())
+    return terminal.exit_code or 0
+
+
+def _type(loop: "BackgroundLoop", terminal: "Terminal", descriptor: int) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with suppress(ConnectionResetError):  # the session ended while somebody was typing
+        while piece := os.read(descriptor, CHUNK):
+            loop.run(terminal.write(decoder.decode(piece)))
+        loop.run(terminal.write(END_OF_FILE))
+
+
+@contextmanager
+def _raw(descriptor: int) -> Iterator[None]:
+    if not os.isatty(descriptor):
+        yield
+        return
+    before = termios.tcgetattr(descriptor)
+    tty.setraw(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _window(loop: "BackgroundLoop", terminal: "Terminal") -> Iterator[None]:
+    """Keep the remote terminal as large as this one."""
+
+    def resize(*_: Any) -> None:
+        size = shutil.get_terminal_size()
+        loop.start(terminal.resize(size.lines, size.columns))
+
+    resize()
+    before = signal.signal(signal.SIGWINCH, resize)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGWINCH, before)

@@ -1,0 +1,224 @@
+"""Commands about what everybody shares: nodes, projects, the queue, use."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from carrel.cli import units
+from carrel.cli.context import connected, now, project_of
+from carrel.cli.output import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    ProjectOption,
+    document,
+    for_programs,
+    table,
+)
+
+if TYPE_CHECKING:
+    from carrel.models import Device, Node
+
+NODE_COLUMNS = (
+    "NODE",
+    "STATUS",
+    "GPU TYPE",
+    "GPUs",
+    "ALLOCATED",
+    "FREE",
+    "LARGEST FREE",
+    "CPU",
+    "MEMORY",
+)
+NODE_NUMBERS = ("GPUs", "ALLOCATED", "FREE", "LARGEST FREE")
+
+
+class By(StrEnum):
+    """What use is summed up by."""
+
+    PROJECT = "project"
+    USER = "user"
+    WORKLOAD = "workload"
+
+
+def list_nodes(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """List nodes with their GPUs, allocated and free."""
+    with connected() as client:
+        nodes = client.nodes()
+    if for_programs(output):
+        document(nodes, output)
+        return
+    rows = [_node_row(node) for node in nodes]
+    table(NODE_COLUMNS, rows, no_headers=no_headers, right=NODE_NUMBERS)
+
+
+def _node_row(node: "Node") -> list[str]:
+    kinds = sorted({device.name for device in node.devices if device.name})
+    kind = ", ".join(kinds) or "-"
+    free = (node.gpu_milli - node.gpu_allocated_milli) / 1000
+    return [
+        node.name,
+        node.status.capitalize(),
+        f"{kind} (simulated)" if node.simulated and node.devices else kind,
+        units.number(node.gpu_milli / 1000),
+        units.number(node.gpu_allocated_milli / 1000),
+        units.number(free),
+        str(node.largest_free_gpus),
+        f"{units.number(node.cpu_allocated_milli / 1000)} of {units.number(node.cpu_milli / 1000)}",
+        f"{units.memory(node.memory_allocated_bytes)} of {units.memory(node.memory_bytes)}",
+    ]
+
+
+def list_projects(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """List your projects: what is guaranteed, used, borrowed and waited for."""
+    from carrel.cli import views
+
+    with connected() as client:
+        projects = client.list_projects()
+    if for_programs(output):
+        document(projects, output)
+        return
+    rows = [views.project_row(project) for project in projects]
+    table(views.PROJECT_COLUMNS, rows, no_headers=no_headers, right=views.PROJECT_NUMBERS)
+
+
+def top_node(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """Show each GPU: who holds it and how hard it works."""
+    with connected() as client:
+        nodes = client.nodes()
+    if for_programs(output):
+        document(nodes, output)
+        return
+    headers = ("NODE", "GPU", "TYPE", "ALLOCATED", "UTILIZATION", "MEMORY", "IDLE", "HELD BY")
+    rows = [_device_row(node, device) for node in nodes for device in node.devices]
+    table(headers, rows, no_headers=no_headers, right=("GPU", "ALLOCATED", "UTILIZATION"))
+
+
+def _device_row(node: "Node", device: "Device") -> list[str]:
+    holders = [
+        f"{holder.project}/{holder.name}" if holder.name else holder.project
+        for holder in device.holders
+    ]
+    idle = "-" if device.idle_since is None else units.duration(now() - device.idle_since)
+    used, whole = device.memory_used_mib / 1024, device.memory_mib / 1024
+    kind = f"{device.name} (simulated)" if device.simulated else device.name
+    return [
+        node.name,
+        str(device.index),
+        f"{kind}, broken: {device.message}" if device.broken else kind,
+        f"{device.allocated_milli / 1000:.2f}",
+        f"{device.utilization:.0%}",
+        f"{units.number(used)} of {units.number(whole)} GiB",
+        idle,
+        ", ".join(holders) or "-",
+    ]
+
+
+def top_job(
+    *,
+    project: ProjectOption = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all-projects", "-A", help="Of all your projects.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show running jobs, the largest first: GPUs, their load, progress, metrics."""
+    from carrel.cli import views
+
+    with connected() as client:
+        where = None if everywhere else project_of(client, project)
+        jobs = [job for job in client.list_workloads(where) if job.holds_resources]
+        load = _load(client.nodes())
+    jobs.sort(key=lambda job: (-views.requested_gpus(job), job.project, job.name))
+    if for_programs(output):
+        document(jobs, output)
+        return
+    rows: list[list[str]] = []
+    for job in jobs:
+        progress = job.status.progress
+        share = f"{progress.done / progress.total:.0%}" if progress and progress.total else "-"
+        works = load.get(job.uid, [])
+        rows.append(
+            [
+                job.name,
+                job.project,
+                f"{views.requested_gpus(job):.2f}",
+                f"{sum(works) / len(works):.0%}" if works else "-",
+                share,
+                ", ".join(f"{key} {value:.4g}" for key, value in job.status.metrics.items()) or "-",
+            ]
+        )
+    headers = ("NAME", "PROJECT", "GPUs", "UTILIZATION", "PROGRESS", "METRICS")
+    table(headers, rows, no_headers=no_headers, right=("GPUs", "UTILIZATION", "PROGRESS"))
+
+
+def _load(nodes: "list[Node]") -> dict[str, list[float]]:
+    """Utilisation of the devices that each workload holds, by its uid."""
+    found: dict[str, list[float]] = {}
+    for node in nodes:
+        for device in node.devices:
+            for holder in device.holders:
+                found.setdefault(holder.uid, []).append(device.utilization)
+    return found
+
+
+def queue(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """Show what waits, in the order of service, and why."""
+    with connected() as client:
+        entries = client.queue()
+    if for_programs(output):
+        document(entries, output)
+        return
+    rows = [
+        [
+            str(entry.position),
+            entry.name or "-",
+            entry.project,
+            entry.user or "-",
+            units.gpus(entry.resources.gpus * entry.tasks),
+            units.duration(now() - entry.waits_since),
+            (entry.reason.sentence or entry.reason.token) if entry.reason else "-",
+        ]
+        for entry in entries
+    ]
+    headers = ("PLACE", "NAME", "PROJECT", "USER", "REQUEST", "WAITS SINCE", "REASON")
+    table(headers, rows, no_headers=no_headers, right=("PLACE",))
+
+
+def usage(
+    *,
+    by: Annotated[By, typer.Option("--by", help="What to sum up by.")] = By.PROJECT,
+    since: Annotated[str, typer.Option("--since", help="How far back: 12h, 7d.")] = "7d",
+    output: OutputOption = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show what was used: GPU-hours, borrowed ones, waits, preemptions."""
+    with connected() as client:
+        used = client.usage(by.value, since=now() - units.seconds(since, "--since"))
+    if for_programs(output):
+        document(used, output)
+        return
+    headers = (
+        by.value.upper(),
+        "GPU-HOURS",
+        "BORROWED",
+        "CPU-HOURS",
+        "WAITED",
+        "PREEMPTIONS",
+        "JOBS",
+    )
+    rows = [
+        [
+            entry.key,
+            f"{entry.gpu_seconds / 3600:,.2f}",
+            f"{entry.borrowed_gpu_seconds / 3600:,.2f}",
+            f"{entry.cpu_seconds / 3600:,.2f}",
+            units.duration(entry.wait_seconds),
+            f"{entry.preemptions:,}",
+            f"{entry.workloads:,}",
+        ]
+        for entry in used
+    ]
+    table(headers, rows, no_headers=no_headers, right=headers[1:])

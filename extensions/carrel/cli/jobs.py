@@ -1,0 +1,161 @@
+"""Commands about jobs: list, describe, logs, suspend, resume, delete."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from carrel.cli import units
+from carrel.cli.context import connected, now, project_of
+from carrel.cli.output import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    ProjectOption,
+    complain,
+    document,
+    for_programs,
+    say,
+    table,
+)
+from carrel.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from carrel.client import Client
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The jobs.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The job.")]
+
+
+def list_jobs(
+    *,
+    project: ProjectOption = None,
+    everywhere: Annotated[
+        bool, typer.Option("--all-projects", "-A", help="Of all your projects.")
+    ] = False,
+    user: Annotated[str | None, typer.Option("--user", help="Of one user.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option("--status", help="pending, running, failed, ...")
+    ] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="training or workspace.")] = None,
+    label: Annotated[list[str] | None, typer.Option("--label", "-l", help="K=V.")] = None,
+    output: OutputOption = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """List jobs."""
+    from carrel.cli import views
+    from carrel.cli.submit import assignments
+
+    labels = assignments(label, "--label", taken_along=False)
+    with connected() as client:
+        where = None if everywhere else project_of(client, project)
+        phases = [word.lower() for word in status or []]
+        jobs = client.list_workloads(where, user, phases, kind, labels)
+        service = client.settings.url
+    if for_programs(output):
+        document(jobs, output)
+        return
+    wide = output is Output.WIDE
+    rows = [
+        views.job_row(job, now(), service) + ([views.why(job) or views.NOTHING] if wide else [])
+        for job in jobs
+    ]
+    title = f"Showing jobs for project {where}" if where else "Showing jobs for all projects"
+    headers = (*views.JOB_COLUMNS, "REASON") if wide else views.JOB_COLUMNS
+    table(headers, rows, title=title, no_headers=no_headers)
+
+
+def describe_job(
+    name: Name, *, project: ProjectOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show a job: what was asked for, its state and why, its tasks and its past."""
+    from carrel.cli import description
+
+    with connected() as client:
+        where = project_of(client, project)
+        job = client.get_workload(where, name)
+        past = client.history(where, name)
+        service = client.settings.url
+    if for_programs(output):
+        document(job, output)
+        return
+    description.job(job, past, now(), service)
+
+
+def logs(
+    name: Name,
+    *,
+    project: ProjectOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-t", min=0, help="Only the last lines.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Only the last 45s, 5m, 2h.")] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Put the time before each line.")
+    ] = False,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=0, help="Of an earlier run, from 0.")
+    ] = None,
+    task: Annotated[
+        int | None, typer.Option("--task", "--pod", min=0, help="Of one task, from 0.")
+    ] = None,
+) -> None:
+    """Show what a job printed."""
+    from carrel.cli import tasklogs
+
+    options: dict[str, Any] = {
+        "follow": follow,
+        "tail": tail,
+        "since": None if since is None else now() - units.seconds(since, "--since"),
+        "timestamps": timestamps,
+        "attempt": attempt,
+    }
+    with connected() as client:
+        where = project_of(client, project)
+        count = client.get_workload(where, name).spec.tasks if task is None else 1
+        indices = range(count) if task is None else [task]
+        try:
+            tasklogs.show(client, where, name, list(indices), options)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+def suspend(names: Names, *, project: ProjectOption = None) -> None:
+    """Stop jobs and keep them; `carrel resume` queues them again."""
+    _each(names, project, "suspended", lambda client, where, name: client.suspend(where, name))
+
+
+def resume(names: Names, *, project: ProjectOption = None) -> None:
+    """Queue suspended jobs again."""
+    _each(names, project, "resumed", lambda client, where, name: client.resume(where, name))
+
+
+def delete_job(names: Names, *, project: ProjectOption = None) -> None:
+    """End jobs and remove them; their checkpoints stay."""
+    _each(
+        names, project, "deleted", lambda client, where, name: client.delete_workload(where, name)
+    )
+
+
+def _each(
+    names: list[str],
+    project: str | None,
+    done: str,
+    action: "Callable[[Client, str, str], object]",
+) -> None:
+    """Do it to each; what is refused is said and does not keep the others from being done."""
+    refused = False
+    with connected() as client:
+        where = project_of(client, project)
+        for name in names:
+            try:
+                action(client, where, name)
+            except ApiError as error:
+                complain(str(error))
+                refused = True
+            else:
+                say(f"Job {name} {done} successfully.")
+    if refused:
+        raise typer.Exit(1)

@@ -1,0 +1,146 @@
+"""The command ``carrel``: puts the commands together and turns errors into sentences.
+
+Exit codes: 0 done, 1 refused by the service, 2 wrong usage, 3 not signed in or nobody answers,
+130 interrupted.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import typer
+
+from carrel.cli import cluster, jobs, plugins, projects, session, shells
+from carrel.cli import submit as submission
+from carrel.cli.context import Invocation
+from carrel.cli.output import complain
+from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
+
+REFUSED: Final = 1
+USAGE: Final = 2
+NO_ACCESS: Final = 3
+INTERRUPTED: Final = 130
+
+
+def build() -> typer.Typer:
+    """The whole application."""
+    app = _group("Carrel: workspaces and preemptible jobs on shared GPUs.")
+    commands: dict[str, Callable[..., None]] = {
+        "login": session.login,
+        "logout": session.logout,
+        "whoami": session.whoami,
+        "submit": submission.submit,
+        "logs": jobs.logs,
+        "bash": shells.bash,
+        "exec": shells.exec_command,
+        "suspend": jobs.suspend,
+        "resume": jobs.resume,
+        "queue": cluster.queue,
+        "usage": cluster.usage,
+        "version": session.version,
+    }
+    for name, command in commands.items():
+        app.command(name)(command)
+    groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
+        "list": (
+            "List jobs, projects or nodes.",
+            {
+                "jobs": jobs.list_jobs,
+                "projects": cluster.list_projects,
+                "nodes": cluster.list_nodes,
+            },
+        ),
+        "describe": ("Show one thing in full.", {"job": jobs.describe_job}),
+        "delete": ("Remove things.", {"job": jobs.delete_job}),
+        "config": ("Set defaults.", {"project": session.config_project}),
+        "top": (
+            "Show how busy things are.",
+            {"node": cluster.top_node, "job": cluster.top_job},
+        ),
+        "project": (
+            "Manage projects (administrators).",
+            {
+                "create": projects.create,
+                "update": projects.update,
+                "delete": projects.delete,
+                "list": cluster.list_projects,
+                "add-user": projects.add_user,
+                "remove-user": projects.remove_user,
+            },
+        ),
+    }
+    for name, (help_text, verbs) in groups.items():
+        group = _group(help_text)
+        for verb, command in verbs.items():
+            group.command(verb)(command)
+        app.add_typer(group, name=name)
+    plugins.add_to(app)
+    return app
+
+
+def _group(help_text: str) -> typer.Typer:
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    words, rest = _split(arguments)
+    command = typer.main.get_command(build())
+    try:
+        code = command.main(
+            words, prog_name="carrel", standalone_mode=False, obj=Invocation(rest=rest)
+        )
+    except (NotSignedIn, Unreachable) as error:
+        complain(str(error))
+        return NO_ACCESS
+    except BadSetting as error:
+        complain(str(error))
+        return USAGE
+    except CarrelError as error:
+        complain(str(error))
+        return REFUSED
+    except typer.TyperException as error:
+        _show_usage(error)
+        return USAGE
+    except (typer.Abort, KeyboardInterrupt):
+        complain("Interrupted.")
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """What stands before and behind the first ``--``."""
+    words = list(arguments)
+    if "--" not in words:
+        return words, None
+    cut = words.index("--")
+    return words[:cut], words[cut + 1 :]
+
+
+def _show_usage(error: typer.TyperException) -> None:
+    """What was wrong with the words, in a line; a group without its verb shows its help."""
+    text = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(text, err=True)
+        return
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "carrel"
+    end = "" if text.endswith(("?", ".")) else "."
+    complain(f"{text}{end} See `{where} --help`.")
+
+
+def main() -> None:
+    """Entry point of the command."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        sys.stderr.close()
+        code = 0
+    sys.exit(code)

@@ -1,0 +1,139 @@
+"""How results reach people and programs: aligned tables, JSON, YAML, and sentences for errors.
+
+On a terminal a table has colours; elsewhere it is plain text that stays byte for byte the same, so
+that scripts and tests can read it. State colours are always next to the state's word.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Final, TextIO
+
+import typer
+
+STYLES: Final = {
+    "Pending": "yellow",
+    "Preempted": "yellow",
+    "Starting": "blue",
+    "Running": "blue",
+    "Preempting": "magenta",
+    "Stopping": "bright_black",
+    "Succeeded": "green",
+    "Failed": "red",
+    "Suspended": "bright_black",
+    "TimedOut": "bright_black",
+    "Idle": "bright_black",
+}
+
+
+class Output(StrEnum):
+    """Forms of output."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="How to show it; json and yaml are for programs.")
+]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Leave out the table's first lines.")]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", "-p", help="The project; see `carrel config project`.")
+]
+
+
+def say(text: str = "") -> None:
+    """One line of result."""
+    typer.echo(text)
+
+
+def note(text: str) -> None:
+    """One line beside the result."""
+    typer.echo(text, err=True)
+
+
+def complain(text: str) -> None:
+    """One sentence about what went wrong."""
+    if coloured(sys.stderr):
+        text = typer.style(text, fg="red")
+    typer.echo(text, err=True)
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether a person looks and wants colours."""
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    title: str = "",
+    no_headers: bool = False,
+    right: Sequence[str] = (),
+) -> None:
+    """Show rows under headers; the columns named in ``right`` are aligned right."""
+    if title and not no_headers:
+        say(title)
+    if coloured(sys.stdout):
+        _for_people(headers, rows, no_headers=no_headers, right=right)
+        return
+    lines = [list(row) for row in rows] if no_headers else [list(headers), *map(list, rows)]
+    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(headers))]
+    for line in lines:
+        cells = (
+            cell.rjust(width) if header in right else cell.ljust(width)
+            for header, cell, width in zip(headers, line, widths, strict=True)
+        )
+        say("  ".join(cells).rstrip())
+
+
+def _for_people(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    no_headers: bool,
+    right: Sequence[str],
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, show_header=not no_headers, header_style="bold")
+    for header in headers:
+        side = "right" if header in right else "left"
+        shown.add_column(Text(header), justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for row in rows:
+        shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    console = Console()
+    console.print(shown, soft_wrap=True, no_wrap=True, overflow="ignore", crop=False)
+
+
+def document(content: Any, output: Output) -> None:
+    """Show structures as JSON or YAML."""
+    import msgspec
+
+    plain = msgspec.to_builtins(content)
+    if output is Output.JSON:
+        say(json.dumps(plain, indent=2, ensure_ascii=False))
+        return
+    import yaml
+
+    say(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def for_programs(output: Output) -> bool:
+    """Whether JSON or YAML is wanted."""
+    return output in (Output.JSON, Output.YAML)
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> None:
+    """Named facts, one a line, values aligned; empty ones are left out."""
+    width = max((len(name) for name, value in pairs if value), default=0) + 1
+    for name, value in pairs:
+        if value:
+            say(f"{name + ':':<{width}}  {value}")

@@ -1,0 +1,98 @@
+"""Who you are and where: login, logout, whoami, config, version."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from carrel.cli.context import connected
+from carrel.cli.output import Output, OutputOption, document, for_programs, say
+from carrel.errors import BadSetting
+
+
+def login(
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="The service, such as http://127.0.0.1:8000/services/carrel."),
+    ] = None,
+    token_stdin: Annotated[
+        bool, typer.Option("--token-stdin", help="Read the token from standard input.")
+    ] = False,
+) -> None:
+    """Sign in with a token of the Hub; it is kept in a file that only you can read."""
+    import os
+
+    from carrel.client import Client, config
+
+    stored = config.load()
+    where = url or os.environ.get("CARREL_URL") or stored.url
+    if not where:
+        raise BadSetting("Where to? `carrel login --url http://HOST:PORT/services/carrel`.")
+    where = config.checked_url(where)
+    token = _token(where, from_input=token_stdin)
+    with Client(where, token) as client:
+        identity = client.whoami()
+    project = stored.project if stored.project in identity.projects else ""
+    config.save(config.Stored(url=where, token=token, project=project))
+    say(f"Signed in to {where} as {identity.user}.")
+
+
+def _token(url: str, *, from_input: bool) -> str:
+    if from_input:
+        token = sys.stdin.readline().strip()
+    else:
+        hub = url.removesuffix("/services/carrel")
+        say(f"Make a token at {hub}/hub/token and paste it here.")
+        token = str(typer.prompt("Token", hide_input=True)).strip()
+    if not token:
+        raise BadSetting("There was no token to read.")
+    return token
+
+
+def logout() -> None:
+    """Forget the token."""
+    from carrel.client import config
+
+    stored = config.load()
+    config.save(config.Stored(url=stored.url, project=stored.project))
+    say("Signed out: the token is forgotten here. Revoke it on the Hub's token page.")
+
+
+def whoami(*, output: OutputOption = Output.TABLE) -> None:
+    """Show who you are and which projects you are in."""
+    with connected() as client:
+        identity = client.whoami()
+        default = client.settings.project or identity.default_project
+        url = client.settings.url
+    if for_programs(output):
+        document(identity, output)
+        return
+    role = " (administrator)" if identity.admin else ""
+    names = [f"{name} (default)" if name == default else name for name in identity.projects]
+    say(f"{identity.user}{role} at {url}")
+    say(f"Projects: {', '.join(names) or 'none yet; ask an administrator to add you to one'}")
+
+
+def config_project(
+    name: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+) -> None:
+    """Use this project where none is named."""
+    from carrel.client import config
+
+    with connected() as client:
+        identity = client.whoami()
+    if name not in identity.projects:
+        known = ", ".join(identity.projects) or "in no project yet"
+        raise BadSetting(f"You are not a member of {name!r}; you are in: {known}.")
+    stored = config.load()
+    stored.project = name
+    config.save(stored)
+    say(f"Project {name} is your default now.")
+
+
+def version() -> None:
+    """Show the version."""
+    from carrel import __version__
+
+    say(f"carrel {__version__}")

@@ -1,0 +1,161 @@
+"""How the API's structures read in tables: the words and cells of jobs, projects and nodes."""
+
+from typing import Final
+
+from carrel.cli import units
+from carrel.models import Amounts, Project, ProjectUse, Workload
+
+NOTHING: Final = "-"
+JOB_COLUMNS: Final = (
+    "NAME",
+    "STATUS",
+    "AGE",
+    "NODE",
+    "IMAGE",
+    "TYPE",
+    "PROJECT",
+    "USER",
+    "GPUs Allocated (Requested)",
+    "PODs Running (Pending)",
+    "SERVICE URL(S)",
+)
+WAITING: Final = frozenset({"pending"})
+STOPPED_WORDS: Final = {"TimeLimit": "TimedOut", "Idle": "Idle"}
+
+
+def status_word(workload: Workload) -> str:
+    """The state in one word."""
+    status = workload.status
+    token = status.reason.token if status.reason else ""
+    if status.phase == "stopped":
+        return STOPPED_WORDS.get(token, "Suspended")
+    if status.phase == "pending" and status.reason and status.reason.cls == "evicted":
+        return "Preempted"
+    return status.phase.capitalize()
+
+
+def type_word(kind: str) -> str:
+    """``Train`` or ``Interactive``."""
+    return {"training": "Train", "workspace": "Interactive"}.get(kind, kind.capitalize())
+
+
+def requested_gpus(workload: Workload) -> float:
+    """GPUs of all its tasks."""
+    return workload.spec.gpus * workload.spec.tasks
+
+
+def gpu_cell(workload: Workload) -> str:
+    """Held and asked for: ``0.30 (0.30)``; ``-`` while it waits, ``0.00`` once given back."""
+    requested = requested_gpus(workload)
+    if workload.status.phase in WAITING:
+        return f"{NOTHING} ({requested:.2f})"
+    held = requested if workload.holds_resources else 0.0
+    return f"{held:.2f} ({requested:.2f})"
+
+
+def pod_cell(workload: Workload) -> str:
+    """Tasks that run and tasks that wait: ``1 (0)``."""
+    tasks = workload.spec.tasks
+    if workload.holds_resources:
+        starting = workload.status.phase == "starting"
+        return f"0 ({tasks})" if starting else f"{tasks} (0)"
+    return "0 (0)" if workload.at_rest else f"0 ({tasks})"
+
+
+def nodes_of(workload: Workload) -> str:
+    """Where it runs."""
+    if not workload.holds_resources:
+        return NOTHING
+    return ",".join(sorted({task.node for task in workload.status.tasks})) or NOTHING
+
+
+def service_url(workload: Workload, service: str) -> str:
+    """The address of a running workspace, below the Hub that serves ``service``."""
+    if workload.spec.kind != "workspace" or workload.status.phase != "running":
+        return NOTHING
+    hub = service.removesuffix("/services/carrel")
+    return "/".join(filter(None, (hub, "user", workload.spec.user, workload.spec.server_name)))
+
+
+def job_row(workload: Workload, now: float, service: str) -> list[str]:
+    """The cells of ``JOB_COLUMNS``."""
+    return [
+        workload.name,
+        status_word(workload),
+        units.duration(now - workload.created_at),
+        nodes_of(workload),
+        workload.spec.image or NOTHING,
+        type_word(workload.spec.kind),
+        workload.project,
+        workload.spec.user or workload.created_by,
+        gpu_cell(workload),
+        pod_cell(workload),
+        service_url(workload, service),
+    ]
+
+
+def why(workload: Workload) -> str:
+    """Its reason as a sentence, empty when it needs none."""
+    reason = workload.status.reason
+    if reason is None:
+        return ""
+    return reason.sentence or reason.token
+
+
+def amount(value: float | None) -> str:
+    """A bound; ``-`` when there is none."""
+    return NOTHING if value is None else units.number(value)
+
+
+def limit_word(seconds: float | None) -> str:
+    """A time limit; ``-`` when there is none."""
+    return NOTHING if seconds is None else units.duration(seconds)
+
+
+def quota_line(use: ProjectUse, quota: Amounts) -> str:
+    """The quota to scale: held inside the guarantee, free of it, mark, borrowed; and the numbers.
+
+    ``███░|▒▒ 3/4 +2``: three of four guaranteed GPUs are used, two more are borrowed.
+    """
+    inside = use.gpus_allocated - use.gpus_borrowed
+    if quota.gpus is None:
+        return f"{'█' * min(16, round(inside))} {units.number(inside)}"
+    scale = min(1.0, 16 / max(quota.gpus + use.gpus_borrowed, 1.0))
+    held = round(min(inside, quota.gpus) * scale)
+    free = round(quota.gpus * scale) - held
+    borrowed = round(use.gpus_borrowed * scale)
+    bar = f"{'█' * held}{'░' * free}|{'▒' * borrowed}"
+    more = f" +{units.number(use.gpus_borrowed)}" if use.gpus_borrowed else ""
+    return f"{bar} {units.number(inside)}/{units.number(quota.gpus)}{more}"
+
+
+def project_row(project: Project) -> list[str]:
+    """One line of ``list projects``."""
+    use, interactive = project.use, project.interactive
+    return [
+        project.name,
+        amount(project.quota.gpus),
+        units.number(use.gpus_allocated),
+        units.number(use.gpus_borrowed),
+        units.number(use.gpus_waiting),
+        amount(project.limit.gpus),
+        "yes" if project.over_quota else "no",
+        limit_word(interactive.time_limit_seconds),
+        limit_word(interactive.idle_timeout_seconds),
+        quota_line(use, project.quota),
+    ]
+
+
+PROJECT_COLUMNS: Final = (
+    "PROJECT",
+    "GUARANTEED GPUs",
+    "ALLOCATED",
+    "BORROWED",
+    "WAITING",
+    "LIMIT",
+    "OVER QUOTA",
+    "INT-LIMIT",
+    "IDLE-LIMIT",
+    "QUOTA LINE",
+)
+PROJECT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "BORROWED", "WAITING", "LIMIT")
