@@ -129,7 +129,9 @@ class Simulation:
 
     def running(self) -> list[str]:
         """The uids that hold room and were not told to stop."""
-        return sorted(u for u, j in self.jobs.items() if j.started_at is not None and not j.stopping)
+        return sorted(
+            u for u, j in self.jobs.items() if j.started_at is not None and not j.stopping
+        )
 
     def waiting(self) -> list[str]:
         """The uids that wait for room."""

@@ -2,7 +2,8 @@
 
 A workload may claim when its project, with it and everything already promised, stays within its
 fair share in every resource. Against a claim within the quota other projects keep their quota;
-against one beyond it they keep the larger of quota and fair share. A victim is legal while its
+against one beyond it they keep the larger of quota and fair share, and all when their rank is
+higher. A victim is legal while its
 project is still beyond that threshold in a resource that the claimer asks for and the victim
 holds; the last victim may take the project below it. A project within its fair share is never cut
 by a claim beyond a quota, and a claimer never rises above its own fair share, so two projects
@@ -20,10 +21,9 @@ import numpy as np
 from carrel_scheduler.core.actions.bounds import Bounds
 from carrel_scheduler.core.actions.search import clear_room
 from carrel_scheduler.core.actions.victims import (
-    excess,
+    beyond,
     reclaimable,
     running,
-    threshold_of,
 )
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.layers import Bools, Counts
@@ -48,11 +48,10 @@ def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bound
     standing = cycle.standing(claimer)
     if cycle.barred(claimer) or not standing.within(standing.fair, claimer.demand):
         return False
-    guaranteed = standing.within(standing.quota, claimer.demand)
-    most = bounds.counts(claimer, *_legal(cycle, claimer, guaranteed=guaranteed))
+    most = bounds.counts(claimer, *_legal(cycle, claimer))
     if int(most.sum()) < claimer.shape[3]:
         return False
-    victims = _search(cycle, claimer, pool, most, guaranteed=guaranteed)
+    victims = _search(cycle, claimer, pool, most)
     if victims is None:
         return False
     for victim in victims:
@@ -65,16 +64,13 @@ def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bound
     return True
 
 
-def _legal(cycle: Cycle, claimer: Record, *, guaranteed: bool) -> tuple[object, Bools]:
-    """The tasks of every project beyond its threshold, and a name for this set."""
-    beyond = [
-        standing is not None
-        and bool(excess(standing, threshold_of(standing, guaranteed=guaranteed), claimer.demand))
-        for standing in cycle.standings
+def _legal(cycle: Cycle, claimer: Record) -> tuple[object, Bools]:
+    """The tasks of every project beyond what it keeps, and a name for this set."""
+    own, asked = cycle.standing(claimer), claimer.demand
+    over = [
+        standing is not None and bool(beyond(standing, own, asked)) for standing in cycle.standings
     ]
-    table = np.array([*beyond, False], np.bool_)
-    asked = tuple(amount > 0 for amount in claimer.demand)
-    return (guaranteed, asked), table[cycle.evictable]
+    return tuple(over), np.array([*over, False], np.bool_)[cycle.evictable]
 
 
 def _search(
@@ -82,14 +78,10 @@ def _search(
     claimer: Record,
     pool: dict[int, list[Record]],
     most: Counts,
-    *,
-    guaranteed: bool,
 ) -> tuple[Record, ...] | None:
     for nodes in _node_sets(claimer, most):
         for only_gpus in (True, False) if claimer.demand[0] else (False,):
-            victims = reclaimable(
-                cycle, claimer, pool, guaranteed=guaranteed, nodes=nodes, only_gpus=only_gpus
-            )
+            victims = reclaimable(cycle, claimer, pool, nodes=nodes, only_gpus=only_gpus)
             found = clear_room(cycle, claimer, victims)
             if found is not None:
                 return found

@@ -61,9 +61,18 @@ def excess(standing: Standing, threshold: Triple, asked: Triple) -> dict[int, in
     }
 
 
-def threshold_of(standing: Standing, *, guaranteed: bool) -> Triple:
-    """What a project keeps against a claim within the claimer's quota, or within its fair share."""
-    return standing.quota if guaranteed else standing.ceiling
+def beyond(standing: Standing, claimer: Standing, asked: Triple) -> dict[int, int]:
+    """By resource that is asked for: how far a project is beyond what it keeps against a claim.
+
+    Against a claim within the claimer's quota it keeps its quota; against one beyond it, the larger
+    of quota and fair share, and everything when its rank is higher: what it lost it would win back
+    first.
+    """
+    if claimer.within(claimer.quota, asked):
+        return excess(standing, standing.quota, asked)
+    if standing.rule.rank > claimer.rule.rank:
+        return {}
+    return excess(standing, standing.ceiling, asked)
 
 
 def reclaimable(
@@ -71,7 +80,6 @@ def reclaimable(
     claimer: Record,
     pool: dict[int, list[Record]],
     *,
-    guaranteed: bool,
     nodes: Bools,
     only_gpus: bool,
 ) -> Iterator[Record]:
@@ -81,7 +89,6 @@ def reclaimable(
         cycle: the cycle, whose standings follow the evictions.
         claimer: the waiting workload.
         pool: evictable workloads by project, in the order of victims.
-        guaranteed: the claimer stays within its quota, so others keep only theirs.
         nodes: victims must hold room on one of these.
         only_gpus: leave out work without GPUs.
     """
@@ -95,13 +102,13 @@ def reclaimable(
                 for victim in victims
                 if victim.spec.uid in there and (victim.demand[0] or not only_gpus)
             ]
-            _offer(cycle, claimer, slot, left[slot], offers, guaranteed=guaranteed)
+            _offer(cycle, claimer, slot, left[slot], offers)
     while offers:
         slot = max(offers, key=lambda slot: offers[slot][0])
         victim = offers[slot][1]
         left[slot].remove(victim)
         yield victim
-        _offer(cycle, claimer, slot, left[slot], offers, guaranteed=guaranteed)
+        _offer(cycle, claimer, slot, left[slot], offers)
 
 
 def _offer(
@@ -110,29 +117,27 @@ def _offer(
     slot: int,
     victims: list[Record],
     offers: dict[int, tuple[Key, Record]],
-    *,
-    guaranteed: bool,
 ) -> None:
     """Note a project's next legal victim with the project's place, or that it has none."""
     offers.pop(slot, None)
     standing = cycle.standings[slot]
     if standing is not None:
-        threshold = threshold_of(standing, guaranteed=guaranteed)
-        victim = _next_of(cycle, victims, excess(standing, threshold, claimer.demand))
+        over = beyond(standing, cycle.standing(claimer), claimer.demand)
+        victim = _next_of(cycle, victims, over)
         if victim is not None:
             offers[slot] = (project_key(standing, NOTHING), victim)
 
 
-def _next_of(cycle: Cycle, victims: list[Record], beyond: dict[int, int]) -> Record | None:
-    """The next victim of a project that is ``beyond`` its threshold, or ``None``."""
+def _next_of(cycle: Cycle, victims: list[Record], over: dict[int, int]) -> Record | None:
+    """The next victim of a project that is ``over`` what it keeps, or ``None``."""
     first: Record | None = None
     for victim in victims:
         if first is not None and victim.spec.priority != first.spec.priority:
             break
         held = cycle.held_by(victim)
-        if not any(held[resource] for resource in beyond):
+        if not any(held[resource] for resource in over):
             continue
-        if all(held[resource] <= amount for resource, amount in beyond.items()):
+        if all(held[resource] <= amount for resource, amount in over.items()):
             return victim
         first = first or victim
     return first
