@@ -11,7 +11,7 @@ from typing import Any
 from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import words
-from carrel_spawner.choosing import ChoosingSpawner
+from carrel_spawner.choosing import Choosing
 from carrel_spawner.form import Place, place
 from carrel_spawner.state import Ending
 from carrel_spawner.workplace import is_queued
@@ -69,7 +69,7 @@ class Pages:
     async def desks(self, user: Any) -> Desks:
         """The workspaces of a user that the scheduler knows."""
         spawner = user.spawner
-        if not isinstance(spawner, ChoosingSpawner):
+        if not isinstance(spawner, Choosing):
             return Desks({})
         try:
             found = await spawner.client.list_workloads(user=user.name, kind="workspace")
@@ -92,7 +92,7 @@ class Pages:
     def queue_url(self, user: Any, server_name: str) -> str:
         """Where the queue's buttons post to."""
         spawner = user.spawners[server_name]
-        return spawner.queue_url if isinstance(spawner, ChoosingSpawner) else ""
+        return spawner.queue_url if isinstance(spawner, Choosing) else ""
 
 
 def _latest(workloads: Sequence[Workload]) -> list[Workload]:

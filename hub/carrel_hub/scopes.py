@@ -6,8 +6,6 @@ owner has and no more. Each service holds what it needs and nothing else.
 
 from typing import Any, Final
 
-from jupyterhub import roles
-
 USE: Final = "custom:carrel:use"
 ADMIN: Final = "custom:carrel:admin"
 SPAWN: Final = "custom:carrel:spawn"
@@ -24,6 +22,7 @@ CUSTOM_SCOPES: Final = {
     SPAWN: {"description": "Ask for workspaces in the name of users (the Hub's spawner only)."},
     METRICS: {"description": "Read Carrel's metrics."},
 }
+ADMIN_GROUP: Final = "carrel-admins"
 OWN_GROUPS: Final = "read:users:groups!user"
 ACCESS: Final = [f"access:services!service={SCHEDULER}", f"access:services!service={CONSOLE}"]
 # What a user's tokens may be asked to carry; the Hub gives each token what its owner has of these.
@@ -37,11 +36,17 @@ def user_scopes() -> set[str]:
 
 
 def load_roles() -> list[dict[str, Any]]:
-    """Roles of admins and of our services."""
-    default_roles: Any = roles.get_default_roles
-    admin = default_roles("admin")
+    """Roles of admins and of our services.
+
+    The Hub's own admin role cannot be added to, so ours comes with a group.
+    """
     return [
-        {"name": "admin", "scopes": [*admin["scopes"], ADMIN, METRICS]},
+        {
+            "name": "carrel-admin",
+            "description": "Manage Carrel",
+            "scopes": [ADMIN, METRICS],
+            "groups": [ADMIN_GROUP],
+        },
         {"name": "carrel-metrics", "description": "Read Carrel's metrics", "scopes": [METRICS]},
         {
             "name": "carrel-scheduler",

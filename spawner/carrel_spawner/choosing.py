@@ -8,11 +8,11 @@ from traitlets import default
 from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import form, options, refusal
-from carrel_spawner.configured import ConfiguredSpawner
+from carrel_spawner.configured import Configured
 from carrel_spawner.options import BadOption, Choice
 
 
-class ChoosingSpawner(ConfiguredSpawner):
+class Choosing(Configured):
     """The part of the spawner that people meet before a start."""
 
     choice: Choice | None = None

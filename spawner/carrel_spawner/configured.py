@@ -1,11 +1,13 @@
-"""The spawner's settings, its connection to the scheduler, and what it runs in a workspace."""
+"""The spawner's settings, its connection to the scheduler, and what it runs in a workspace.
+
+A part of the spawner, not a spawner: the Hub wants each of its subclasses to be whole.
+"""
 
 import sys
 from typing import Any
 
-from jupyterhub.spawner import Spawner
 from traitlets import Bool, Float, Integer, Unicode
-from typing_extensions import override
+from traitlets.config import LoggingConfigurable
 
 from carrel import workspace as workspace_side
 from carrel.client import AsyncClient
@@ -17,8 +19,19 @@ from carrel_spawner.options import Sizes
 from carrel_spawner.workplace import Launch, Workplace
 
 
-class ConfiguredSpawner(Spawner):
+class Configured(LoggingConfigurable):
     """Everything that does not change during a workspace's life."""
+
+    # What the Hub's Spawner brings.
+    user: Any
+    hub: Any
+    server: Any
+    orm_spawner: Any
+    name: str
+    port: int
+    ip: str
+    get_args: Any
+    _log_name: str
 
     carrel_url = Unicode(
         help="The scheduler's service as the Hub reaches it, such as "
@@ -69,7 +82,6 @@ class ConfiguredSpawner(Spawner):
         parts = ["carrel", "queue", self.user.escaped_name]
         return join_url(self.hub.base_url, *parts, *([escape(self.name)] if self.name else []))
 
-    @override
     def get_env(self) -> dict[str, Any]:
         """The Hub's variables and ours."""
         base: Any = super()
@@ -81,11 +93,10 @@ class ConfiguredSpawner(Spawner):
 
     def launch(self, project: str) -> Launch:
         """What to run in the workspace; takes the Hub's port and token of this start."""
-        arguments: Any = self.get_args
         shown, hidden = split(self.get_env() | {"CARREL_PROJECT": project})
         command = [sys.executable, "-m", "carrel_spawner.launch"]
         command += ["--demo"] if self.demo else []
-        command += ["--", *workspace_side.server_arguments(), *arguments()]
+        command += ["--", *workspace_side.server_arguments(), *self.get_args()]
         return Launch(command, shown, hidden, self.port)
 
     def base_address(self) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
+from jupyterhub.spawner import Spawner
 from typing_extensions import override
 
 from carrel.errors import ApiError, CarrelError
@@ -18,7 +19,7 @@ from carrel.models import Workload
 from carrel_spawner import refusal
 from carrel_spawner.arrival import free_port
 from carrel_spawner.bulletin import Bulletin
-from carrel_spawner.choosing import ChoosingSpawner
+from carrel_spawner.choosing import Choosing
 from carrel_spawner.options import Choice
 from carrel_spawner.starting import NotPlaced, until_answering, until_placed
 from carrel_spawner.state import Address, Ending
@@ -27,7 +28,7 @@ from carrel_spawner.verdict import Outcome
 MARGIN_SECONDS: Final = 5.0
 
 
-class CarrelSpawner(ChoosingSpawner):
+class CarrelSpawner(Choosing, Spawner):
     """Workspaces as workloads of Carrel: the Hub's life cycle."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

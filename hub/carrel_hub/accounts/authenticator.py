@@ -20,6 +20,7 @@ from typing_extensions import override
 from carrel_hub.accounts.passwords import hash_password, verify
 from carrel_hub.accounts.store import AccountError, Accounts
 from carrel_hub.accounts.throttle import Throttle
+from carrel_hub.scopes import ADMIN_GROUP
 
 GROUP_PREFIX = "project-"
 
@@ -76,18 +77,27 @@ class CarrelAuthenticator(Authenticator):
         self._join(user)
 
     def _join(self, user: Any) -> None:
-        """Make the user a member of the projects that the new account was given."""
-        joins = self.accounts.take_joins(user.name)
-        if not joins:
+        """Make the user a member of what the account says: first projects, and the admins."""
+        account = self.accounts.find(user.name)
+        if account is None:
             return
-        member: orm.User = getattr(user, "orm_user", user)
+        member: Any = getattr(user, "orm_user", user)
+        present = {group.name for group in member.groups}
+        wanted = {f"{GROUP_PREFIX}{project}" for project in self.accounts.take_joins(user.name)}
+        if account.admin:
+            wanted.add(ADMIN_GROUP)
+        if wanted <= present:
+            return
         database: Any = object_session(member)
-        for project in joins:
-            name = f"{GROUP_PREFIX}{project}"
-            group = database.query(orm.Group).filter_by(name=name).first()
-            if group is None:
-                group = orm.Group(name=name)
-                database.add(group)
-            if group not in member.groups:
-                member.groups.append(group)
+        for name in sorted(wanted - present):
+            member.groups.append(_group(database, name))
         database.commit()
+
+
+def _group(database: Any, name: str) -> Any:
+    """The Hub's group, made when it is missing."""
+    group = database.query(orm.Group).filter_by(name=name).first()
+    if group is None:
+        group = orm.Group(name=name)
+        database.add(group)
+    return group

@@ -1,0 +1,30 @@
+"""One Hub for the tests of a file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.hub.stack import Stack
+
+PEOPLE = {
+    "ada": ["vision"],
+    "grace": ["speech"],
+    "linus": ["vision", "speech"],
+    "nobody": [],
+    "root": [],
+}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder: Path = tmp_path_factory.mktemp("hub")
+    with Stack(folder, PEOPLE) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _calm(stack: Stack) -> Iterator[None]:
+    """No test leaves its wishes to the next."""
+    yield
+    stack.runner.hold, stack.runner.real, stack.runner.command = False, False, None

@@ -1,0 +1,270 @@
+"""A real JupyterHub and proxy in front of the fake scheduler, and people who sign in.
+
+Built from the same parts as ``carrel up``, so what is tested is what runs.
+"""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+from urllib.error import URLError
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from carrel.testing import FakeScheduler
+from carrel_hub.accounts.store import Accounts
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Ports, Settings
+from carrel_hub.up.checks import proxy_command
+from carrel_hub.up.parts import all_parts, write_config
+from contract.hub.runner import Runner
+
+PASSWORD = "correct-horse-battery"
+PROBE = Path(__file__).with_name("probe_console.py")
+QUICK = """
+c.CarrelSpawner.settle_seconds = 0.1
+c.CarrelSpawner.poll_interval = 1
+c.JupyterHub.init_spawners_timeout = 30
+"""
+
+
+class Stack:
+    """Fake scheduler, runner, proxy, Hub. Use as a context manager."""
+
+    def __init__(self, folder: Path, people: Mapping[str, list[str]]) -> None:
+        self.folder, self.people = folder, people
+        self.fake = FakeScheduler(people, admins=["spawner", "setup"], tcp=True)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.fake.__enter__()
+        try:
+            self._set_up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._processes):
+            self.stop(name)
+        if hasattr(self, "runner"):
+            self.runner.stop()
+        self.fake.__exit__(None, None, None)
+
+    def _set_up(self) -> None:
+        scheduler = int(self.fake.url.split(":")[2].split("/")[0])
+        hub, proxy_api, console, public = free_ports(4)
+        ports = Ports(hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console)
+        self.settings = Settings(state_dir=self.folder, port=public, ports=ports, managed=False)
+        for folder in (self.settings.hub_dir, self.settings.log_dir):
+            folder.mkdir(parents=True)
+        made = Keys.generate()
+        self.keys = msgspec.structs.replace(
+            made, spawner=self.fake.token("spawner"), setup=self.fake.token("setup")
+        )
+        keys_file = self.folder / "keys.json"
+        keys_file.write_bytes(msgspec.json.encode(self.keys))
+        accounts = Accounts(self.settings.accounts_file)
+        for name, projects in self.people.items():
+            accounts.add(name, PASSWORD, admin=name == "root", joins=projects)
+        config = self.settings.hub_dir / "config.py"
+        write_config(self.settings, self.settings.hub_dir / "settings.json", keys_file, config)
+        config.write_text(config.read_text() + QUICK)
+        parts = all_parts(self.settings, self.keys, config, proxy_command("python"))
+        self.parts = {part.name: part for part in parts}
+        self.runner = Runner(self.fake, self.folder / "homes")
+        self.runner.start()
+        for name in ("proxy", "console", "hub"):
+            self.start(name)
+        self.wait_for_hub()
+
+    def start(self, name: str) -> None:
+        """Start a part."""
+        part = self.parts[name]
+        command = [sys.executable, str(PROBE)] if name == "console" else list(part.command)
+        with part.log.open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command, env=dict(part.environment), cwd=self.folder, stdout=log, stderr=log
+            )
+
+    def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop a part and wait for its end."""
+        process = self._processes.pop(name)
+        process.send_signal(number)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(5)
+
+    def restart_hub(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop the Hub, start it again, wait for it."""
+        self.stop("hub", number)
+        self.start("hub")
+        self.wait_for_hub()
+
+    def wait_for_hub(self) -> None:
+        """Until the Hub answers through the proxy."""
+
+        def answers() -> bool:
+            if self._processes["hub"].poll() is not None:
+                raise AssertionError(self.parts["hub"].log.read_text()[-4000:])
+            try:
+                with urllib.request.urlopen(f"{self.url}/hub/api/", timeout=2) as answer:
+                    return bool(answer.status == 200)
+            except (URLError, OSError):
+                return False
+
+        wait_until(answers, 60, "the Hub")
+
+    @property
+    def url(self) -> str:
+        """The public address."""
+        return self.settings.public_url
+
+    def log(self, name: str) -> str:
+        """What a part wrote."""
+        return self.parts[name].log.read_text()
+
+
+class Person:
+    """Somebody with a browser: cookies, forms, and the Hub's API."""
+
+    def __init__(self, stack: Stack, session: aiohttp.ClientSession, name: str) -> None:
+        self.stack, self.session, self.name = stack, session, name
+
+    async def sign_in(self, password: str = PASSWORD) -> int:
+        """The Hub's login form; returns the status."""
+        await self.get("/hub/login")
+        fields = {"username": self.name, "password": password, "_xsrf": self.xsrf()}
+        async with self.session.post(f"{self.stack.url}/hub/login", data=fields) as answer:
+            return answer.status
+
+    def xsrf(self) -> str:
+        """The Hub's cross-site token of this browser."""
+        cookies = self.session.cookie_jar.filter_cookies(URL(f"{self.stack.url}/hub/"))
+        return cookies["_xsrf"].value
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """A page."""
+        async with self.session.get(self.stack.url + path) as answer:
+            return answer.status, await answer.text()
+
+    async def post(self, path: str, fields: Mapping[str, Any]) -> tuple[int, str, str]:
+        """A form; returns status, text and where it led."""
+        data = {key: str(value) for key, value in fields.items()} | {"_xsrf": self.xsrf()}
+        async with self.session.post(self.stack.url + path, data=data) as answer:
+            return answer.status, await answer.text(), str(answer.url)
+
+    async def api(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """The Hub's API, as the Hub's own pages call it."""
+        url = f"{self.stack.url}/hub/api{path}"
+        headers = {"Referer": f"{self.stack.url}/hub/home"}
+        async with self.session.request(
+            method, url, json=body, params={"_xsrf": self.xsrf()}, headers=headers
+        ) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if text.startswith(("{", "[")) else text
+
+    async def start(self, server: str = "", **options: Any) -> int:
+        """Start a workspace by the API; returns the status of the answer."""
+        path = f"/users/{self.name}/servers/{server}"
+        status, _ = await self.api("POST", path, {"user_options": options})
+        return status
+
+    async def server(self, server: str = "") -> dict[str, Any]:
+        """The Hub's model of a server; empty when there is none."""
+        _, user = await self.api("GET", f"/users/{self.name}")
+        found: dict[str, Any] = user["servers"].get(server, {})
+        return found
+
+    async def until_ready(self, server: str = "", seconds: float = 40) -> dict[str, Any]:
+        """Wait until the Hub calls the workspace ready."""
+        return await self.until(server, lambda model: bool(model.get("ready")), seconds)
+
+    async def until_stopped(self, server: str = "", seconds: float = 40) -> None:
+        """Wait until the Hub has no such running workspace."""
+        await self.until(server, lambda model: not model.get("started"), seconds)
+
+    async def until(
+        self, server: str, condition: Callable[[dict[str, Any]], bool], seconds: float = 40
+    ) -> dict[str, Any]:
+        """Wait for something in the Hub's model of a server."""
+        async with asyncio.timeout(seconds):
+            while True:
+                model = await self.server(server)
+                if condition(model):
+                    return model
+                await asyncio.sleep(0.1)
+
+    async def inside(self, server: str = "") -> dict[str, str]:
+        """The environment of the stub that runs as the workspace."""
+        path = f"/user/{self.name}/{server}/x" if server else f"/user/{self.name}/x"
+        _, text = await self.get(path)
+        environment: dict[str, str] = json.loads(text)["environment"]
+        return environment
+
+    async def progress(self, server: str = "") -> list[dict[str, Any]]:
+        """All events of the progress page, to its end."""
+        part = f"servers/{server}" if server else "server"
+        url = f"{self.stack.url}/hub/api/users/{self.name}/{part}/progress"
+        async with self.session.get(url, params={"_xsrf": self.xsrf()}) as answer:
+            text = await answer.text()
+        return [json.loads(line) for line in re.findall(r"^data: (.*)$", text, re.MULTILINE)]
+
+
+@asynccontextmanager
+async def person(stack: Stack, name: str) -> AsyncIterator[Person]:
+    """Somebody signed in."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    timeout = aiohttp.ClientTimeout(total=60)
+    async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
+        somebody = Person(stack, session, name)
+        assert await somebody.sign_in() == 200
+        yield somebody
+
+
+def free_ports(count: int) -> list[int]:
+    """Different ports that nobody listens on."""
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    found = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for a condition, with a bound."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come within {seconds} s")
+        time.sleep(0.05)
+
+
+def token_model(stack: Stack, token: str) -> dict[str, Any]:
+    """What a service learns from the Hub about the owner of a token."""
+    request = urllib.request.Request(
+        f"{stack.settings.hub_url}/hub/api/user", headers={"Authorization": f"token {token}"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        model: dict[str, Any] = json.load(answer)
+    return model
+
+
+os.environ.setdefault("NO_PROXY", "127.0.0.1")
