@@ -31,7 +31,7 @@ from urllib.parse import urlparse
 from tornado.httpserver import HTTPServer
 
 from carrel_scheduler.api.app import ApiDependencies, make_app
-from carrel_scheduler.api.hub import HubIdentity, HubMembership
+from carrel_scheduler.api.hub import HubClient, HubIdentity, HubMembership
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.ledger.open import open_ledger
@@ -39,7 +39,7 @@ from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.node.contract import DeviceProvider
 from carrel_scheduler.node.detect import detect
 from carrel_scheduler.workloads.actor import Actor
-from carrel_scheduler.workloads.hub import HubClient
+from carrel_scheduler.workloads.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
 from carrel_scheduler.workloads.pumps import (
@@ -133,18 +133,17 @@ class Service:
             checkpoint_root=settings.state_dir / "engine" / "checkpoints",
             tokens=tokens,
         )
-        hub = HubClient(settings.hub_api_url, settings.hub_token)
-        self.loop = Reconciler(ledger, Actor(engine, ledger, launch, hub), clock=time.time)
-        self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
-        self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
+        starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
+        self.loop = Reconciler(ledger, Actor(engine, ledger, launch, starter), clock=time.time)
+        self._hub = HubClient(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(
             make_app(
                 ApiDependencies(
                     ledger=ledger,
                     live=LiveView(self.loop),
                     engine=engine,
-                    identity=self._identity,
-                    membership=self._membership,
+                    identity=HubIdentity(self._hub, time.monotonic),
+                    membership=HubMembership(self._hub),
                     clock=time.time,
                     ids=new_id,
                     task_tokens=tokens,
@@ -181,6 +180,7 @@ class Service:
         self.loop.stream.close()
         await self._server.close_all_connections()
         await self.loop.actor.close()
+        await self._hub.close()
 
 
 def new_id() -> str:
@@ -194,9 +194,7 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
-    engine = LocalEngine.open(
-        settings.state_dir / "engine", node_name=socket.gethostname(), clock=time.time
-    )
+    engine = LocalEngine(settings.state_dir / "engine", socket.gethostname(), clock=time.time)
     ledger = await open_ledger(settings.database_url, clock=time.time, ids=new_id)
     try:
         await Service(settings, ledger, engine, provider).run(stop)

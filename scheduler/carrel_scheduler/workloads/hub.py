@@ -10,7 +10,7 @@ from carrel_scheduler.workloads.actor import HubRefused
 TIMEOUT_SECONDS = 60.0
 
 
-class HubClient:
+class WorkspaceStarter:
     """The Hub's REST API with the service's own token (scope ``servers``)."""
 
     def __init__(self, api_url: str, token: str) -> None:

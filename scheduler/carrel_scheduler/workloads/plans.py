@@ -105,8 +105,17 @@ def _with_story(entry: Entry, reason: Reason, *, promised: bool) -> ReasonInfo:
     ``preempted``: it ran before and gave way.
     """
     said = sentences.from_core(reason, entry.workload.meta.project)
-    story = {"nominated": promised, "preempted": entry.workload.status.last_preemption is not None}
-    return msgspec.structs.replace(said, data={**said.data, **story})
+    last = entry.workload.status.last_preemption
+    data = {**said.data, "nominated": promised, "preempted": last is not None}
+    if last is None:
+        return msgspec.structs.replace(said, data=data)
+    story = sentences.gave_way(last)
+    unnamed = f"{story} {data['sentence_without_names']}"
+    return msgspec.structs.replace(
+        said,
+        sentence=f"{story} {said.sentence}",
+        data={**data, "sentence_without_names": unnamed},
+    )
 
 
 def _same(stored: ReasonInfo | None, reason: Reason, *, promised: bool) -> bool:

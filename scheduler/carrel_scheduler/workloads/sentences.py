@@ -5,7 +5,7 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 
 from carrel_scheduler.core import wording
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.ledger.objects import ReasonInfo
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 
 
 def duration(seconds: float) -> str:
@@ -35,6 +35,20 @@ def from_core(reason: Reason, project: str) -> ReasonInfo:
         help=wording.help_text(reason, project),
         data=facts,
     )
+
+
+def gave_way(last: Preemption) -> str:
+    """What a workload that was evicted says for as long as it waits to come back."""
+    if last.rule == "reclaim":
+        story = f"Gave way to `{last.for_project}`, which claimed what it is guaranteed"
+    else:
+        story = "Gave way to work of its own project with a higher priority"
+    if last.checkpoint_step is not None:
+        return (
+            f"{story}; {duration(last.lost_seconds)} of work since the checkpoint at step "
+            f"{last.checkpoint_step:,} is done again."
+        )
+    return f"{story}; {duration(last.lost_seconds)} of work without a checkpoint is done again."
 
 
 def suspended(user: str) -> ReasonInfo:
