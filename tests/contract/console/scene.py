@@ -1,0 +1,222 @@
+"""A day at the cluster: two projects, two nodes, work in every state."""
+
+import math
+from typing import Any
+
+from carrel.testing import FakeScheduler
+from contract.console.site import START, Clock
+
+GIB = 1024**3
+PEOPLE = {"ada": ["vision"], "ben": ["speech"], "cyd": ["vision", "speech"], "new": []}
+
+
+def holder(project: str, name: str, milli: int = 1000, **more: Any) -> dict[str, Any]:
+    """Who holds a device."""
+    base = {"uid": name, "name": name, "project": project, "user": "ada", "kind": "training"}
+    return base | {"gpu_milli": milli, "borrowed": False, "state": "running", "since": 0.0} | more
+
+
+def device(index: int, *holders: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """One GPU."""
+    return {
+        "index": index,
+        "uuid": f"GPU-{index}",
+        "name": "Simulated A10",
+        "memory_mib": 24_576,
+        "memory_used_mib": 9_000 if holders else 0,
+        "utilization": 0.87 if holders else 0.0,
+        "simulated": True,
+        "allocated_milli": sum(one["gpu_milli"] for one in holders),
+        "holders": list(holders),
+    } | more
+
+
+def node(name: str, *devices: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """One machine."""
+    free = sum(1 for one in devices if not one["holders"] and not one.get("broken"))
+    return {
+        "name": name,
+        "status": "ready",
+        "simulated": True,
+        "cpu_milli": 64_000,
+        "cpu_allocated_milli": 12_000,
+        "memory_bytes": 256 * GIB,
+        "memory_allocated_bytes": 40 * GIB,
+        "gpu_milli": 1000 * len(devices),
+        "gpu_allocated_milli": sum(one["allocated_milli"] for one in devices),
+        "largest_free_gpus": free,
+        "devices": list(devices),
+    } | more
+
+
+def build(fake: FakeScheduler, clock: Clock) -> None:
+    """Fill the fake scheduler."""
+    _projects(fake)
+    _nodes(fake)
+    spec: dict[str, Any] = {
+        "gpus": 1,
+        "cpu_millicores": 4000,
+        "memory_bytes": 16 * GIB,
+        "preemptible": True,
+    }
+    command = ["python", "train.py", "--epochs", "40", "--name", "two words"]
+    for name in ("train-7", "train-8", "sweep-3"):
+        fake.submit("vision", name, command=command, **spec)
+    fake.submit(
+        "vision",
+        "desk",
+        kind="workspace",
+        gpus=0.5,
+        cpu_millicores=2000,
+        memory_bytes=8 * GIB,
+        preemptible=False,
+    )
+    clock.forward(95)
+    fake.run("vision", "train-7", devices=[0])
+    fake.run("vision", "train-8", devices=[1])
+    fake.run("vision", "desk", devices=[3])
+    _past_of_train_7(fake, clock)
+    fake.status("vision", "train-8", borrowed=True)
+    fake.report("vision", "train-8", step=310, total=4000, rate=5.5, metrics={"loss": 1.42})
+    fake.status(
+        "vision",
+        "desk",
+        limits={
+            "stops_at": clock.at + 1500,
+            "stops_because": "Idle",
+            "idle_since": clock.at - 2100,
+            "may_extend": True,
+        },
+    )
+    _waiting(fake, clock)
+    _finished(fake, clock)
+    clock.forward(420)
+
+
+def _projects(fake: FakeScheduler) -> None:
+    fake.project(
+        "vision",
+        description="Segmentation of microscope images",
+        color=0,
+        quota={"gpus": 4},
+        limit={"gpus": 8},
+        interactive={"time_limit_seconds": 43_200.0, "idle_timeout_seconds": 3600.0}
+        | {"max_extensions": 1},
+        use={"gpus_allocated": 5.5, "gpus_borrowed": 1.5, "gpus_waiting": 5, "running": 3}
+        | {"waiting": 2, "fair_share_gpus": 4.5, "cpu_allocated_millicores": 10_000}
+        | {"memory_allocated_bytes": 40 * GIB},
+    )
+    fake.project(
+        "speech",
+        description="Speech recognition for three languages",
+        color=1,
+        quota={"gpus": 3},
+        use={"gpus_allocated": 2, "gpus_waiting": 1, "running": 2, "waiting": 1}
+        | {"fair_share_gpus": 3.5},
+    )
+
+
+def _nodes(fake: FakeScheduler) -> None:
+    fake.nodes(
+        node(
+            "node-1",
+            device(0, holder("vision", "train-7")),
+            device(1, holder("vision", "train-8", borrowed=True)),
+            device(
+                2, holder("speech", "", user="", kind=""), idle_since=START - 600.0, utilization=0.0
+            ),
+            device(3, holder("vision", "desk", 500), holder("vision", "tune-1", 250)),
+        ),
+        node(
+            "node-2",
+            device(0, holder("speech", "", user="", kind="", state="held")),
+            device(1, holder("vision", "train-9", borrowed=True, state="releasing")),
+            device(2, broken=True, message="fell off the bus (Xid 79)"),
+            device(3),
+        ),
+    )
+
+
+def _past_of_train_7(fake: FakeScheduler, clock: Clock) -> None:
+    clock.forward(610)
+    fake.status(
+        "vision",
+        "train-7",
+        phase="preempting",
+        reason={
+            "token": "Reclaimed",
+            "sentence": "Giving way to `speech`: it needs 1 GPU of its guarantee back.",
+            "help": "It saves its work and goes on by itself when there is room.",
+        },
+    )
+    clock.forward(14)
+    fake.preempt("vision", "train-7", for_project="speech", lost=100)
+    fake.status(
+        "vision",
+        "train-7",
+        last_preemption={
+            "at": clock.at,
+            "rule": "Reclaimed",
+            "for_project": "speech",
+            "for_workload": "",
+            "lost_seconds": 100.0,
+            "checkpoint_step": 1200,
+        },
+    )
+    clock.forward(140)
+    fake.status("vision", "train-7", phase="starting", reason=None)
+    clock.forward(2)
+    fake.run("vision", "train-7", devices=[0])
+    for step in range(0, 1820, 20):
+        loss = 2.3 * math.exp(-step / 500) + 0.08 * math.sin(step / 37) + 0.2
+        accuracy = 1 - math.exp(-step / 640) * 0.9
+        fake.report(
+            "vision",
+            "train-7",
+            step=step,
+            total=4000,
+            rate=4.2,
+            metrics={"loss": loss, "accuracy": accuracy},
+            checkpoint_step=step // 100 * 100,
+        )
+    fake.log(
+        "vision",
+        "train-7",
+        *(
+            f"step {step:>5}  loss {2.3 * math.exp(-step / 500):.4f}"
+            for step in range(1500, 1820, 20)
+        ),
+        "<script>alert('not run')</script>",
+    )
+
+
+def _waiting(fake: FakeScheduler, clock: Clock) -> None:
+    fake.wait(
+        "vision",
+        "sweep-3",
+        "Waiting for 1 GPU: `speech` holds 1 of your guaranteed 4 and gives it back within 30 s.",
+    )
+    fake.status("vision", "sweep-3", queue_position=1)
+    fake.submit("vision", "big-2", gpus=4, cpu_millicores=16_000, memory_bytes=64 * GIB, tasks=2)
+    fake.wait("vision", "big-2", "Waiting for 8 GPUs: `vision` is limited to 8 and uses 5.5.")
+    fake.status(
+        "vision",
+        "big-2",
+        queue_position=2,
+        reason=fake.workload("vision", "big-2")["status"]["reason"]
+        | {"help": "It starts when `train-7` and `train-8` have ended, or with fewer tasks."},
+    )
+    fake.submit("speech", "align-9", user="ben", gpus=1)
+    fake.wait("speech", "align-9", "Starts in a moment: its GPU is being freed.", "HeldFor")
+
+
+def _finished(fake: FakeScheduler, clock: Clock) -> None:
+    fake.submit("vision", "train-5", gpus=1)
+    fake.run("vision", "train-5")
+    fake.submit("vision", "train-6", gpus=1)
+    fake.run("vision", "train-6")
+    clock.forward(40)
+    fake.finish("vision", "train-5")
+    fake.finish("vision", "train-6", exit_code=1)
+    fake.submit("vision", "old-desk", kind="workspace", gpus=0)
+    fake.stop("vision", "old-desk", "Idle", "Stopped: nobody had used it for 1 h.")

@@ -1,0 +1,142 @@
+"""Forms: from texts to requests and back, and errors at their fields."""
+
+import pytest
+
+from carrel.errors import ApiError
+from carrel.models import Amounts, InteractiveLimits, Project
+from carrel_hub.console import project_form, submit_form
+from carrel_hub.console.forms import Form, parse_duration, spell_duration
+
+GIB = 1024**3
+PROJECT = Project(
+    name="vision",
+    description="cells",
+    quota=Amounts(gpus=2.5, memory_bytes=3 * GIB + 12_345),
+    limit=Amounts(gpus=8),
+    weight=3,
+    interactive=InteractiveLimits(
+        idle_timeout_seconds=2700, busy_cap_seconds=86_400, max_extensions=2
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("8 h", 28800),
+        ("90min", 5400),
+        ("1 d 4 h", 100800),
+        ("15", 900),
+        ("1.5 h", 5400),
+        ("30 s", 30),
+        ("2 Days", 172800),
+        ("1h30min", 5400),
+    ],
+)
+def test_durations_are_read(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 weeks", "-3 h", "h", "1 h and a bit", "1..5 h"])
+def test_what_is_no_duration(text: str) -> None:
+    assert parse_duration(text) is None
+
+
+@pytest.mark.parametrize("seconds", [45, 60, 900, 3600, 5400, 28_800, 86_400, 100_800, 3601, 0])
+def test_spelled_durations_read_back_the_same(seconds: float) -> None:
+    assert parse_duration(spell_duration(seconds)) == seconds
+
+
+def test_no_duration_is_an_empty_field() -> None:
+    assert spell_duration(None) == ""
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "inf", "two", "1e999"])
+def test_bad_amounts_are_refused_at_their_field(text: str) -> None:
+    form = Form({"gpus": text})
+    assert form.amount("gpus", empty=7.0) == 7.0
+    assert "gpus" in form.errors
+    assert form.refused
+
+
+def test_amounts_may_have_separators_and_may_be_left_out() -> None:
+    form = Form({"gpus": " 1,200 "})
+    assert form.amount("gpus") == 1200
+    assert form.amount("cpus") is None
+    assert not form.refused
+    assert Form({"weight": "1.5"}).whole("weight") is None
+
+
+def test_problems_of_the_api_find_their_field() -> None:
+    form = Form({})
+    problem = ApiError(
+        422,
+        "invalid",
+        "Invalid",
+        "Two fields are wrong.",
+        [{"field": "memory_bytes", "value": 1, "expected": "at least 1 MiB"}, {"field": "odd"}],
+    )
+    form.take(problem, submit_form.FIELDS)
+    assert form.errors == {"memory": "This should be at least 1 MiB."}
+    assert "Two fields are wrong" in form.general
+    other = Form({})
+    other.take(ApiError(409, "exists", "Exists", "There is already a job."), {})
+    assert other.general == "There is already a job."
+
+
+def test_a_filled_form_is_a_training() -> None:
+    form = Form(
+        {"name": "train-7", "project": "vision", "command": "python 'my file.py' --lr 1e-3"}
+        | {"gpus": "0.5", "cpus": "2", "memory": "1.5"}
+    )
+    assert submit_form.workload_body(form) == {
+        "kind": "training",
+        "name": "train-7",
+        "project": "vision",
+        "command": ["python", "my file.py", "--lr", "1e-3"],
+        "gpus": 0.5,
+        "cpu_millicores": 2000,
+        "memory_bytes": round(1.5 * GIB),
+    }
+    assert not form.refused
+
+
+def test_what_is_missing_is_marked() -> None:
+    form = Form({"name": " ", "command": "echo 'open", "memory": "0"})
+    submit_form.workload_body(form)
+    assert set(form.errors) == {"name", "project", "command", "memory"}
+
+
+def test_an_untouched_project_has_no_changes_though_the_form_rounds() -> None:
+    assert project_form.changes_of(project_form.form_of(PROJECT), PROJECT) == {}
+
+
+def test_only_what_was_changed_is_sent() -> None:
+    form = project_form.form_of(PROJECT)
+    form.values |= {"quota_gpus": "4", "limit_gpus": "", "weight": "", "idle_timeout": "1 h"}
+    form.values["over_quota"] = ""
+    assert project_form.changes_of(form, PROJECT) == {
+        "quota": {"gpus": 4.0},
+        "limit": {"gpus": None},
+        "weight": None,
+        "over_quota": False,
+        "interactive": {"idle_timeout_seconds": 3600.0},
+    }
+    assert not form.refused
+
+
+def test_an_emptied_warning_keeps_the_usual_one() -> None:
+    form = project_form.form_of(PROJECT)
+    form.values["warning"] = ""
+    assert project_form.rules_of(form)["interactive"]["warn_before_seconds"] == 600.0
+
+
+def test_every_field_of_the_form_can_hold_the_apis_objection() -> None:
+    names = set(project_form.form_of(PROJECT).values)
+    assert names == set(project_form.FIELDS.values())
+
+
+def test_new_projects_get_the_rarest_colour() -> None:
+    taken = [Project(name=str(index), color=color) for index, color in enumerate((0, 1, 1, 3))]
+    assert project_form.free_color(taken, 4) == 2
+    assert project_form.free_color([], 12) == 0
