@@ -64,12 +64,13 @@ class JobView(LiveView):
                     await self._take(event)
                     if self._ended:
                         break
+            await self._last_output(output)
         except ApiError as error:
             if error.status != 404:
                 raise
             story.gone = True
         finally:
-            await self._last_output(output)
+            output.cancel()
         self._complete = self._ended
 
     @property
@@ -118,11 +119,13 @@ class JobView(LiveView):
         return True
 
     async def _last_output(self, output: asyncio.Task[None]) -> None:
-        """Let the stream of an ended run run dry; everything is there a moment after the end."""
-        if not self._story.lines and not self._story.gone:
+        """Let the output of an ended run arrive; all of it is there a moment after the end."""
+        if self._story.gone:
+            return
+        if self._story.lines:
+            await asyncio.wait([output], timeout=RETRY_SECONDS / 2)
+        else:
             await self._read_ended()
-        await asyncio.wait([output], timeout=RETRY_SECONDS / 2 if self._ended else 0)
-        output.cancel()
 
     async def _read_ended(self) -> None:
         """Of a training that was over before anybody looked."""

@@ -96,9 +96,10 @@ class LiveView(anywidget.AnyWidget):
             await asyncio.sleep(self.pause)
 
     def _show(self, traits: Mapping[str, Any]) -> None:
-        with self.hold_sync():
-            for name, value in traits.items():
-                if getattr(self, name) != value:
+        new = {name: value for name, value in traits.items() if getattr(self, name) != value}
+        if new:
+            with self.hold_sync():
+                for name, value in new.items():
                     setattr(self, name, value)
 
     def _heard(self, _: Any, content: Any, __: Any) -> None:

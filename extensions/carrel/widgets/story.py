@@ -1,5 +1,6 @@
 """What a job's view knows: events and log text in, plain data for the page out. Pure."""
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,6 +12,7 @@ LINES: Final = 12
 LINE_LENGTH: Final = 400
 POINTS: Final = 240
 CURVES: Final = 6
+LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 ENDED: Final = ("succeeded", "failed", "stopped", "deleted")
 
 
@@ -27,7 +29,7 @@ class Story:
     gone: bool = False
     curves: dict[str, list[list[float]]] = field(default_factory=dict)
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES))
-    _open_line: bool = False
+    _open: str = ""
 
     @property
     def phase(self) -> str:
@@ -61,18 +63,17 @@ class Story:
 
     def take_text(self, text: str) -> None:
         """A piece of its output, cut anywhere."""
-        for piece in text.splitlines(keepends=True):
-            line = piece.rstrip("\r\n")
-            if self._open_line and self.lines:
-                line = self.lines.pop() + line
-            # A progress bar writes over its own line: what counts is what stands there last.
-            self.lines.append(line.rpartition("\r")[2][:LINE_LENGTH])
-            self._open_line = not piece.endswith(("\n", "\r"))
+        for piece in LINE.findall(text):
+            whole = self._open + piece
+            if self._open:
+                self.lines.pop()
+            self.lines.append(_seen(whole))
+            self._open = "" if piece.endswith("\n") else whole[-LINE_LENGTH:]
 
     def begin_output(self) -> None:
         """A new run prints from its beginning."""
         self.lines.clear()
-        self._open_line = False
+        self._open = ""
 
     def traits(self) -> dict[str, Any]:
         """Plain data for the page; equal while nothing changed."""
@@ -86,6 +87,11 @@ class Story:
     def _thin(self, points: list[list[float]]) -> None:
         while len(points) > POINTS:
             del points[1:-1:2]
+
+
+def _seen(line: str) -> str:
+    """What stands in a line at last: a progress bar writes over itself."""
+    return line.rstrip("\r\n").rpartition("\r")[2][:LINE_LENGTH]
 
 
 def describe(workload: Workload, phase: str) -> dict[str, Any]:

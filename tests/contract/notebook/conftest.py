@@ -8,10 +8,15 @@ from playwright.sync_api import Browser, sync_playwright
 from carrel.testing import FakeScheduler
 from contract.notebook.lab import Lab, running_lab
 
-CHROMIUM = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+CHROMIUM = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 QUOTA = {"gpus": 4, "cpu_millicores": None, "memory_bytes": None}
 USE = {
     "gpus_allocated": 5.0, "gpus_borrowed": 1.0, "gpus_waiting": 2.0, "fair_share_gpus": 4.0,

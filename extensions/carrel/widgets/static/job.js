@@ -143,7 +143,7 @@ function render({ model, el }) {
   const output = node('pre', 'carrel-lines', { tabindex: 0, 'aria-label': 'Last lines of its output' });
   const actions = buttons(model);
   const progress = progressBar();
-  const head = node('div', 'carrel-head', {}, state, since, name, place, actions.bar);
+  const head = node('div', 'carrel-head', {}, state, name, place, since, actions.bar);
   const root = node(
     'section', 'carrel-view carrel-job', {}, head, reason, actions.problem, progress.row, past, figures, output, troubleLine(model)
   );

@@ -2,7 +2,12 @@
 import { node, progressOf, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
 
 const COLUMNS = ['Name', 'Project', 'State', 'GPUs', 'Progress', 'Why'];
+const NUMBERS = ['GPUs', 'Progress'];
 const NONE = 'No trainings yet: begin a cell with %%train to send it away.';
+
+function heading(name) {
+  return node('th', NUMBERS.includes(name) ? 'carrel-number' : '', { scope: 'col' }, name);
+}
 
 function row(job, now) {
   const progress = progressOf(job, now);
@@ -27,7 +32,7 @@ function render({ model, el }) {
     'carrel-table',
     {},
     node('caption', '', {}, 'Your trainings'),
-    node('thead', '', {}, node('tr', '', {}, ...COLUMNS.map(name => node('th', '', { scope: 'col' }, name)))),
+    node('thead', '', {}, node('tr', '', {}, ...COLUMNS.map(heading))),
     body
   );
   const root = node('section', 'carrel-view', { 'aria-label': 'Your trainings' }, table, empty, troubleLine(model));

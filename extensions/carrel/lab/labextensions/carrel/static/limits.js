@@ -16,12 +16,13 @@ export function comingStop(view, now, skew = 0) {
   }
   const left = limits.stops_at - now;
   const warns = limits.warn_at !== null && now >= limits.warn_at;
+  const level = left <= LAST_MINUTE ? 'last' : warns ? 'warn' : 'calm';
   return {
     at: limits.stops_at,
     left,
-    level: left <= LAST_MINUTE ? 'last' : warns ? 'warn' : 'calm',
+    level,
     idle: limits.stops_because === 'Idle',
-    short: shortly(limits, view.project, left),
+    short: shortly(limits, view.project, left, level),
     sentence: fully(limits, view.project, left, skew),
     mayExtend: limits.may_extend
   };
@@ -32,10 +33,10 @@ export function keepLabel(view) {
   return `Keep for ${duration(view.project?.interactive.extend_seconds ?? 3600)}`;
 }
 
-function shortly(limits, project, left) {
+function shortly(limits, project, left, level) {
   const stops = left > 0 ? `Stops in ${duration(left)}` : 'Stops now';
   if (limits.stops_because === 'Idle') {
-    return `${stops}: nobody works here`;
+    return level === 'calm' ? `${stops} without work` : `${stops}: nobody works here`;
   }
   return `${stops}: time limit${project ? ` of ${project.name}` : ''}`;
 }

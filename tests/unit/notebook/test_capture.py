@@ -1,0 +1,154 @@
+"""What goes along with a cell, and what is refused before it is sent."""
+
+import base64
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from carrel.notebook.capture import CannotSend, capture
+from carrel.notebook.names import borrowed_names
+
+
+def run(files: dict[str, str], task: Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a captured cell as an engine does: its files in a folder, then the command there."""
+    for name, content in files.items():
+        (task / name).write_text(content)
+    command = [sys.executable, "job.py", str(folder)]
+    return subprocess.run(command, cwd=task, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    task, folder = tmp_path / "task", tmp_path / "work"
+    task.mkdir()
+    folder.mkdir()
+    return task, folder
+
+
+def test_runs_with_its_variables_in_its_folder(places: tuple[Path, Path]) -> None:
+    (places[1] / "helper.py").write_text("def double(x): return 2 * x")
+    source = "import helper, os\nprint(helper.double(a), b, os.getcwd(), __name__)"
+    captured = capture(source, ["a", "b"], {"a": 21, "b": "text", "c": "stays here"})
+    done = run(dict(captured.files), *places)
+    assert done.stdout == f"42 text {places[1]} __main__\n", done.stderr
+    assert captured.inputs == ("a", "b")
+
+
+def test_only_named_variables_go_along() -> None:
+    captured = capture("print(a)", ["a"], {"a": 1, "secret": "s3cret"})
+    packed = pickle.loads(base64.b64decode(captured.files["inputs.b64"]))
+    assert packed == {"a": 1}
+    assert "s3cret" not in "".join(captured.files.values())
+
+
+def test_starter_leaves_no_names_behind(places: tuple[Path, Path]) -> None:
+    source = "print(sorted(name for name in dir() if not name.startswith('__')))"
+    assert run(dict(capture(source, [], {}).files), *places).stdout == "[]\n"
+
+
+def test_variables_may_be_called_like_the_starter_s_own(places: tuple[Path, Path]) -> None:
+    captured = capture("print(start, Path)", ["start", "Path"], {"start": 1, "Path": 2})
+    assert run(dict(captured.files), *places).stdout == "1 2\n"
+
+
+def test_traceback_points_at_the_line_of_the_notebook(places: tuple[Path, Path]) -> None:
+    done = run(dict(capture("x = 1\n\nx / 0", [], {}).files), *places)
+    assert done.returncode == 1
+    assert 'cell.py", line 4' in done.stderr
+    assert "x / 0" in done.stderr
+
+
+def test_classes_of_the_cell_can_be_pickled_there(places: tuple[Path, Path]) -> None:
+    source = "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))).__name__)"
+    assert run(dict(capture(source, [], {}).files), *places).stdout == "A\n"
+
+
+def test_folder_that_is_not_there_is_one_sentence(places: tuple[Path, Path]) -> None:
+    done = run(dict(capture("1", [], {}).files), places[0], places[1] / "gone")
+    assert done.returncode == 1
+    assert "cannot be entered here: No such file or directory." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def own_function() -> None: ...
+
+
+class Stubborn:
+    @override
+    def __reduce__(self) -> Any:
+        raise RuntimeError("I hold a connection")
+
+
+own_function.__module__ = "__main__"
+SOURCES = {
+    "uses a variable": (
+        "print(epochs)", "", {"epochs": 3}, "take it along with --in epochs"),
+    "uses another variable, too": (
+        "print(a, b)", "a", {"a": 1, "b": 2}, "take it along with --in a,b"),
+    "uses a module": (
+        "math.pi", "", {"math": math}, "imported elsewhere in this notebook: import it"),
+    "uses a function": (
+        "f()", "", {"f": own_function}, "define it in the cell, or import it from a file"),
+    "uses an imported class": (
+        "Path()", "", {"Path": Path}, "import it in the cell, too"),
+    "deep inside": (
+        "def f():\n  return [epochs for _ in range(3)]", "", {"epochs": 3}, "--in epochs"),
+    "not Python": (
+        "x = 1\n!ls", "", {}, "Line 3 of the cell is not plain Python"),
+    "unknown variable": (
+        "print(a)", "a", {}, "this notebook has no variable `a`"),
+    "empty": ("  \n", "", {}, "The cell is empty"),
+    "takes a module along": (
+        "print(m)", "m", {"m": math}, "`math` is a module; import it in the cell"),
+    "takes a function along": (
+        "f()", "f", {"f": own_function}, "which is defined in this notebook"),
+    "takes a function along in a list": (
+        "fs[0]()", "fs", {"fs": [own_function]}, "which is defined in this notebook"),
+    "takes what cannot be packed": (
+        "print(s)", "s", {"s": Stubborn()}, "a Stubborn cannot be packed (I hold a connection)"),
+    "takes a generator": (
+        "print(s)", "s", {"s": (i for i in range(3))}, "a generator cannot be packed"),
+    "takes too much": (
+        "print(big)", "big,a", {"big": bytes(2**21), "a": 1}, "Save `big` to a file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "inputs", "namespace", "told"), SOURCES.values(), ids=SOURCES)
+def test_refusals_say_the_way_out(
+    source: str, inputs: str, namespace: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(CannotSend) as refused:
+        capture(source, [name for name in inputs.split(",") if name], namespace)
+    assert told in str(refused.value)
+
+
+def test_one_mebibyte_is_the_bound() -> None:
+    assert capture("a", ["a"], {"a": bytes(2**20 - 200)}).size <= 2**20
+    with pytest.raises(CannotSend, match=r"1\.0 MiB, more than 1 MiB"):
+        capture("a", ["a"], {"a": bytes(2**20)})
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import numpy as np\nnp.zeros(n)", {"n"}),
+        ("x = 1\nprint(x, y)", {"y"}),
+        ("def f(a): return a + b", {"b"}),
+        ("def f():\n  c = 1\n  return lambda: c + d", {"d"}),
+        ("class A:\n  z = w", {"w"}),
+        ("[i for i in items]", {"items"}),
+        ("for k in range(3): total = k", set()),
+        ("def f():\n  global g\n  g = 1\nf()\nprint(g)", set()),
+        ("with open('x') as fh: fh.read()", set()),
+        ("try:\n  pass\nexcept ValueError as e:\n  print(e)", set()),
+        ("x += 1", set()),
+    ],
+)
+def test_borrowed_names(source: str, names: set[str]) -> None:
+    assert borrowed_names(source) == names

@@ -1,0 +1,99 @@
+"""The handle of a training."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from carrel.client import Client
+from carrel.notebook.job import Job
+from carrel.testing import FakeScheduler
+
+
+@pytest.fixture
+def job(scheduler: FakeScheduler, client: Client) -> Job:
+    scheduler.submit("vision", "x", gpus=1, command=["python"])
+    return Job(client, client.get_workload("vision", "x"))
+
+
+def soon(act: Callable[[], Any]) -> None:
+    threading.Timer(0.1, act).start()
+
+
+def test_tells_what_is_asked_now(job: Job, scheduler: FakeScheduler) -> None:
+    assert job.status == "pending"
+    scheduler.wait("vision", "x", "Waiting for 1 GPU.")
+    assert job.reason == "Waiting for 1 GPU."
+    scheduler.run("vision", "x")
+    assert (job.status, job.reason) == ("running", "")
+    assert repr(job).startswith("<Job vision/x: running, for 0 s")
+
+
+def test_wait_ends_with_the_job(job: Job, scheduler: FakeScheduler) -> None:
+    scheduler.run("vision", "x")
+    soon(lambda: scheduler.finish("vision", "x"))
+    assert job.wait() == "succeeded"
+
+
+def test_wait_ends_with_its_removal(job: Job) -> None:
+    soon(job.cancel)
+    assert job.wait() == "deleted"
+
+
+def test_wait_of_what_is_over_returns_at_once(job: Job, scheduler: FakeScheduler) -> None:
+    scheduler.run("vision", "x")
+    scheduler.finish("vision", "x", exit_code=3)
+    assert job.wait() == "failed"
+    assert job.reason == "Ended with exit code 3."
+
+
+def test_wait_has_an_end(job: Job) -> None:
+    assert job.wait(timeout=0.2) == "pending"
+
+
+def test_wait_outlives_a_restart_of_the_scheduler(job: Job, scheduler: FakeScheduler) -> None:
+    scheduler.run("vision", "x")
+    soon(scheduler.end_streams)
+    threading.Timer(0.4, lambda: scheduler.finish("vision", "x")).start()
+    assert job.wait(timeout=20) == "succeeded"
+
+
+def test_stop_button_leaves_it_running(
+    job: Job,
+    client: Client,
+    scheduler: FakeScheduler,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scheduler.run("vision", "x")
+
+    def interrupted(coroutine: Any) -> Any:
+        monkeypatch.undo()
+        coroutine.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(client.loop, "run", interrupted)
+    assert job.wait() == "running"
+    assert "`x` goes on; only the waiting stopped." in capsys.readouterr().out
+
+
+def test_steers(job: Job, scheduler: FakeScheduler) -> None:
+    scheduler.run("vision", "x")
+    job.suspend()
+    assert job.status in ("stopping", "stopped")
+    job.resume()
+    assert job.status == "pending"
+    job.cancel()
+    assert job.status == "deleted"
+    assert "vision/x" in repr(job)
+
+
+def test_logs_and_metrics(job: Job, scheduler: FakeScheduler) -> None:
+    scheduler.run("vision", "x")
+    scheduler.log("vision", "x", "one", "two")
+    scheduler.report("vision", "x", step=3, metrics={"loss": 0.5})
+    assert job.logs(tail=1) == "two\n"
+    assert [(p.step, p.value) for p in job.metrics()["loss"]] == [(3, 0.5)]
+    scheduler.finish("vision", "x")
+    assert "".join(job.follow()) == "one\ntwo\n"

@@ -1,0 +1,187 @@
+"""Live views without a page: what they send, when they stop, what is left without JavaScript."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from carrel.client import Client
+from carrel.notebook.job import Job
+from carrel.testing import FakeScheduler
+from carrel.widgets.job import JobView
+from carrel.widgets.tables import JobsView, QuotaView
+
+
+@pytest.fixture
+def view(scheduler: FakeScheduler, client: Client) -> Iterator[JobView]:
+    scheduler.submit("vision", "x", gpus=1)
+    made = JobView(client, client.get_workload("vision", "x"))
+    made.pause = 0.02
+    yield made
+    made.close()
+
+
+def until(true: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Wait for a condition that another thread makes true."""
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while not true():
+        assert time.monotonic() < deadline
+        pause.wait(0.01)
+
+
+def page_says(view: Any, kind: str, **content: Any) -> None:
+    view._handle_custom_msg({"type": kind, **content}, [])
+
+
+def test_follows_a_training_to_its_end(view: JobView, scheduler: FakeScheduler) -> None:
+    page_says(view, "shown")
+    scheduler.wait("vision", "x", "Waiting for 1 GPU.")
+    until(lambda: view.job["reason"] == "Waiting for 1 GPU.")
+    scheduler.run("vision", "x", devices=[1])
+    scheduler.log("vision", "x", "hello")
+    scheduler.report("vision", "x", step=5, total=10, metrics={"loss": 0.5})
+    until(lambda: view.job["word"] == "Running" and view.lines == ["hello"])
+    until(lambda: view.curves == {"loss": [[5.0, 0.5]]})
+    assert view.job["progress"]["done"] == 5
+    scheduler.finish("vision", "x")
+    until(lambda: not view.live)
+    assert (view.job["word"], view.settled, view.trouble) == ("Done", True, "")
+
+
+def test_sends_nothing_while_nothing_changes(
+    view: JobView, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.run("vision", "x")
+    page_says(view, "shown")
+    until(lambda: view.job["word"] == "Running")
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "_send", lambda message, **_: sent.append(set(message["state"])))
+    status = scheduler.workload("vision", "x")["status"]
+    for _ in range(5):
+        scheduler.status("vision", "x", metrics=status.get("metrics", {}))
+    scheduler.log("vision", "x", "now")
+    until(lambda: sent)
+    assert sent == [{"lines"}]
+
+
+def test_bursts_are_few_messages(
+    view: JobView, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view.pause = 0.5
+    scheduler.run("vision", "x")
+    page_says(view, "shown")
+    until(lambda: view.job["word"] == "Running")
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "_send", lambda message, **_: sent.append(set(message["state"])))
+    for step in range(50):
+        scheduler.report("vision", "x", step=step, metrics={"loss": 1.0})
+    until(lambda: len(view.curves.get("loss", [])) == 50)
+    assert len(sent) <= 4
+
+
+def test_stops_when_nobody_looks_and_goes_on_when_somebody_does(
+    view: JobView, scheduler: FakeScheduler
+) -> None:
+    page_says(view, "shown")
+    page_says(view, "shown")
+    page_says(view, "hidden")
+    live = [view.live]
+    page_says(view, "hidden")
+    assert [*live, view.live] == [True, False]
+    scheduler.run("vision", "x")
+    page_says(view, "shown")
+    until(lambda: view.job["word"] == "Running")
+
+
+def test_finished_training_still_shows_its_curves_and_last_lines(
+    view: JobView, scheduler: FakeScheduler
+) -> None:
+    scheduler.run("vision", "x")
+    scheduler.log("vision", "x", "bye")
+    scheduler.report("vision", "x", step=1, metrics={"loss": 1.0})
+    scheduler.finish("vision", "x")
+    page_says(view, "shown")
+    until(lambda: view.settled)
+    assert (view.lines, view.curves) == (["bye"], {"loss": [[1.0, 1.0]]})
+
+
+def test_removed_training_says_so(view: JobView, client: Client) -> None:
+    page_says(view, "shown")
+    until(lambda: view.live)
+    client.delete_workload("vision", "x")
+    until(lambda: view.job["word"] == "Cancelled")
+    until(lambda: not view.live)
+
+
+def test_buttons_work_through_the_kernel_where_there_is_no_server(
+    view: JobView, scheduler: FakeScheduler
+) -> None:
+    scheduler.run("vision", "x")
+    page_says(view, "act", verb="suspend")
+    until(lambda: ("POST", "/workloads/vision/x/suspend") in scheduler.requests)
+    page_says(view, "act", verb="format-the-disk")
+    assert view.trouble == ""
+
+
+def test_losing_the_right_to_look_is_said(view: JobView, scheduler: FakeScheduler) -> None:
+    scheduler.fail_next(401, 401, 401)
+    page_says(view, "shown")
+    until(lambda: view.trouble)
+    assert view.trouble.startswith("This view does not move any more: ")
+
+
+def test_static_fallbacks(view: JobView, scheduler: FakeScheduler, client: Client) -> None:
+    data, _ = view._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["text/plain"].startswith("vision/x: waiting")
+    assert "Waiting</span> <b>x</b>" in data["text/html"]
+    assert data["application/vnd.carrel.job+json"]["job"]["name"] == "x"
+
+
+def test_fallback_escapes_what_jobs_print(view: JobView, scheduler: FakeScheduler) -> None:
+    view._story.take_text("<script>alert(1)</script>\n")
+    assert "<script>" not in view.fallback()["text/html"]
+
+
+def test_job_shows_its_view(scheduler: FakeScheduler, client: Client, ipython: Any) -> None:
+    scheduler.submit("vision", "y")
+    job = Job(client, client.get_workload("vision", "y"))
+    data, _ = ipython.display_formatter.format(job)
+    assert job.view() is job.view()
+    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == job.view().model_id
+    job.view().close()
+
+
+def test_jobs_table_follows(scheduler: FakeScheduler, client: Client) -> None:
+    table = JobsView(client, [], "ada")
+    table.pause = 0.02
+    page_says(table, "shown")
+    assert table.fallback()["text/plain"].startswith("No trainings yet")
+    scheduler.submit("vision", "old")
+    scheduler.submit("vision", "not-mine", user="bob")
+    until(lambda: [job["name"] for job in table.jobs] == ["old"])
+    scheduler.finish("vision", "old")
+    scheduler.submit("vision", "new")
+    until(lambda: [job["name"] for job in table.jobs] == ["new", "old"])
+    client.delete_workload("vision", "new")
+    until(lambda: [job["name"] for job in table.jobs] == ["old"])
+    assert "old" in table.fallback()["text/html"]
+    table.close()
+    assert not table.live
+
+
+def test_quota_follows(scheduler: FakeScheduler, client: Client) -> None:
+    quota = QuotaView(client, client.list_projects())
+    quota.pause = 0.02
+    page_says(quota, "shown")
+    until(lambda: ("GET", "/events") in scheduler.requests)
+    scheduler.project("vision", use={"gpus_allocated": 1.0, "gpus_borrowed": 0, "gpus_waiting": 0})
+    until(lambda: scheduler.submit("vision", f"n{time.monotonic_ns()}") and moved(quota))
+    assert quota.projects[0]["words"] == "1 of 4 guaranteed"
+    quota.close()
+
+
+def moved(quota: QuotaView) -> bool:
+    return bool(quota.projects[0]["words"] != "4 of 4 guaranteed · 1 borrowed · 2 waiting")
