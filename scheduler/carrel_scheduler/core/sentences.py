@@ -84,23 +84,30 @@ def _in_use(reason: Reason) -> str:
 
 
 def _holding(reason: Reason, reader: Reader) -> str:
-    """Who holds it: what others borrowed, else the largest holder."""
+    """Who holds it: what other projects borrowed of the GPUs, else the largest holder."""
     borrowed: dict[str, int] = {}
     for holder in reason.holders:
-        if holder.borrowed and holder.project != reader.project:
+        if holder.borrowed and holder.project != reader.project and reason.resource == "gpu":
             borrowed[holder.project] = borrowed.get(holder.project, 0) + holder.amount
     if borrowed:
-        least = "at least " if len(reason.holders) == MOST else ""
-        parts = [
-            f"`{owner}` holds {least}{count(reason.resource, held)}"
-            for owner, held in borrowed.items()
-        ]
-        return f"; {_join(parts)} of them beyond its quota"
+        return f"; {_beyond_their_quota(reason, borrowed)}"
     if not reason.holders:
         return ""
     largest = reason.holders[0]
     who = _who(largest.name, largest.project, reader)
     return f"; {who} holds {count(reason.resource, largest.amount)}"
+
+
+def _beyond_their_quota(reason: Reason, borrowed: dict[str, int]) -> str:
+    """``borrowed``: amount by project; the list of holders may have been cut short."""
+    if is_one(reason.resource, reason.bound):
+        return f"{_join([f'`{owner}`' for owner in borrowed])} borrowed it"
+    least = "at least " if len(reason.holders) == MOST else ""
+    parts = [
+        f"`{owner}` holds {least}{count(reason.resource, held)}" for owner, held in borrowed.items()
+    ]
+    quotas = "its quota" if len(borrowed) == 1 else "their quotas"
+    return f"{_join(parts)} of them beyond {quotas}"
 
 
 def _quota_used(reason: Reason, reader: Reader) -> str:

@@ -33,6 +33,7 @@ class Simulation:
         now: the virtual time, in seconds.
         jobs: all workloads that were not deleted, by uid.
         plans: every decision so far with its time.
+        endless: while true, nobody's work ends by itself.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Simulation:
         self.grace_seconds = grace_seconds
         self.jobs: dict[str, Job] = {}
         self.plans: list[tuple[float, Plan]] = []
+        self.endless = False
         self._before, self._after = before_plan, after_plan
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = 0
@@ -162,7 +164,8 @@ class Simulation:
 
     def _finish(self, uid: str, run: int) -> None:
         job = self.jobs.get(uid)
-        if job is not None and job.runs == run and job.started_at is not None:
+        running = job is not None and job.runs == run and job.started_at is not None
+        if running and not self.endless:
             self.delete(uid)
 
     def _save(self, uid: str, run: int) -> None:

@@ -1,0 +1,273 @@
+"""The texts that people read, word for word."""
+
+import json
+
+import pytest
+
+from carrel_scheduler.core.amounts import amount
+from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
+from carrel_scheduler.core.wording import data, help_text, sentence
+
+NEVER, NOT_NOW = ReasonClass.NEVER, ReasonClass.NOT_NOW
+HELD_BACK, EVICTED = ReasonClass.HELD_BACK, ReasonClass.EVICTED
+
+
+def held(name: str, project: str, gpus: float, *, borrowed: bool = False) -> Holder:
+    return Holder(project, f"uid-{name}", name, f"{name}-user", int(gpus * 1000), borrowed, 5.0)
+
+
+TRAIN_7 = held("train-7", "speech", 1, borrowed=True)
+TRAIN_8 = held("train-8", "speech", 1, borrowed=True)
+OWN = held("mine", "vision", 2)
+
+GOLDEN = [
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, 1000, 4000, holders=(TRAIN_7, TRAIN_8)),
+        "Waiting for 1 GPU: all 4 are in use; `speech` holds 2 of them beyond its quota.",
+        "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(
+            NOT_NOW,
+            Token.WAITS_FOR_ROOM,
+            "gpu",
+            1000,
+            1000,
+            3000,
+            holders=(TRAIN_7, held("talk", "nlp", 1, borrowed=True)),
+        ),
+        (
+            "Waiting for 1 GPU: all 3 are in use; `speech` holds 1 and `nlp` holds 1 of them "
+            "beyond their quotas."
+        ),
+        "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, 1000, 1000, holders=(TRAIN_7,)),
+        "Waiting for 1 GPU: the only one is in use; `speech` borrowed it.",
+        "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 2000, 1000, 4000, holders=(OWN,)),
+        "Waiting for 2 GPUs: 1 of 4 is free; `mine` holds 2.",
+        "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "memory", 65536, 61440, 131072),
+        "Waiting for 64 GiB of memory: 4 GiB of 128 GiB is free.",
+        "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, workload_uid="me", holders=(TRAIN_7,)),
+        "Taking back 1 GPU that `speech` borrowed for `train-7`.",
+        "Whoever gives way saves its work first; this starts by itself then.",
+    ),
+    (
+        Reason(
+            NOT_NOW,
+            Token.WAITS_FOR_ROOM,
+            "gpu",
+            3000,
+            workload_uid="me",
+            holders=(TRAIN_7, TRAIN_8, held("talk", "nlp", 1, borrowed=True)),
+        ),
+        (
+            "Taking back 3 GPUs that `speech` borrowed for `train-7` and `train-8` "
+            "and `nlp` borrowed for `talk`."
+        ),
+        "Whoever gives way saves its work first; this starts by itself then.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 2000, workload_uid="me", holders=(OWN,)),
+        "Waiting for 2 GPUs that `mine` gives back.",
+        "Its own project's work of lower priority saves its state and stops first.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 2000, workload_uid="me"),
+        "Its place is held; it starts as soon as the room is free.",
+        "Whoever gives way saves its work first; this starts by itself then.",
+    ),
+    (
+        Reason(NOT_NOW, Token.QUOTA_USED, "gpu", 1000, 1000, 2000, ahead=1),
+        (
+            "Waiting for 1 GPU: that is more than `vision` has left of its guaranteed 2 GPUs, "
+            "and nothing is idle to borrow."
+        ),
+        (
+            "It starts when work of `vision` ends or somebody leaves enough idle. "
+            "1 workload of `vision` is served before it."
+        ),
+    ),
+    (
+        Reason(NOT_NOW, Token.QUOTA_USED, "cpu", 8000, 6000, -1, ahead=1200),
+        (
+            "Waiting for 8 CPU cores: that is more than `vision` has left of its guarantee, "
+            "and only 2 CPU cores are idle to borrow."
+        ),
+        (
+            "It starts when work of `vision` ends or somebody leaves enough idle. "
+            "1,200 workloads of `vision` are served before it."
+        ),
+    ),
+    (
+        Reason(HELD_BACK, Token.OVER_LIMIT, "gpu", 2000, 1000, 4000),
+        "With it `vision` would hold 5 GPUs, and its limit is 4 GPUs.",
+        "It starts when work of `vision` ends, or when an admin raises the limit.",
+    ),
+    (
+        Reason(NEVER, Token.OVER_LIMIT, "gpu", 5000, 1000, 4000),
+        "It asks for 5 GPUs, and the limit of `vision` is 4 GPUs.",
+        "Ask for less, or ask an admin to raise the limit of `vision`.",
+    ),
+    (
+        Reason(HELD_BACK, Token.NON_PREEMPTIBLE_BEYOND_QUOTA, "gpu", 1000, 1000, 2000),
+        (
+            "It may not be interrupted, so it cannot borrow: with it such work of `vision` "
+            "would hold 3 GPUs, and 2 GPUs are guaranteed."
+        ),
+        "Make it preemptible so that it may borrow, or stop such work of `vision`.",
+    ),
+    (
+        Reason(NEVER, Token.NON_PREEMPTIBLE_BEYOND_QUOTA, "gpu", 2000, 1000, 1000),
+        (
+            "It may not be interrupted, so it cannot borrow: it asks for 2 GPUs, "
+            "and `vision` is guaranteed 1 GPU."
+        ),
+        "Ask for less, make it preemptible so that it may borrow, or ask for more quota.",
+    ),
+    (
+        Reason(HELD_BACK, Token.OVER_QUOTA_OFF, "gpu", 1000, 1000, 2000),
+        "With it `vision` would hold 3 GPUs, and may not borrow beyond its 2 GPUs.",
+        "It starts when work of `vision` ends, or when an admin lets the project borrow.",
+    ),
+    (
+        Reason(NEVER, Token.OVER_QUOTA_OFF, "gpu", 3000, 1000, 2000),
+        "It asks for 3 GPUs, and `vision` may not borrow beyond its 2 GPUs.",
+        "Ask for less, or ask an admin to let `vision` borrow.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NO_NODE_FITS, "gpu", 4000, 2000, 2000),
+        "No node has 4 GPUs free at once; the most on one node is 2 GPUs.",
+        "Asking for 2 GPUs or less on a node would fit.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NO_NODE_FITS, "gpu", 2000, 0, 3000),
+        "Free room is scattered: no set of nodes has enough for all its tasks at once.",
+        "It starts when running work ends and leaves enough in one piece.",
+    ),
+    (
+        Reason(NEVER, Token.NEVER_FITS, "gpu", 8000, 4000, 4000),
+        "It asks for 8 GPUs, and the nodes it may use could never give it more than 4 GPUs.",
+        "Ask for 4 GPUs or less.",
+    ),
+    (
+        Reason(NOT_NOW, Token.HELD_FOR, "gpu", 1000, project="speech", workload="ada-workspace"),
+        "The free room is held for `ada-workspace` of `speech`, served first.",
+        "It starts when other room becomes free.",
+    ),
+    (
+        Reason(NOT_NOW, Token.QUEUED_BEHIND, "gpu", 1000, ahead=2),
+        "Waiting for 1 GPU: the free room went to work that is served before it.",
+        (
+            "It is tried again as soon as anything changes. "
+            "2 workloads of `vision` are served before it."
+        ),
+    ),
+    (
+        Reason(ReasonClass.STARTING, Token.STARTING, nodes=("node-1", "node-2")),
+        "Starting on `node-1` and `node-2`.",
+        "Nothing is in the way.",
+    ),
+    (
+        Reason(EVICTED, Token.RECLAIMED, bound=2000, project="speech", workload="ada-workspace"),
+        "Gave way to `speech`, which claimed its guaranteed quota for `ada-workspace`.",
+        "It goes on from its last checkpoint as soon as there is room again.",
+    ),
+    (
+        Reason(EVICTED, Token.RECLAIMED, project="speech", workload="train-9"),
+        "Gave way to `speech`, which claimed its fair share for `train-9`.",
+        "It goes on from its last checkpoint as soon as there is room again.",
+    ),
+    (
+        Reason(EVICTED, Token.PREEMPTED, project="vision", workload="ada-workspace"),
+        "Gave way to `ada-workspace`, which has a higher priority in `vision`.",
+        "It goes on from its last checkpoint as soon as there is room again.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "text", "advice"), GOLDEN)
+def test_texts(reason: Reason, text: str, advice: str) -> None:
+    assert sentence(reason, "vision") == text
+    assert help_text(reason, "vision") == advice
+
+
+def test_every_token_has_golden_texts() -> None:
+    assert {reason.token for reason, _, _ in GOLDEN} == set(Token)
+
+
+HIDDEN = [
+    (GOLDEN[5][0], "Taking back 1 GPU that a member of `speech` borrowed."),
+    (
+        Reason(
+            NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, 1000, 1000, holders=(held("x", "b", 1),)
+        ),
+        "Waiting for 1 GPU: the only one is in use; a member of `b` holds 1.",
+    ),
+    (GOLDEN[20][0], "The free room is held for a member of `speech`, served first."),
+    (GOLDEN[23][0], "Gave way to a member of `speech`, which claimed its guaranteed quota."),
+]
+
+
+@pytest.mark.parametrize(("reason", "text"), HIDDEN)
+def test_names_that_may_not_be_told(reason: Reason, text: str) -> None:
+    assert sentence(reason, "vision", names=False) == text
+
+
+@pytest.mark.parametrize(("reason", "_text", "_advice"), GOLDEN)
+def test_nothing_leaks_when_names_are_hidden(reason: Reason, _text: str, _advice: str) -> None:
+    told = sentence(reason, "vision", names=False) + help_text(reason, "vision", names=False)
+    told += json.dumps(data(reason, "vision", names=False))
+    foreign = [h for h in reason.holders if h.project != "vision"]
+    secrets = [part for h in foreign for part in (h.name, h.uid, h.user)]
+    if reason.project not in ("", "vision"):
+        secrets.append(reason.workload)
+    assert [secret for secret in secrets if secret and f"{secret}" in told] == []
+
+
+def test_own_names_are_told() -> None:
+    reason = Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, 1000, 2000, holders=(OWN,))
+    assert "`mine`" in sentence(reason, "vision", names=False)
+    assert data(reason, "vision", names=False)["holders"][0]["user"] == "mine-user"
+    assert data(reason, names=False)["holders"][0]["name"] == "a member of `vision`"
+
+
+def test_data_is_json_with_stable_tokens() -> None:
+    reason = GOLDEN[0][0]
+    facts = json.loads(json.dumps(data(reason, "vision")))
+    assert (facts["class"], facts["token"]) == ("not-now", "WaitsForRoom")
+    assert facts["holders"][0] == {
+        "project": "speech",
+        "uid": "uid-train-7",
+        "name": "train-7",
+        "user": "train-7-user",
+        "amount": 1000,
+        "borrowed": True,
+        "since": 5.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "text"),
+    [
+        ("gpu", 0, "0 GPUs"),
+        ("gpu", 500, "0.5 GPU"),
+        ("gpu", 1000, "1 GPU"),
+        ("gpu", 1_024_000, "1,024 GPUs"),
+        ("cpu", 1500, "1.5 CPU cores"),
+        ("memory", 512, "0.5 GiB of memory"),
+        ("memory", 16384, "16 GiB of memory"),
+    ],
+)
+def test_amounts(resource: str, value: int, text: str) -> None:
+    assert amount(resource, value) == text
