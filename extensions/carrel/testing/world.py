@@ -59,6 +59,7 @@ class World:
         self.past: list[tuple[int, str, Json]] = []
         self.changed = asyncio.Condition()
         self._version = itertools.count(1)
+        self._uids = itertools.count(1)
 
     def add_project(self, body: Mapping[str, Any], members: list[str]) -> Json:
         """Create a project. Raises ``Refusal`` when it exists."""
@@ -106,7 +107,7 @@ class World:
         return {
             "name": name,
             "project": body["project"],
-            "uid": f"uid-{len(self.history) + 1}",
+            "uid": f"uid-{next(self._uids)}",
             "resource_version": 0,
             "generation": 1,
             "created_at": self.now(),
