@@ -1,0 +1,123 @@
+"""``carrel.report``: say how the training is going, from a thread that never gets in its way.
+
+What is reported between two sends is merged, so at most two requests a second leave. A server that
+does not answer is tried again with growing pauses; the training hears of it once, on stderr.
+"""
+
+import atexit
+import math
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final, SupportsFloat
+
+from carrel.job.sender import Sender
+from carrel.job.task import present, warn
+
+MOST_NAMES: Final = 200
+
+
+class Reporter:
+    """Collects what is reported and hands it to a sender; remembers the latest values."""
+
+    def __init__(self, sender: Sender | None) -> None:
+        self.latest: dict[str, Any] = {}
+        self._sender = sender
+        self._warned: set[str] = set()
+
+    def report(
+        self, step: int | None, total: float | None, metrics: Mapping[str, SupportsFloat]
+    ) -> None:
+        """Take values; see ``carrel.report``."""
+        places = {"step": step, "total": total}
+        known = self._numbers({name: at for name, at in places.items() if at is not None})
+        body: dict[str, Any] = {"metrics": self._numbers(metrics)}
+        if "step" in known:
+            body |= {"step": int(known["step"]), "done": known["step"]}
+        if "total" in known:
+            body["total"] = known["total"]
+        self.put(body)
+
+    def put(self, body: dict[str, Any]) -> None:
+        """Take the fields of a report."""
+        body = {**body, "at": time.time()}
+        self.latest = merge(self.latest, body)
+        if self._sender is not None:
+            self._sender.put(body)
+
+    def flush(self, seconds: float = 2.0) -> None:
+        """Wait, at most so long, until everything was sent."""
+        if self._sender is not None:
+            self._sender.flush(seconds)
+
+    def _numbers(self, metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for name, value in metrics.items():
+            try:
+                number = float(value)
+            except (TypeError, ValueError, RuntimeError):  # the last is PyTorch's
+                self._warn_once(name, f"{name} is no number and is not reported.")
+                continue
+            if math.isfinite(number):
+                found[name] = number
+            else:
+                self._warn_once(name, f"{name} is {number} and is not reported.")
+        return found
+
+    def _warn_once(self, name: str, text: str) -> None:
+        if name not in self._warned and len(self._warned) < MOST_NAMES:
+            self._warned.add(name)
+            warn(text)
+
+
+def merge(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Two reports as one: newer fields win, metrics come together."""
+    metrics = {**old.get("metrics", {}), **new.get("metrics", {})}
+    return {**old, **new, **({"metrics": metrics} if metrics else {})}
+
+
+class _Own:
+    """The reporter of this process; a forked child gets its own when it reports."""
+
+    reporter: Reporter | None = None
+
+
+def reporter() -> Reporter:
+    """The reporter of this process."""
+    if _Own.reporter is None:
+        task = present()
+        sender = Sender(task.reports_to, task.token, merge) if task.reports_to else None
+        _Own.reporter = Reporter(sender)
+    return _Own.reporter
+
+
+def report(step: int | None = None, total: float | None = None, **metrics: SupportsFloat) -> None:
+    """Say how far the job is and how well: ``carrel.report(step=120, total=1000, loss=0.31)``.
+
+    Returns at once and never raises for what others do wrong. Outside a job it only remembers.
+
+    Args:
+        step: how many steps are done.
+        total: how many there will be.
+        metrics: numbers by name; what ``float()`` takes, arrays of one element included.
+    """
+    reporter().report(step, total, metrics)
+
+
+def latest() -> dict[str, Any]:
+    """What was reported last, with all metrics so far."""
+    return dict(reporter().latest)
+
+
+def flush(seconds: float = 2.0) -> None:
+    """Wait, at most so long, until everything reported was sent."""
+    if _Own.reporter is not None:
+        _Own.reporter.flush(seconds)
+
+
+def _forget() -> None:
+    _Own.reporter = None
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(flush)
