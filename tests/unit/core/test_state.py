@@ -1,0 +1,270 @@
+"""Events change the state; contradictory ones change nothing."""
+
+import copy
+
+import pytest
+
+from carrel_scheduler.core import State
+from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
+from carrel_scheduler.core.events import (
+    CheckpointSeen,
+    Event,
+    NodeGone,
+    NodeSet,
+    ProjectGone,
+    ProjectSet,
+    RoomPromised,
+    TaskPlaced,
+    TaskReleased,
+    TaskReleasing,
+    WorkloadGone,
+    WorkloadQueued,
+)
+from carrel_scheduler.core.invariants import check
+from carrel_scheduler.core.resources import Amounts
+from unit.core.situations import node, project, training, workspace
+
+
+@pytest.fixture
+def state() -> State:
+    """Two nodes; `pair` runs on both devices of n1, `gang` waits, `desk` waits with a promise."""
+    state = State()
+    for event in (
+        node("n1", 2),
+        node("n2", 2),
+        project("a", 2),
+        project("b", 2),
+        training("pair", "a", 2, created_at=1.0),
+        training("gang", "a", tasks=2, created_at=2.0),
+        workspace("desk", "b", created_at=3.0),
+        TaskPlaced("pair", 0, "n1", (0, 1), at=10.0),
+        RoomPromised("desk", (("n2", (1,)),)),
+    ):
+        state.apply(event)
+    return state
+
+
+def _request(gpu: int, cpu: int = 1, memory: int = 1) -> WorkloadQueued:
+    return WorkloadQueued(
+        "x", "x", "a", "u", 50, preemptible=True, request=Amounts(gpu, cpu, memory)
+    )
+
+
+BAD_EVENTS: list[tuple[str, str, Event]] = [
+    ("bad_amount", "devices", NodeSet("n9", 65, 1, 1)),
+    ("bad_amount", "cpu_milli", NodeSet("n9", 1, -1, 1)),
+    ("bad_name", "name", NodeSet("", 1, 1, 1)),
+    ("unknown_device", "broken_devices", NodeSet("n9", 1, 1, 1, broken_devices=frozenset({1}))),
+    ("device_in_use", "devices", NodeSet("n1", 1, 1, 1)),
+    ("unknown_node", "node", NodeGone("n9")),
+    ("node_in_use", "name", NodeGone("n1")),
+    ("bad_amount", "quota", ProjectSet("c", Amounts(-2))),
+    ("bad_amount", "weight", ProjectSet("c", Amounts(), weight=-1)),
+    ("bad_name", "name", ProjectSet("", Amounts())),
+    ("unknown_project", "project", ProjectGone("c")),
+    ("project_in_use", "name", ProjectGone("b")),
+    ("unknown_project", "project", training("x", "c")),
+    ("bad_amount", "gpu_milli", _request(500)),
+    ("bad_amount", "cpu_milli", _request(0, cpu=-1)),
+    ("bad_amount", "tasks", training("x", "a", tasks=0)),
+    ("bad_name", "uid", training("", "a")),
+    ("holds_room", "uid", training("pair", "a", 2)),
+    ("holds_room", "uid", WorkloadGone("pair")),
+    ("unknown_workload", "uid", WorkloadGone("x")),
+    ("unknown_workload", "uid", CheckpointSeen("x", 1.0)),
+    ("not_waiting", "uid", TaskPlaced("pair", 0, "n2", (0, 1), at=1.0)),
+    ("bad_index", "index", TaskPlaced("gang", 2, "n2", (0,), at=1.0)),
+    ("unknown_node", "node", TaskPlaced("gang", 0, "n9", (0,), at=1.0)),
+    ("bad_devices", "devices", TaskPlaced("gang", 0, "n2", (0, 1), at=1.0)),
+    ("unknown_device", "devices", TaskPlaced("gang", 0, "n2", (2,), at=1.0)),
+    ("device_taken", "devices", TaskPlaced("gang", 0, "n1", (0,), at=1.0)),
+    ("not_placed", "index", TaskReleasing("gang", 0)),
+    ("not_placed", "index", TaskReleased("pair", 1)),
+    ("not_waiting", "uid", RoomPromised("pair", (("n2", (0, 1)),))),
+    ("bad_places", "places", RoomPromised("gang", (("n2", (0,)),))),
+    ("device_taken", "devices", RoomPromised("gang", (("n2", (0,)), ("n2", (0,))))),
+    ("device_taken", "devices", RoomPromised("gang", (("n2", (0,)), ("n2", (1,))))),
+    ("device_taken", "devices", RoomPromised("desk", (("n1", (0,)),))),
+]
+
+
+@pytest.mark.parametrize(("code", "field", "event"), BAD_EVENTS, ids=lambda value: str(value)[:40])
+def test_contradictions_are_refused(state: State, code: str, field: str, event: Event) -> None:
+    before = copy.deepcopy(state)
+    with pytest.raises(InvalidEvent, match=code) as refused:
+        state.apply(event)
+    assert (refused.value.code, refused.value.field) == (code, field)
+    assert refused.value.expected
+    assert state.version == before.version
+    assert state.node_views() == before.node_views()
+    assert [state.project_use(name) for name in "ab"] == [before.project_use(n) for n in "ab"]
+    assert state.workload("desk") == before.workload("desk")
+    assert check(state) == []
+
+
+def test_telling_a_task_to_stop_twice_is_refused(state: State) -> None:
+    state.apply(TaskReleasing("pair", 0))
+    with pytest.raises(InvalidEvent, match="already_stopping"):
+        state.apply(TaskReleasing("pair", 0))
+
+
+def test_version_counts_events(state: State) -> None:
+    assert state.version == 9
+    state.apply(CheckpointSeen("pair", 20.0))
+    assert state.version == 10
+
+
+def test_waiting_is_by_age(state: State) -> None:
+    assert state.waiting() == ["gang", "desk"]
+
+
+def test_views_tell_who_holds_what(state: State) -> None:
+    state.apply(TaskReleasing("pair", 0))
+    state.apply(NodeSet("n2", 2, 64_000, 1024, broken_devices=frozenset({0})))
+    first, second = state.node_views()
+    assert [d.holders[0].uid for d in first.devices] == ["pair", "pair"]
+    assert first.devices[0].holders[0].releasing
+    assert (first.cpu_allocated_milli, first.memory_allocated_mib) == (1000, 1024)
+    assert [(d.broken, d.free_milli, d.promised_to) for d in second.devices] == [
+        (True, 1000, ""),
+        (False, 1000, "desk"),
+    ]
+
+
+def test_project_use_counts_until_the_room_is_free(state: State) -> None:
+    use = state.project_use("a")
+    assert (use.gpu_milli, use.gpu_borrowed_milli, use.gpu_waiting_milli) == (2000, 0, 2000)
+    assert (use.running, use.waiting) == (1, 1)
+    state.apply(TaskReleasing("pair", 0))
+    assert state.project_use("a").gpu_milli == 2000
+    state.apply(TaskReleased("pair", 0))
+    assert state.project_use("a").gpu_milli == 0
+
+
+def test_non_preemptible_use_is_counted_apart(state: State) -> None:
+    state.apply(TaskPlaced("desk", 0, "n2", (1,), at=5.0))
+    use = state.project_use("b")
+    assert (use.gpu_fixed_milli, use.cpu_fixed_milli, use.memory_fixed_mib) == (1000, 1000, 1024)
+
+
+def test_a_workload_is_told_in_full(state: State) -> None:
+    state.apply(CheckpointSeen("pair", 20.0))
+    view = state.workload("pair")
+    assert (view.waiting, view.started_at, view.checkpoint_at) == (False, 10.0, 20.0)
+    assert [(p.index, p.node, p.devices, p.releasing) for p in view.places] == [
+        (0, "n1", (0, 1), False)
+    ]
+    assert state.workload("desk").promised == (("n2", (1,)),)
+    with pytest.raises(UnknownWorkload):
+        state.workload("x")
+
+
+def test_a_promise_ends_when_its_workload_starts_or_goes(state: State) -> None:
+    state.apply(TaskPlaced("desk", 0, "n2", (0,), at=5.0))
+    assert state.workload("desk").promised == ()
+    assert check(state) == []
+
+
+def test_a_promise_can_be_taken_back_and_replaced(state: State) -> None:
+    state.apply(RoomPromised("desk", (("n2", (0,)),)))
+    assert state.workload("desk").promised == (("n2", (0,)),)
+    state.apply(RoomPromised("desk", ()))
+    assert state.workload("desk").promised == ()
+    assert check(state) == []
+
+
+def test_a_promise_ends_with_its_node(state: State) -> None:
+    state.apply(NodeGone("n2"))
+    assert state.workload("desk").promised == ()
+    state.apply(node("n0", 4))
+    assert [view.name for view in state.node_views()] == ["n0", "n1"]
+    assert check(state) == []
+
+
+def test_an_evicted_workload_is_queued_again_and_keeps_its_checkpoint(state: State) -> None:
+    state.apply(CheckpointSeen("pair", 20.0))
+    state.apply(TaskReleasing("pair", 0))
+    state.apply(TaskReleased("pair", 0))
+    assert "pair" not in state.waiting()
+    state.apply(training("pair", "a", 2, created_at=1.0))
+    assert state.waiting()[0] == "pair"
+    assert state.workload("pair").checkpoint_at == 20.0
+    assert check(state) == []
+
+
+def test_a_waiting_workload_can_be_queued_with_other_wishes(state: State) -> None:
+    state.apply(training("gang", "b", 2))
+    assert state.project_use("a").gpu_waiting_milli == 0
+    assert state.project_use("b").gpu_waiting_milli == 3000
+    assert check(state) == []
+
+
+def test_one_task_of_a_gang_may_end_before_the_others(state: State) -> None:
+    state.apply(RoomPromised("desk", ()))
+    for index in (0, 1):
+        state.apply(TaskPlaced("gang", index, "n2", (index,), at=5.0))
+    state.apply(TaskReleased("gang", 0))
+    assert check(state) == []
+    assert len(state.workload("gang").places) == 1
+
+
+def test_nodes_and_projects_come_and_go() -> None:
+    state = State()
+    for name in ("b", "c", "a"):
+        state.apply(node(name, 2))
+        state.apply(project(name, 1))
+    state.apply(NodeGone("c"))
+    state.apply(ProjectGone("c"))
+    state.apply(node("d", 4))
+    state.apply(project("d", 1))
+    assert [view.name for view in state.node_views()] == ["a", "b", "d"]
+    assert state.projects() == ["a", "b", "d"]
+    assert len(state.node_views()[2].devices) == 4
+    assert check(state) == []
+
+
+def test_a_node_can_grow_and_shrink_where_nothing_runs() -> None:
+    state = State()
+    state.apply(node("n", 2))
+    state.apply(node("n", 8))
+    state.apply(node("n", 3))
+    assert [d.free_milli for d in state.node_views()[0].devices] == [1000] * 3
+    assert check(state) == []
+
+
+BORROWED: list[tuple[set[str], tuple[Event, ...]]] = [
+    ({"late", "low"}, ()),
+    ({"low"}, (project("a", 3),)),
+    ({"early"}, (TaskReleasing("early", 0), project("a", 3))),
+]
+
+
+@pytest.mark.parametrize(("beyond", "changes"), BORROWED, ids=("order", "quota", "stopping"))
+def test_who_lies_beyond_the_quota(beyond: set[str], changes: tuple[Event, ...]) -> None:
+    state = State()
+    workloads = (
+        training("low", "a", priority=10),
+        training("early", "a"),
+        training("late", "a"),
+        workspace("desk", "a"),
+    )
+    for event in (node("n", 4), project("a", 2), *workloads):
+        state.apply(event)
+    for device, started in enumerate((1.0, 2.0, 3.0, 4.0)):
+        state.apply(TaskPlaced(workloads[device].uid, 0, "n", (device,), at=started))
+    for change in changes:
+        state.apply(change)
+    assert {w.uid for w in workloads if state.is_borrowed(w.uid)} == beyond
+
+
+def test_a_copy_is_independent(state: State) -> None:
+    before, uses = state.node_views(), state.project_use("a")
+    twin = state.copy()
+    twin.apply(TaskReleasing("pair", 0))
+    twin.apply(TaskReleased("pair", 0))
+    twin.apply(WorkloadGone("desk"))
+    twin.apply(node("n3", 8))
+    assert check(twin) == []
+    assert (state.node_views(), state.project_use("a")) == (before, uses)
+    assert state.workload("desk").promised == (("n2", (1,)),)
+    assert check(state) == []
