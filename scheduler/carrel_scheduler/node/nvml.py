@@ -75,7 +75,7 @@ class NvmlProvider:
         self._known[index] = device
         return device
 
-    def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:  # noqa: ARG002, E501 - real ones know their processes
+    def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:  # noqa: ARG002 - real ones know their processes
         """Use of every device that answers; utilisation is NVML's, over its last window."""
         found = []
         for index in range(self._nvml.nvmlDeviceGetCount()):

@@ -124,6 +124,11 @@ class FolderLimiter:
                 base.rmdir()
 
 
+def base_name(root: Path) -> str:
+    """Name of the group that holds the groups of an engine's tasks."""
+    return "carrel-" + hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:12]
+
+
 def find_limiter(root: Path, *, system: Path = SYSTEM, own: str | None = None) -> Limiter:
     """What this machine allows; ``root`` keeps the groups of two engines apart.
 
@@ -132,7 +137,7 @@ def find_limiter(root: Path, *, system: Path = SYSTEM, own: str | None = None) -
         system: where control groups are mounted.
         own: text of ``/proc/self/cgroup``.
     """
-    name = "carrel-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
+    name = base_name(root)
     if (system / "memory" / "memory.limit_in_bytes").exists():
         return _version_1(system, name)
     if (system / "cgroup.controllers").exists():

@@ -81,6 +81,7 @@ class LocalEngine:
         self._hang_ups: set[asyncio.Task[int]] = set()
         self._registry: Registry | None = None
         self._opening = asyncio.Lock()
+        self._closed = False
 
     async def capabilities(self) -> Capabilities:
         """What this machine allows, in words for the person who starts the service."""
@@ -91,6 +92,8 @@ class LocalEngine:
         await self._opened()
 
     async def _opened(self) -> Registry:
+        if self._closed:
+            raise EngineError("the engine is closed")
         async with self._opening:
             if self._registry is None:
                 registry = Registry(self._layout, self._limiter, self._clock, self._changed)
@@ -208,7 +211,8 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of everything; tasks go on."""
-        self._streams.publish(None)
+        self._closed = True
+        self._streams.close()
         terminals = [one for group in self._terminals.values() for one in group]
         self._terminals.clear()
         await asyncio.gather(*(terminal.close() for terminal in terminals), *self._hang_ups)

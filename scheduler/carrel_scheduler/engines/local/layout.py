@@ -81,7 +81,7 @@ class Layout:
         grave = Path(tempfile.mkdtemp(dir=self.trash))
         with contextlib.suppress(FileNotFoundError):  # somebody else discarded it
             folder.rename(grave / folder.name)
-        shutil.rmtree(grave)
+        remove_tree(grave)
 
     def sweep(self, now: float) -> None:
         """Delete what an interrupted scheduler left half made or half deleted."""
@@ -91,14 +91,20 @@ class Layout:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove_tree(folder: Path) -> None:
+    """Delete a folder, also while a supervisor that ends deletes in it, too."""
+    while folder.exists():
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = False) -> None:
     """Write a file so that a reader sees the old content or the new one."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)
         file.write(data)
         if sync:
             file.flush()
             os.fsync(descriptor)
-    fresh.rename(path)
+    Path(fresh).rename(path)

@@ -15,6 +15,7 @@ class StatusStream(AsyncIterator[TaskStatus]):
     def __init__(self, open_engine: Callable[[], Awaitable[None]]) -> None:
         self._open = open_engine
         self._queue: asyncio.Queue[TaskStatus | None] = asyncio.Queue()
+        self._ended = False
 
     def put(self, status: TaskStatus | None) -> None:
         """Hand over a change; ``None`` ends the stream."""
@@ -22,9 +23,11 @@ class StatusStream(AsyncIterator[TaskStatus]):
 
     @override
     async def __anext__(self) -> TaskStatus:
-        await self._open()
-        status = await self._queue.get()
+        if self._queue.empty() and not self._ended:
+            await self._open()
+        status = None if self._ended else await self._queue.get()
         if status is None:
+            self._ended = True
             raise StopAsyncIteration
         return status
 
@@ -34,13 +37,22 @@ class Streams:
 
     def __init__(self) -> None:
         self._streams: weakref.WeakSet[StatusStream] = weakref.WeakSet()
+        self._closed = False
 
     def add(self, stream: StatusStream) -> StatusStream:
-        """Begin to listen."""
+        """Begin to listen; after ``close`` there is nothing to hear."""
         self._streams.add(stream)
+        if self._closed:
+            stream.put(None)
         return stream
 
-    def publish(self, status: TaskStatus | None) -> None:
+    def close(self) -> None:
+        """End all streams."""
+        self._closed = True
+        for stream in list(self._streams):
+            stream.put(None)
+
+    def publish(self, status: TaskStatus) -> None:
         """Tell everybody."""
         for stream in list(self._streams):
             stream.put(status)

@@ -13,6 +13,15 @@ from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.shim.view import make_view
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+RESTORED = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGCHLD,
+)
 
 
 def fork_child(job: Job, output: int) -> tuple[int, int, int]:
@@ -25,8 +34,11 @@ def fork_child(job: Job, output: int) -> tuple[int, int, int]:
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
     supervisor = os.getpid()
+    # What is sent before the child is ready to die of it waits until it is.
+    signal.pthread_sigmask(signal.SIG_BLOCK, RESTORED)
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, RESTORED)
         os.close(go_read)
         os.close(error_write)
         return pid, go_write, error_read
@@ -57,16 +69,9 @@ def fork_child(job: Job, output: int) -> tuple[int, int, int]:
 def restore_signals() -> None:
     """Undo what the interpreter and the supervisor ignore: ignoring survives an exec."""
     signal.set_wakeup_fd(-1)
-    for number in (
-        signal.SIGPIPE,
-        signal.SIGXFSZ,
-        signal.SIGTERM,
-        signal.SIGINT,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        signal.SIGCHLD,
-    ):
+    for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, RESTORED)
 
 
 def become(job: Job) -> None:

@@ -198,9 +198,12 @@ class Supervisor:
 
     def _clean_up(self) -> None:
         if self._job.private_tmp:
+            import contextlib
             import shutil
 
-            shutil.rmtree(self._job.private_tmp)
+            # Once the end is recorded, all of the task's folder may be removed meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self._job.private_tmp)
 
 
 def _read_some(descriptor: int) -> bytes:

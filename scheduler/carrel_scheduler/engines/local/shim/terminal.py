@@ -18,12 +18,21 @@ def main() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     child.restore_signals()
     try:
-        if job.namespace_pid and job.uid >= 0:
+        if job.uid >= 0:
             descriptor = os.open(f"/proc/{job.namespace_pid}/ns/mnt", os.O_RDONLY)
             linux.join_namespace(descriptor)
             os.close(descriptor)
         child.become(job)
+    except OSError as error:
+        _leave(child.NOT_EXECUTABLE, f"task {job.task_id} cannot be joined: {error.strerror}")
+    try:
         child.execute(job)
+    except FileNotFoundError as error:
+        _leave(child.NOT_FOUND, child.describe(error, job))
     except (OSError, ValueError) as error:
-        os.write(2, f"{child.describe(error, job)}\r\n".encode())
-        os._exit(child.NOT_FOUND if isinstance(error, FileNotFoundError) else child.NOT_EXECUTABLE)
+        _leave(child.NOT_EXECUTABLE, child.describe(error, job))
+
+
+def _leave(code: int, words: str) -> None:
+    os.write(2, f"{words}\r\n".encode())
+    os._exit(code)

@@ -1,0 +1,196 @@
+"""Users' tasks are kept apart where we may switch accounts; where not, they share ours."""
+
+import asyncio
+import os
+import stat
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from carrel_scheduler.engines.contract import EngineError, TaskPhase
+from carrel_scheduler.engines.local.accounts import DYNAMIC_UIDS
+from contract.engine.local_engines import AS_ROOT, LocalEngines
+from contract.engine_contract import a_task, output, run, wait_for_output
+
+# What an ordinary person's engine does, run as one: by root through an engine of root's.
+ORDINARY = """
+    import asyncio, os, sys, tempfile
+    from pathlib import Path
+    from carrel_scheduler.engines.contract import TaskId, TaskSpec
+    from carrel_scheduler.engines.local.engine import LocalEngine
+
+    async def main():
+        assert os.getuid() != 0
+        with tempfile.TemporaryDirectory() as folder:
+            engine = LocalEngine(Path(folder) / "state", "desk")
+            able = await engine.capabilities()
+            print(able.separate_users, able.users_line)
+            for user in ("ada", "grace"):
+                stream = engine.watch()
+                script = ("bash", "-c", "id -u; echo $USER; touch ~/seen; ls ~; exec sleep 0.1")
+                await engine.start(TaskSpec(id=TaskId(user, 0, 0), name="t", project="p",
+                    user=user, node="desk", command=script, memory_mib=256))
+                while (await anext(stream)).phase != "ended":
+                    pass
+                print(b"".join([piece async for piece in engine.logs(user)]).split())
+            await engine.close()
+        print(os.getuid())
+
+    asyncio.run(main())
+"""
+
+
+async def test_an_ordinary_account_is_shared_by_all_and_says_so(engines: LocalEngines) -> None:
+    program = textwrap.dedent(ORDINARY)
+    if AS_ROOT:
+        engine = await engines.open()
+        task = a_task(engines, "exec python ordinary.py", files={"ordinary.py": program})
+        ended = await run(engine, task)
+        said = (await output(engine, task)).decode()
+        assert ended.exit_code == 0, said
+    else:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+        )
+        said = (await child.communicate())[0].decode()
+    first, ada, grace, uid = said.splitlines()
+    assert first.startswith("False All users' work runs under your account")
+    assert ada == f"[b'{uid}', b'ada', b'seen']"
+    assert grace == f"[b'{uid}', b'grace', b'seen']"
+
+
+async def test_a_task_runs_as_its_user(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    task = a_task(engines, "id -u; id -G; whoami; echo $HOME; stat -c %u . ~; umask")
+    await run(engine, task)
+    uid, groups, name, home, here_of, home_of, mask = (await output(engine, task)).decode().split()
+    if not AS_ROOT:
+        assert int(uid) == os.getuid()
+        return
+    assert int(uid) in DYNAMIC_UIDS
+    assert groups == uid
+    assert (name, home) == ("ada", str(engines.root / "homes" / "ada"))
+    assert here_of == home_of == uid
+    assert mask == "0022"
+
+
+async def test_users_cannot_read_each_other_or_the_state(engines: LocalEngines) -> None:
+    """As root: nothing of another user or of the engine is even to be seen."""
+    engine = await engines.open()
+    victim = a_task(engines, "echo secret | tee ~/diary /tmp/diary diary; sleep 600", uid="victim")
+    await engine.start(victim)
+    await wait_for_output(engine, victim, b"secret")
+    root = engines.root
+    wanted = [
+        root / "homes" / "ada" / "diary",
+        root / "tasks" / "victim" / "0-0" / "work" / "diary",
+        root / "tasks" / "victim" / "0-0" / "log" / "00000000.out",
+        root / "tasks" / "victim" / "0-0" / "task.json",
+        root / "accounts" / "uids.json",
+        Path("/tmp/diary"),
+        Path(f"/proc/{(await engine.list())[0].pid}/environ"),
+        Path(f"/proc/{(await engine.list())[0].pid}/root/tmp/diary"),
+    ]
+    script = "; ".join(f'cat {path} && echo "READ {path}"' for path in wanted)
+    spy = a_task(engines, f"{script}; ls {root}/homes {root}/tasks", uid="spy", user="mallory")
+    await run(engine, spy)
+    said = (await output(engine, spy)).decode()
+    if not AS_ROOT:
+        assert "READ" in said, "a shared account is shared, and nothing else is promised"
+        return
+    assert "READ" not in said
+    assert f"{root}/homes:\nmallory\n" in said
+    assert f"{root}/tasks:\nspy" in said
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((root / "accounts" / "uids.json").stat().st_mode) == 0o600
+
+
+@pytest.mark.root
+async def test_nothing_of_the_machine_can_be_changed(engines: LocalEngines, tmp_path: Path) -> None:
+    """The interpreter is shown read-only; root's own folders stay closed; sudo gains nothing."""
+    if not AS_ROOT:
+        pytest.fail("this machine's account cannot switch users; the test needs root")
+    closed = tmp_path / "closed-too"
+    closed.mkdir(mode=0o700)
+    (closed / "key").write_text("secret")
+    script = (
+        f"touch {sys.prefix}/x {sys.base_prefix}/x; cat {closed}/key; ls /root/.ssh;"
+        "grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status; mount -t tmpfs x ~ ;"
+        "python -c 'import carrel_scheduler, sys; print(sys.prefix)'"
+    )
+    task = a_task(engines, script)
+    engine = await engines.open()
+    await run(engine, task)
+    said = (await output(engine, task)).decode()
+    assert "NoNewPrivs:\t1" in said
+    assert "CapEff:\t0000000000000000" in said
+    assert "secret" not in said
+    assert said.splitlines()[-1] == sys.prefix
+    assert not Path(sys.prefix, "x").exists()
+    assert not Path(sys.base_prefix, "x").exists()
+
+
+@pytest.mark.parametrize("user", ["root", "daemon", "nobody", "../x", "a/b", "", "-rf", "x" * 65])
+async def test_names_that_are_no_users_run_nothing(engines: LocalEngines, user: str) -> None:
+    engine = await engines.open()
+    shared_name = not AS_ROOT and user in ("root", "daemon", "nobody")
+    if shared_name:
+        task = a_task(engines, "id -u", user=user)
+        await run(engine, task)
+        assert await output(engine, task) == b"%d\n" % os.getuid()
+        return
+    with pytest.raises(EngineError, match="user="):
+        await engine.start(a_task(engines, "true", user=user))
+    assert await engine.list() == []
+
+
+async def test_a_users_folders_are_the_same_in_every_task(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    await run(engine, a_task(engines, "echo mine > ~/notes; mkdir -p ~/work/deep"))
+    home = engines.root / "homes" / "ada"
+    task = a_task(
+        engines,
+        "pwd; cat ~/notes; cat /tmp/left; ls -l notebooks | wc -l",
+        attempt=1,
+        working_dir=str(home / "work"),
+        volumes=((str(home), "notebooks"),),
+    )
+    ended = await run(engine, task)
+    assert ended.phase is TaskPhase.ENDED
+    said = (await output(engine, task)).decode()
+    assert said.startswith(f"{home}/work\nmine\n")
+    assert (engines.folder(attempt=1) / "work" / "notebooks").readlink() == home
+
+
+async def test_folders_that_a_user_cannot_reach_are_not_lent(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    """Root could show any folder to anybody; a volume must be the user's own to ask for."""
+    closed = tmp_path / "others"
+    closed.mkdir(mode=0o700)
+    (closed / "data").mkdir(mode=0o755)
+    engine = await engines.open()
+    await run(engine, a_task(engines, f"ln -s {closed}/data ~/link"))
+    link = engines.root / "homes" / "ada" / "link"
+    for source in (closed / "data", link):
+        for fields in ({"volumes": ((str(source), "d"),)}, {"working_dir": str(source)}):
+            task = a_task(engines, "true", attempt=1, **fields)
+            if AS_ROOT:
+                with pytest.raises(EngineError, match="may not read"):
+                    await engine.start(task)
+
+
+async def test_open_folders_can_be_mounted(engines: LocalEngines, tmp_path: Path) -> None:
+    """Also below /tmp, where each task else has a folder of its own."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    (shared / "data.txt").write_text("rows\n")
+    engine = await engines.open()
+    task = a_task(engines, "cat set/data.txt; pwd", volumes=((str(shared), "set"),))
+    await run(engine, task)
+    assert (await output(engine, task)).decode().startswith("rows\n")

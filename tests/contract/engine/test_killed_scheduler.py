@@ -1,0 +1,70 @@
+"""A scheduler may be killed at any instant: no task runs twice, and what is listed is the truth."""
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
+from carrel_scheduler.engines.local.truth import Lock
+from contract.engine.local_engines import LocalEngines, marked
+
+KILLS = 32
+LONGEST_LIFE = 0.2
+
+
+async def live_and_die(engines: LocalEngines, number: int, life: float) -> None:
+    """A scheduler's life: until it starts tasks, then ``life`` seconds."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).with_name("starting_child.py")),
+        str(engines.root),
+        engines.node,
+        str(number),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    assert await asyncio.wait_for(child.stdout.readline(), 30) == b"ready\n"
+    await asyncio.sleep(life)
+    child.kill()
+    await child.wait()
+
+
+async def all_ended(engines: LocalEngines) -> list[TaskStatus]:
+    """A new engine's list once everything is over."""
+    engine = await engines.open()
+    async with asyncio.timeout(30):
+        stream = engine.watch()
+        while any(status.phase is not TaskPhase.ENDED for status in await engine.list()):
+            await anext(stream)
+    return list(await engine.list())
+
+
+async def test_no_task_runs_twice_and_the_list_is_true(engines: LocalEngines) -> None:
+    chance = random.Random(20261121)
+    for number in range(KILLS):
+        await live_and_die(engines, number, chance.uniform(0, LONGEST_LIFE))
+        engine = await engines.open()
+        for status in await engine.list():
+            folder = engines.folder(status.id.workload_uid, status.id.index)
+            if status.phase is not TaskPhase.ENDED:
+                continue
+            assert status.lost or (folder / "exit.json").exists()
+            assert marked(str(status.id)) == []
+        await engine.close()
+    statuses = await all_ended(engines)
+
+    runs: Counter[str] = Counter()
+    for file in (engines.root / "checkpoints").glob("*/runs"):
+        runs.update(file.read_text().split())
+    listed = {str(status.id): status for status in statuses}
+    assert len(listed) >= KILLS
+    assert set(runs) <= set(listed), "a task ran that no record tells of"
+    assert set(runs.values()) <= {1}, "a task ran twice"
+    for task, status in listed.items():
+        assert not Lock.held(engines.folder(status.id.workload_uid, status.id.index))
+        if status.lost:
+            assert status.pid != 0 or task not in runs, "said to have never run, but it did"
+        elif status.exit_code == 0:
+            assert runs[task] == 1, "said to have succeeded, but it did not run"
