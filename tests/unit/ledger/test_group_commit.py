@@ -1,0 +1,169 @@
+"""Group commit: who shares a commit, who hears when, who fails with whom."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from carrel_scheduler.ledger.database import Database, database_of
+from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.group_commit import LARGEST_GROUP, GroupCommit
+from carrel_scheduler.ledger.migrate import upgrade
+from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.small_rows import read_settings, write_setting
+from carrel_scheduler.ledger.transaction import Transaction
+
+
+class Disk:
+    """Counts commits, and can hold them up or let them fail.
+
+    ``busy`` is set once a commit is held up.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.commits = 0
+        self.free = threading.Event()
+        self.free.set()
+        self.busy = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.failure: Exception | None = None
+        event.listen(database.writer, "commit", self._commit)
+
+    def _commit(self, _connection: Any) -> None:
+        self._loop.call_soon_threadsafe(self.busy.set)
+        assert self.free.wait(20)
+        if self.failure is not None:
+            raise self.failure
+        self.commits += 1
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = database_of(f"sqlite:///{tmp_path / 'carrel.sqlite'}")
+    upgrade(database)
+    yield database
+    database.dispose()
+
+
+@pytest.fixture
+async def disk(database: Database) -> Disk:
+    return Disk(database)
+
+
+@pytest.fixture
+def notifier() -> Notifier:
+    return Notifier()
+
+
+@pytest.fixture
+async def writer(database: Database, disk: Disk, notifier: Notifier) -> AsyncIterator[GroupCommit]:
+    writer = GroupCommit(database.writer, notifier, 100)
+    yield writer
+    disk.free.set()
+    await writer.close()
+
+
+def setting(key: str) -> Callable[[Transaction], str]:
+    """A write that says what it wrote."""
+
+    def write(transaction: Transaction) -> str:
+        write_setting(transaction.connection, key, "true")
+        return key
+
+    return write
+
+
+def stored(database: Database) -> set[str]:
+    with database.reader.begin() as connection:
+        return set(read_settings(connection))
+
+
+async def while_busy(
+    writer: GroupCommit, disk: Disk, writes: list[Callable[[Transaction], Any]]
+) -> tuple["asyncio.Future[Any]", list["asyncio.Future[Any]"]]:
+    """A first call whose commit is held up, and others that arrive meanwhile."""
+    disk.free.clear()
+    first = asyncio.ensure_future(writer.run(setting("first")))
+    await disk.busy.wait()
+    return first, [asyncio.ensure_future(writer.run(write)) for write in writes]
+
+
+async def test_calls_that_arrive_together_share_a_commit(
+    writer: GroupCommit, disk: Disk, database: Database
+) -> None:
+    keys = [f"key-{number}" for number in range(LARGEST_GROUP)]
+    first, others = await while_busy(writer, disk, [setting(key) for key in keys])
+    await asyncio.sleep(0.01)
+    disk.free.set()
+    assert await asyncio.gather(first, *others) == ["first", *keys]
+    assert disk.commits == 2
+    assert stored(database) == {"first", *keys}
+
+
+async def test_nobody_hears_before_the_commit(writer: GroupCommit, disk: Disk) -> None:
+    first, others = await while_busy(writer, disk, [setting("other")])
+    await asyncio.sleep(0.05)
+    assert not first.done()
+    assert not others[0].done()
+    disk.free.set()
+    assert await asyncio.gather(first, *others) == ["first", "other"]
+
+
+async def test_a_failing_call_fails_alone(
+    writer: GroupCommit, disk: Disk, database: Database
+) -> None:
+    def fail(transaction: Transaction) -> None:
+        write_setting(transaction.connection, "half", "true")
+        transaction.next_version()
+        raise ValueError("on purpose")
+
+    _, others = await while_busy(writer, disk, [setting("a"), fail, setting("b")])
+    disk.free.set()
+    results = await asyncio.gather(*others, return_exceptions=True)
+    assert results[::2] == ["a", "b"]
+    assert isinstance(results[1], ValueError)
+    assert stored(database) == {"first", "a", "b"}
+
+
+async def test_a_failing_commit_fails_its_whole_group(
+    writer: GroupCommit, disk: Disk, database: Database
+) -> None:
+    first, others = await while_busy(writer, disk, [setting("a"), setting("b")])
+    disk.failure = OperationalError("COMMIT", None, Exception("disk on fire"))
+    disk.free.set()
+    results = await asyncio.gather(first, *others, return_exceptions=True)
+    assert {type(result) for result in results} == {LedgerUnavailable}
+    disk.failure = None
+    assert await writer.run(setting("after")) == "after"
+    assert stored(database) == {"after"}
+
+
+async def test_versions_are_given_once_and_published_first(
+    writer: GroupCommit, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[int] = []
+    monkeypatch.setattr(notifier, "publish", published.append)
+
+    async def next_version() -> int:
+        version = await writer.run(lambda transaction: transaction.next_version())
+        assert published[-1] >= version
+        return version
+
+    versions = await asyncio.gather(*(next_version() for _ in range(100)))
+    assert sorted(versions) == list(range(1, 101))
+    assert published == sorted(published)
+
+
+async def test_a_closed_writer_refuses(writer: GroupCommit, database: Database) -> None:
+    asked = [asyncio.ensure_future(writer.run(setting(f"key-{n}"))) for n in range(5)]
+    await asyncio.sleep(0)
+    await writer.close()
+    await asyncio.gather(*asked)
+    assert len(stored(database)) == 5
+    with pytest.raises(LedgerClosed):
+        await writer.run(setting("late"))

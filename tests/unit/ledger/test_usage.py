@@ -1,0 +1,194 @@
+"""The account of use: laws that hold for any history, and cases worked out by hand."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.records import Transition, Usage
+from carrel_scheduler.ledger.usage import KEYS, account, spans
+
+HORIZON = 200
+# A busy machine breaks no law: no deadline per example.
+RELAXED = settings(deadline=None, max_examples=60)
+AMOUNTS = (
+    "gpu_seconds",
+    "borrowed_gpu_seconds",
+    "cpu_seconds",
+    "memory_byte_seconds",
+    "wait_seconds",
+)
+PHASES = ("pending", "starting", "running", "preempting", "stopping", "succeeded", "stopped")
+HOLDING = {"starting", "running", "preempting", "stopping"}
+WORKLOADS = (("vision", "ada", "a"), ("vision", "bob", "b"), ("speech", "ada", "a"))
+
+
+def row(index: int, at: float, workload: int, phase: str, **fields: Any) -> Transition:
+    """A transition; what it holds defaults to nothing."""
+    project, user, name = WORKLOADS[workload]
+    return Transition(
+        **{
+            "id": index,
+            "at": at,
+            "epoch": 1,
+            "workload_uid": f"uid-{workload}",
+            "workload": name,
+            "project": project,
+            "user": user,
+            "kind": "training",
+            "attempt": 0,
+            "from_phase": "",
+            "to_phase": phase,
+            **fields,
+        }
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, clock_set_back: bool = False) -> list[Transition]:
+    """Rows of a few workloads, in order of id, with fractions and borrowed use."""
+    times = draw(st.lists(st.integers(0, HORIZON), max_size=25))
+    rows = []
+    for index, at in enumerate(times if clock_set_back else sorted(times)):
+        phase = draw(st.sampled_from(PHASES))
+        holds = phase in HOLDING
+        gpu = draw(st.sampled_from((0, 100, 250, 1000, 8000))) if holds else 0
+        rows.append(
+            row(
+                index,
+                float(at),
+                draw(st.integers(0, len(WORKLOADS) - 1)),
+                phase,
+                gpu_milli=gpu,
+                cpu_milli=4000 if holds else 0,
+                memory_bytes=2**30 if holds else 0,
+                borrowed=holds and draw(st.booleans()),
+            )
+        )
+    return rows
+
+
+def total(lines: Any, field: str) -> float:
+    """Sum of a field over all lines."""
+    return math.fsum(getattr(line, field) for line in lines)
+
+
+@RELAXED
+@given(histories(), st.integers(0, HORIZON), st.integers(0, HORIZON))
+def test_every_grouping_sums_up_to_the_same(rows: list[Transition], one: int, other: int) -> None:
+    since, until = sorted((one, other))
+    by = {name: account(spans(rows), by=name, since=since, until=until) for name in KEYS}
+    for field in (*AMOUNTS, "preemptions", "workloads"):
+        sums = [total(lines, field) for lines in by.values()]
+        assert sums == pytest.approx([sums[0]] * len(sums), rel=1e-12)
+
+
+@RELAXED
+@given(histories(clock_set_back=True), st.lists(st.integers(0, HORIZON), min_size=2, max_size=5))
+def test_adjoining_times_add_up(rows: list[Transition], cuts: list[int]) -> None:
+    cuts.sort()
+    whole = {
+        line.key: line
+        for line in account(spans(rows), by="workload", since=cuts[0], until=cuts[-1])
+    }
+    parts: dict[str, list[Usage]] = {}
+    for since, until in pairwise(cuts):
+        for line in account(spans(rows), by="workload", since=since, until=until):
+            parts.setdefault(line.key, []).append(line)
+    assert parts.keys() == whole.keys()
+    for key, line in whole.items():
+        for field in (*AMOUNTS, "preemptions"):
+            assert total(parts[key], field) == pytest.approx(getattr(line, field), rel=1e-12)
+
+
+@RELAXED
+@given(histories())
+def test_gpu_seconds_are_what_a_clock_would_have_counted(rows: list[Transition]) -> None:
+    """All times are whole seconds: count each second of each workload by itself."""
+    counted = dict.fromkeys(AMOUNTS, 0.0)
+    for uid in {row.workload_uid for row in rows}:
+        mine = [row for row in rows if row.workload_uid == uid]
+        for second in range(HORIZON):
+            before = [row for row in mine if row.at <= second]
+            if not before:
+                continue
+            now = before[-1]
+            counted["gpu_seconds"] += now.gpu_milli / 1000
+            counted["borrowed_gpu_seconds"] += now.borrowed * now.gpu_milli / 1000
+            counted["cpu_seconds"] += now.cpu_milli / 1000
+            counted["memory_byte_seconds"] += now.memory_bytes
+            counted["wait_seconds"] += now.to_phase == "pending"
+    lines = account(spans(rows), by="project", since=0, until=HORIZON)
+    for field, value in counted.items():
+        assert total(lines, field) == pytest.approx(value)
+
+
+@RELAXED
+@given(histories(clock_set_back=True))
+def test_nothing_is_negative_and_borrowed_is_a_part(rows: list[Transition]) -> None:
+    for line in account(spans(rows), by="project", since=0, until=HORIZON):
+        assert all(getattr(line, field) >= 0 for field in AMOUNTS)
+        assert line.borrowed_gpu_seconds <= line.gpu_seconds
+
+
+def test_a_fraction_counts_as_such() -> None:
+    rows = [row(1, 0.0, 0, "running", gpu_milli=250), row(2, 8.0, 0, "succeeded")]
+    (line,) = account(spans(rows), by="user", since=0.0, until=100.0)
+    assert line == Usage(
+        key="ada",
+        gpu_seconds=2.0,
+        borrowed_gpu_seconds=0.0,
+        cpu_seconds=0.0,
+        memory_byte_seconds=0.0,
+        wait_seconds=0.0,
+        preemptions=0,
+        workloads=1,
+    )
+
+
+def test_a_preemption_counts_once_when_it_begins() -> None:
+    rows = [
+        row(1, 10.0, 0, "running", gpu_milli=1000),
+        row(2, 20.0, 0, "preempting", from_phase="running", gpu_milli=1000),
+        row(3, 25.0, 0, "preempting", from_phase="preempting", gpu_milli=500),
+        row(4, 30.0, 0, "pending", from_phase="preempting"),
+    ]
+
+    def preemptions(since: float, until: float) -> int:
+        return sum(
+            line.preemptions
+            for line in account(spans(rows), by="project", since=since, until=until)
+        )
+
+    assert preemptions(0.0, 100.0) == 1
+    assert preemptions(20.0, 21.0) == 1
+    assert preemptions(10.0, 20.0) == 0
+    assert preemptions(21.0, 100.0) == 0
+
+
+def test_what_ended_long_ago_has_no_line() -> None:
+    rows = [row(1, 0.0, 0, "running", gpu_milli=1000), row(2, 5.0, 0, "succeeded")]
+    assert account(spans(rows), by="project", since=10.0, until=20.0) == []
+    assert [line.key for line in account(spans(rows), by="project", since=5.0, until=6.0)] == [
+        "vision"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("by", {"by": "planet", "since": 0.0, "until": 1.0}),
+        ("since", {"by": "user", "since": math.nan, "until": 1.0}),
+        ("until", {"by": "user", "since": 0.0, "until": math.inf}),
+        ("until", {"by": "user", "since": 2.0, "until": 1.0}),
+    ],
+)
+def test_impossible_questions_are_refused(field: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        account([], **arguments)
+    assert caught.value.field == field
+    assert caught.value.code == "invalid_argument"
