@@ -1,0 +1,18 @@
+"""Each test of the job side begins as a fresh process outside any job would."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from carrel.job import checkpoint, preemption, report
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("URL", "TASK_TOKEN", "PROJECT", "WORKLOAD", "CHECKPOINT_DIR", "CHECKPOINT_EVERY"):
+        monkeypatch.delenv(f"CARREL_{name}", raising=False)
+    monkeypatch.setattr(report._Own, "reporter", None)
+    monkeypatch.setattr(checkpoint._Pace, "last", None)
+    monkeypatch.setattr(checkpoint._Pace, "told", False)
+    yield
+    preemption.uninstall()
