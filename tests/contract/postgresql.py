@@ -46,7 +46,9 @@ class PostgreSQL:
     def new_database(self) -> str:
         """URL of a new, empty database."""
         name = f"carrel_{uuid.uuid4().hex}"
-        engine = create_engine(self.url("postgres"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        engine = create_engine(
+            self.url("postgres"), isolation_level="AUTOCOMMIT", poolclass=NullPool
+        )
         with engine.connect() as connection:
             connection.exec_driver_sql(f"CREATE DATABASE {name}")
         return self.url(name)

@@ -6,6 +6,7 @@ contract, opening a ``Ledger``.
 
 import asyncio
 import math
+import random
 from typing import Any, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Decision, Fenced, Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
+from carrel_scheduler.ledger.usage import account, spans
 from contract.object_store import take, workload
 
 NOW = 1_790_000_000.0
@@ -355,6 +357,33 @@ class Past:
             await store.usage(by="planet", since=0.0, until=1.0)
         with pytest.raises(InvalidArgument, match="until"):
             await store.usage(by="user", since=1.0, until=0.0)
+
+    async def test_usage_agrees_with_the_arithmetic_on_any_history(self, store: Ledger) -> None:
+        chance = random.Random(21)
+        objs = [workload(f"w{n}", project) for n in range(4) for project in ("vision", "speech")]
+        for number, obj in enumerate(objs):
+            obj.meta.uid, obj.spec.user = f"uid-{number}", f"user-{number % 3}"
+        rows = [
+            transition(
+                chance.choice(objs),
+                chance.choice(("pending", "running", "preempting", "succeeded")),
+                # Roughly in order: clocks are set back now and then.
+                at=float(step + chance.randint(-3, 3)),
+                gpu_milli=chance.choice((0, 0, 250, 1000)),
+                cpu_milli=chance.choice((0, 2000)),
+                borrowed=chance.random() < 0.5,
+            )
+            for step in range(300)
+        ]
+        await store.record(epoch=await store.begin_epoch(), transitions=rows)
+        for since, until in ((0.0, 400.0), (100.0, 200.0), (150.0, 150.0), (299.0, 1000.0)):
+            for by in ("project", "user", "workload"):
+                expected = account(spans(rows), by=by, since=since, until=until)
+                assert await store.usage(by=by, since=since, until=until) == expected
+                if by == "project":
+                    narrow = [line for line in expected if line.key == "speech"]
+                    found = await store.usage(by=by, since=since, until=until, projects=["speech"])
+                    assert found == narrow
 
 
 class SmallThings:
