@@ -108,6 +108,8 @@ class Accounts:
         return self._dynamic(user, self._give(user) if number is None else number)
 
     def _shared(self, user: str, known: pwd.struct_passwd | None) -> Account:
+        if os.getuid() == 0:
+            raise EngineError("root's account is never shared: let users be switched")
         own = known is not None and known.pw_uid == os.getuid()
         home = Path(known.pw_dir) if own and known is not None else self._make_home(user)
         uid, gid = os.getuid(), os.getgid()
@@ -115,10 +117,10 @@ class Accounts:
 
     def _dynamic(self, user: str, number: int) -> Account:
         owner = _name_of(number)
-        if owner is not None and owner != user:
+        if (owner is not None and owner != user) or number < FIRST_ORDINARY:
             raise AccountRefused(
-                f"user={user!r}: its number {number} meanwhile belongs to the machine's account"
-                f" {owner!r}; give that account another number"
+                f"user={user!r}: its number {number} belongs to the machine's account {owner!r};"
+                f" correct {self._file} or give that account another number"
             )
         home = self._make_home(user)
         if home.stat().st_uid != number:

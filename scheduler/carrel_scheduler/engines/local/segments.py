@@ -104,14 +104,15 @@ class Segments:
         numbers = self.numbers()
         if lines <= 0 or not numbers:
             return self._end(numbers)
-        wanted = lines
+        wanted, at_end = lines, True
         for number in reversed(numbers):
             path = self._path(number)
             if not path.exists():
                 break
-            offset, wanted = _last_lines(path, wanted, final=number == numbers[-1])
+            offset, wanted = _last_lines(path, wanted, final=at_end)
             if wanted == 0:
                 return Position(number, offset)
+            at_end = at_end and path.stat().st_size == 0
         return self.start()
 
     def _line_start(self, number: int, offset: int) -> int:
@@ -156,7 +157,7 @@ class Segments:
 def _last_lines(path: Path, wanted: int, *, final: bool) -> tuple[int, int]:
     """Offset of the ``wanted``-th last line of a file, and how many more are to be found.
 
-    A newline at the very end of the ``final`` file ends its last line and begins no other.
+    A newline at the very end of the ``final`` output ends its last line and begins no other.
     """
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)

@@ -25,6 +25,7 @@ class LogWriter:
     def __init__(self, folder: str, segment_bytes: int, segments: int) -> None:
         self._folder, self._limit, self._keep = folder, segment_bytes, segments
         self._number, self._size, self._indexed_at, self._full = 0, 0, 0.0, False
+        self._line_ended = True
         self._out, self._at = self._open()
 
     def _open(self) -> tuple[int, int]:
@@ -42,20 +43,18 @@ class LogWriter:
             self._full = True
 
     def _write(self, data: bytes) -> None:
-        room = self._limit - self._size
-        if len(data) <= room:
-            self._append(data)
-            return
-        end = data.find(b"\n", max(room - 1, 0)) + 1
-        if end == 0:
-            self._append(data)
-            if self._size < self._limit + LONGEST_LINE:
-                return
-        else:
+        while data:
+            if self._is_full():
+                self._rotate()
+            room = max(self._limit - self._size, 1)
+            end = data.find(b"\n", room - 1) + 1 or len(data)
             self._append(data[:end])
-        self._rotate()
-        if end and data[end:]:
-            self._write(data[end:])
+            data = data[end:]
+
+    def _is_full(self) -> bool:
+        if self._line_ended:
+            return self._size >= self._limit
+        return self._size >= self._limit + LONGEST_LINE
 
     def _append(self, data: bytes) -> None:
         now = time.time()
@@ -68,6 +67,7 @@ class LogWriter:
             written = os.write(self._out, rest)
             self._size += written
             rest = rest[written:]
+        self._line_ended = data.endswith(b"\n")
 
     def _rotate(self) -> None:
         self.close()

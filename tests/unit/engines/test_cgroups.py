@@ -1,0 +1,128 @@
+"""Limits as files of control groups, in a folder that poses as their file system."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.local import cgroups
+from carrel_scheduler.engines.local.cgroups import find_limiter
+
+ROOT = Path("/var/lib/carrel/engine")
+
+
+def version_1(tmp_path: Path) -> Path:
+    for name in ("cpu", "memory"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("")
+    return tmp_path
+
+
+def version_2(tmp_path: Path, *, enabled: str = "cpu memory") -> Path:
+    for folder in (tmp_path, tmp_path / "user" / "scope"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cgroup.subtree_control").write_text(enabled)
+        (folder / "cgroup.procs").write_text("11\n12\n")
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    return tmp_path
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New groups come with a control file, as the kernel's do."""
+    real = Path.mkdir
+
+    def mkdir(path: Path, *args: Any, **options: Any) -> None:
+        real(path, *args, **options)
+        if not (path / "cgroup.subtree_control").exists():
+            (path / "cgroup.subtree_control").write_text("")
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+
+
+def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
+    system = version_1(tmp_path)
+    limiter = find_limiter(ROOT, system=system, own="")
+    groups = limiter.make("w1-0-0", 1500, 512)
+    base = cgroups.base_name(ROOT)
+    cpu, memory = (system / name / base / "w1-0-0" for name in ("cpu", "memory"))
+    assert groups.folders == [str(cpu), str(memory)]
+    assert groups.oom_files == [str(memory / "memory.oom_control")]
+    assert (cpu / "cpu.cfs_quota_us").read_text() == "150000"
+    assert (cpu / "cpu.cfs_period_us").read_text() == "100000"
+    assert (memory / "memory.limit_in_bytes").read_text() == str(512 * 1024 * 1024)
+    assert limiter.enforces
+
+
+def test_no_limit_is_no_setting(tmp_path: Path) -> None:
+    system = version_1(tmp_path)
+    groups = find_limiter(ROOT, system=system, own="").make("w1-0-0", 0, 0)
+    assert [list(Path(folder).iterdir()) for folder in groups.folders] == [[], []]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_version_2_at_the_top(tmp_path: Path) -> None:
+    limiter = find_limiter(ROOT, system=version_2(tmp_path), own="0::/user/scope\n")
+    groups = limiter.make("w1-0-0", 500, 64)
+    (folder,) = (Path(name) for name in groups.folders)
+    assert folder == tmp_path / cgroups.base_name(ROOT) / "w1-0-0"
+    assert (folder / "cpu.max").read_text() == "50000 100000"
+    assert (folder / "memory.max").read_text() == str(64 * 1024 * 1024)
+    assert (folder / "memory.oom.group").read_text() == "1"
+    assert (folder.parent / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert groups.oom_files == [str(folder / "memory.events")]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_version_2_in_a_delegated_group_moves_its_processes_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = version_2(tmp_path, enabled="")
+    monkeypatch.setattr(cgroups, "_writable", lambda folder: folder != system)
+    limiter = find_limiter(ROOT, system=system, own="0::/user/scope\n")
+    own = system / "user" / "scope"
+    assert (own / "carrel-service" / "cgroup.procs").read_text() == "12"
+    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    (folder,) = limiter.make("w1-0-0", 500, 64).folders
+    assert Path(folder).parent.parent == own
+
+
+def test_where_nothing_is_allowed_it_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroups, "_writable", lambda _: False)
+    (tmp_path / "none").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one").mkdir()
+    for system, words in (
+        (tmp_path / "none", "no control groups"),
+        (version_2(tmp_path / "two"), "Delegate=yes"),
+        (version_1(tmp_path / "one"), "run as root"),
+    ):
+        limiter = find_limiter(ROOT, system=system, own="0::/user/scope\n")
+        assert not limiter.enforces
+        assert limiter.summary.startswith("CPU and memory limits are not enforced: ")
+        assert words in limiter.summary
+        assert limiter.make("w1-0-0", 500, 64).folders == []
+
+
+def test_a_limit_that_the_kernel_refuses_is_an_error(tmp_path: Path) -> None:
+    system = version_1(tmp_path)
+    limiter = find_limiter(ROOT, system=system, own="")
+    blocked = system / "cpu" / cgroups.base_name(ROOT) / "w1-0-0" / "cpu.cfs_period_us"
+    blocked.mkdir(parents=True)
+    with pytest.raises(EngineError, match=r"cpu\.cfs_period_us"):
+        limiter.make("w1-0-0", 500, 64)
+
+
+def test_close_removes_empty_groups_only(tmp_path: Path) -> None:
+    system = version_1(tmp_path)
+    limiter = find_limiter(ROOT, system=system, own="")
+    limiter.make("w1-0-0", 0, 0)
+    limiter.close()
+    assert (system / "cpu" / cgroups.base_name(ROOT)).exists()
+    for folder in limiter.find("w1-0-0").folders:
+        Path(folder).rmdir()
+    limiter.close()
+    assert list((system / "cpu").iterdir()) == []
