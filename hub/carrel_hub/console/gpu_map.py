@@ -74,7 +74,7 @@ def _row(node: Node, colors: Mapping[str, int], link: Link, now: float) -> Marku
     cells = [_cell(device, colors, link, now) for device in node.devices]
     return element(
         "section",
-        element("h3", node.name),
+        element("h2", node.name),
         element("p", node_facts(node), class_="quiet"),
         element("ul", *cells, class_="gpu-cells") if cells else "",
         class_="gpu-node",

@@ -84,6 +84,10 @@ class Site:
         await self.app.close()
         await self._runner.cleanup()
 
+    async def drop_connections(self) -> None:
+        """Break what is open, as a restart of the proxy does."""
+        await self._server.close_all_connections()
+
     def url(self, page: str = "") -> str:
         return f"{self.origin}{PREFIX}{page}"
 
@@ -100,7 +104,8 @@ class Page:
     @property
     def words(self) -> str:
         """The text without marks, blanks squeezed."""
-        return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", self.text)).split())
+        joined = re.sub(r"</?(?:a|b|code|time)\b[^>]*>", "", self.text)
+        return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", joined)).split())
 
 
 class Visitor:

@@ -1,0 +1,100 @@
+"""The relay: says that something visible changed, at most twice a second, and stops when left."""
+
+import asyncio
+import time
+
+import aiohttp
+import pytest
+
+from contract.console.site import Site, Visitor
+
+
+class Listener:
+    """Reads the relay and counts its messages."""
+
+    def __init__(self, visitor: Visitor, token: str, query: str = "") -> None:
+        self.visitor, self.token, self.query = visitor, token, query
+        self.changes: list[float] = []
+        self.told = asyncio.Event()
+        self.connected = asyncio.Event()
+
+    async def run(self) -> None:
+        headers = {"X-XSRFToken": self.token, "Sec-Fetch-Mode": "cors"}
+        url = self.visitor.site.url(f"events{self.query}")
+        timeout = aiohttp.ClientTimeout(total=20)
+        async with self.visitor.session.get(url, headers=headers, timeout=timeout) as answer:
+            assert answer.status == 200
+            assert answer.content_type == "text/event-stream"
+            async for line in answer.content:
+                self.connected.set()
+                if line == b"event: change\n":
+                    self.changes.append(time.monotonic())
+                    self.told.set()
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.changes) < count:
+                self.told.clear()
+                await self.told.wait()
+
+
+async def listening(visitor: Visitor, query: str = "") -> tuple[Listener, asyncio.Task[None]]:
+    listener = Listener(visitor, await visitor.token("submit"), query)
+    task = asyncio.create_task(listener.run())
+    await asyncio.wait_for(listener.connected.wait(), 10)
+    return listener, task
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_many_changes_are_few_messages(site: Site) -> None:
+    async with Visitor(site, "ada") as visitor:
+        listener, task = await listening(visitor)
+        await listener.until(1)  # what is there at the beginning
+        seen = len(listener.changes)
+        for step in range(40):
+            site.scheduler.report("vision", "train-8", step=step, metrics={"loss": 1.0})
+        await listener.until(seen + 1)
+        await asyncio.sleep(1.2)
+        assert len(listener.changes) <= seen + 2
+        pauses = [b - a for a, b in zip(listener.changes, listener.changes[1:], strict=False)]
+        assert all(pause > 0.4 for pause in pauses)
+        await stopped(task)
+
+
+async def test_foreign_work_is_not_told(site: Site) -> None:
+    async with Visitor(site, "ada") as visitor:
+        listener, task = await listening(visitor, "?project=vision&name=big-2")
+        await asyncio.sleep(0.7)
+        seen = len(listener.changes)
+        site.scheduler.status("speech", "align-9", queue_position=1)
+        site.scheduler.status("vision", "train-8", borrowed=False)
+        await asyncio.sleep(0.8)
+        assert len(listener.changes) == seen
+        site.scheduler.status("vision", "big-2", queue_position=1)
+        await listener.until(seen + 1)
+        await stopped(task)
+
+
+async def test_a_browser_that_leaves_takes_its_stream_with_it(site: Site) -> None:
+    async with Visitor(site, "ada") as visitor:
+        listener, task = await listening(visitor)
+        streams = site.scheduler._world.listeners
+        await listener.until(1)
+        assert streams
+        await stopped(task)
+        async with asyncio.timeout(10):
+            while streams:
+                site.scheduler.status("vision", "train-8", borrowed=False)
+                await asyncio.sleep(0.05)
+
+
+async def test_a_refused_stream_ends(site: Site) -> None:
+    async with Visitor(site, "ada") as visitor:
+        listener, task = await listening(visitor, "?project=speech&name=align-9")
+        await asyncio.wait_for(task, 10)
+        assert listener.changes == []

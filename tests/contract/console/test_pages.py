@@ -1,0 +1,186 @@
+"""Every page: answers, says what it should, and hides what is not for the reader."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from carrel.testing import FakeScheduler
+from contract.console.site import Clock, Site, Visitor
+
+PAGES = {
+    "": "My running work",
+    "jobs": "My work",
+    "jobs?state=failed": "train-6",
+    "cluster": "Largest job that would start now: 1 GPU on one node.",
+    "queue": "In the order of service.",
+    "submit": "Submit a training",
+    "jobs/vision/train-7": "What happened",
+    "jobs/vision/train-7/delete": "of work since the checkpoint at step 1,800 is lost.",
+    "projects": "Fair share",
+    "projects/vision": "A workspace that nobody uses is stopped after 1 h.",
+}
+
+
+@pytest.fixture
+async def ada(site: Site) -> AsyncIterator[Visitor]:
+    async with Visitor(site, "ada") as visitor:
+        yield visitor
+
+
+@pytest.fixture
+async def root(site: Site) -> AsyncIterator[Visitor]:
+    async with Visitor(site, "root") as visitor:
+        yield visitor
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_answers(ada: Visitor, path: str) -> None:
+    page = await ada.get(path)
+    assert page.status == 200
+    assert PAGES[path] in page.words
+    assert page.text.count("<h1") == 1
+    assert "style=" not in page.text
+    assert "<script>" not in page.text
+
+
+@pytest.mark.parametrize("path", ["", "jobs/vision/train-7", "no-such-page", "static/console.css"])
+async def test_every_answer_is_locked_down(ada: Visitor, path: str) -> None:
+    headers = (await ada.get(path)).headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "same-origin"
+
+
+async def test_nothing_comes_from_elsewhere(ada: Visitor) -> None:
+    for path in PAGES:
+        text = (await ada.get(path)).text
+        for attribute in ('src="', 'href="', 'action="'):
+            for found in text.split(attribute)[1:]:
+                assert found.startswith(("/services/console/", "/hub/", "/user/", "#")), found[:40]
+
+
+async def test_home_shows_work_quota_and_what_comes_next(ada: Visitor) -> None:
+    words = (await ada.get()).words
+    assert "4 of 4 guaranteed · 1.5 borrowed · 5 waiting" in words
+    assert "1,800 of 4,000 steps" in words
+    assert "Stops in 17 min: nobody has used it for 42 min." in words
+    assert "Waiting for 1 GPU: speech holds 1 of your guaranteed 4" in words
+    assert words.index("sweep-3") < words.index("big-2")
+    assert "align" not in words
+
+
+async def test_home_offers_the_two_buttons(ada: Visitor) -> None:
+    text = (await ada.get()).text
+    assert '<a class="button first" href="/hub/spawn">Open a workspace</a>' in text
+    assert "/services/console/submit" in text
+
+
+async def test_a_newcomer_is_told_what_would_be_here(site: Site) -> None:
+    async with Visitor(site, "new") as visitor:
+        home = (await visitor.get()).words
+        assert "ask an admin to add new to one" in home
+        assert "Nothing of yours runs." in home
+        assert "Submit a training" not in home
+        assert "You are not a member of a project yet" in (await visitor.get("projects")).words
+        assert "You are not a member of a project yet" in (await visitor.get("submit")).words
+        assert "You have not started anything yet" in (await visitor.get("jobs")).words
+
+
+async def test_empty_cluster_and_queue_say_so() -> None:
+    clock = Clock()
+    with FakeScheduler(tcp=True, now=clock) as fake:
+        async with Site(fake, clock) as site, Visitor(site, "ada") as visitor:
+            assert "No node has reported yet." in (await visitor.get("cluster")).words
+            assert "Nobody waits" in (await visitor.get("queue")).words
+
+
+async def test_the_queue_hides_foreign_names(ada: Visitor, root: Visitor) -> None:
+    mine = (await ada.get("queue")).words
+    assert "training of a member of speech" in mine
+    assert "align-9" not in mine
+    assert "align-9" in (await root.get("queue")).words
+
+
+async def test_the_job_page_tells_its_story(ada: Visitor) -> None:
+    page = await ada.get("jobs/vision/train-7")
+    assert "Giving way to speech: it needs 1 GPU of its guarantee back." in page.words
+    assert "Gave way 10 min ago to a member of speech" in page.words
+    assert "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200" in page.words
+    assert "Submitted by ada." in page.words
+    assert "python train.py --epochs 40 --name 'two words'" in page.words
+    assert "loss: " in page.text
+    assert "&lt;script&gt;alert(&#39;not run&#39;)&lt;/script&gt;" in page.text
+
+
+async def test_buttons_fit_the_state(ada: Visitor, site: Site) -> None:
+    running = (await ada.get("jobs/vision/train-7")).text
+    assert ">Suspend</button>" in running
+    assert ">Resume</button>" not in running
+    stopped = (await ada.get("jobs/vision/old-desk")).text
+    assert ">Resume</button>" in stopped
+    assert ">Suspend</button>" not in stopped
+    done = (await ada.get("jobs/vision/train-5")).text
+    assert ">Suspend</button>" not in done
+    assert ">Resume</button>" not in done
+    assert ">Keep for 1 h</button>" in (await ada.get("jobs/vision/desk")).text
+    assert ">Keep for" not in running
+
+
+async def test_a_fellow_member_reads_but_gets_no_buttons(site: Site) -> None:
+    async with Visitor(site, "cyd") as visitor:
+        page = await visitor.get("jobs/vision/train-7")
+        assert page.status == 200
+        assert ">Suspend</button>" not in page.text
+        assert "Delete…" not in page.text
+
+
+async def test_a_researcher_sees_no_admin_forms(ada: Visitor) -> None:
+    assert "new-project" not in (await ada.get("projects")).text
+    page = (await ada.get("projects/vision")).text
+    assert "<form" not in page
+    assert "Remove" not in page
+    assert (await ada.get("new-project")).status == 403
+
+
+async def test_an_admin_sees_all_projects_and_their_rules(root: Visitor) -> None:
+    assert {"vision", "speech"} <= set((await root.get("projects")).words.split())
+    page = (await root.get("projects/vision")).text
+    assert 'name="quota_gpus" type="text" value="4"' in page
+    assert 'name="limit_gpus" type="text" value="8"' in page
+    assert 'name="time_limit" type="text" value="12 h"' in page
+    assert 'name="idle_timeout" type="text" value="1 h"' in page
+    assert "Remove" in page
+
+
+async def test_hostile_names_stay_text(site: Site, root: Visitor) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    site.scheduler.project("vision", description=hostile)
+    site.scheduler.status(
+        "vision", "big-2", reason={"token": "X", "sentence": hostile, "help": f"`{hostile}`"}
+    )
+    site.scheduler.report("vision", "train-7", step=1, metrics={hostile: 1.0})
+    for path in ("projects/vision", "jobs/vision/big-2", "jobs/vision/train-7", "queue"):
+        page = await root.get(path)
+        assert page.status == 200
+        assert "<img" not in page.text
+        assert "onerror=alert(1)" in page.words
+
+
+async def test_a_job_without_any_past_has_a_page(site: Site, ada: Visitor) -> None:
+    site.scheduler.submit("vision", "bare", command=[])
+    page = await ada.get("jobs/vision/bare")
+    assert page.status == 200
+    assert "No output yet." in page.words
+    assert "No metrics yet." in page.words
+
+
+async def test_files_are_served_with_their_version(ada: Visitor) -> None:
+    home = (await ada.get()).text
+    address = home.split('href="/services/console/static/console.css')[1].split('"')[0]
+    sheet = await ada.get(f"static/console.css{address}")
+    assert sheet.status == 200
+    assert address.startswith("?v=")
+    assert "max-age=315" in sheet.headers["Cache-Control"]
