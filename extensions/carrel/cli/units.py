@@ -24,7 +24,7 @@ def cpu_millicores(text: str, option: str = "--cpu") -> int:
 
 def memory_bytes(text: str, option: str = "--memory") -> int:
     """``4G``, ``512Mi`` or plain bytes; units are binary. Raises ``BadSetting``."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip(), re.IGNORECASE)
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b|i)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise BadSetting(f"{option} {text!r} is no amount of memory; write 512M or 4G.")
     unit: int = 1024 ** MEMORY_UNITS[found[2].lower()]

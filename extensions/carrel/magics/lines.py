@@ -16,7 +16,7 @@ from carrel.notebook.submit import body_here
 
 MAGICS: Final = {
     "cell": ("train",),
-    "line": ("jobs", "quota", "gpus", "logs", "cancel", "suspend", "resume", "job"),
+    "line": ("jobs", "quota", "gpus", "logs", "wait", "cancel", "suspend", "resume", "job"),
 }
 TRAIN_PARSER: Final = parser(
     "%%train",
@@ -132,6 +132,16 @@ class CarrelMagics(Magics):
         return None
 
     @line_magic
+    def wait(self, line: str) -> Any:
+        """Wait until trainings end: `%wait NAME ...`; the stop button leaves them running."""
+        jobs = self._named("wait", line)
+        if isinstance(jobs, Printed):
+            return jobs
+        with one_line():
+            ended = [f"`{job.name}`: {words.phase_word(job.wait()).lower()}" for job in jobs]
+        return Printed("\n".join(ended))
+
+    @line_magic
     def cancel(self, line: str) -> Any:
         """End and remove trainings: `%cancel NAME ...`."""
         return self._steer("cancel", line, "{} is being cancelled; its checkpoints stay.")
@@ -147,19 +157,27 @@ class CarrelMagics(Magics):
         return self._steer("resume", line, "{} is in the queue again.")
 
     def _steer(self, verb: str, line: str, told: str) -> Any:
+        jobs = self._named(verb, line)
+        if isinstance(jobs, Printed):
+            return jobs
+        lines = []
+        with one_line():
+            for job in jobs:
+                getattr(job, verb)()
+                lines.append(told.format(f"`{job.name}`", job.name))
+        return Printed("\n".join(lines))
+
+    def _named(self, verb: str, line: str) -> list[Job] | Printed:
+        """The trainings that a line names, or the help it asks for."""
         made = parser(f"%{verb}", f"{verb.capitalize()} trainings.", PROJECT, "Names.", many=True)
         parsed = self._read(made, line)
         if isinstance(parsed, Printed):
             return parsed
         if not parsed.names:
             raise UsageError(f"%{verb}: which training? %jobs lists yours.")
-        lines = []
         with one_line():
-            for name in parsed.names:
-                job = Job(self.connection.client, self._find(parsed, name))
-                getattr(job, verb)()
-                lines.append(told.format(f"`{job.name}`", job.name))
-        return Printed("\n".join(lines))
+            found = [self._find(parsed, name) for name in parsed.names]
+            return [Job(self.connection.client, workload) for workload in found]
 
     def _find(self, parsed: Any, name: str) -> Any:
         return self.connection.find(name, parsed.option_project)

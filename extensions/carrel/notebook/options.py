@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from carrel.errors import BadSetting
 from carrel.notebook import quantities
 
 
@@ -107,7 +108,7 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     def wrapped(text: str) -> Any:
         try:
             return read(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
+        except (ValueError, BadSetting) as error:
+            raise argparse.ArgumentTypeError(str(error).strip().rstrip(".")) from error
 
     return wrapped

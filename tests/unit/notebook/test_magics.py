@@ -61,12 +61,12 @@ def test_body_of_a_cell() -> None:
 @pytest.mark.parametrize(
     ("line", "cell", "told"),
     [
-        ("--gpus many", "1", "'many' is no number of GPUs: write it as 0, 1 or 0.5"),
+        ("--gpus many", "1", "'many' is no number of GPUs; write 0, 1 or 0.5"),
         ("--gpsu 1", "1", "unrecognized arguments: --gpsu"),
         ("a --name b", "1", "the name is there twice"),
         ("--in x", "print(x)", "this notebook has no variable `x`"),
         ("--project speech", "1", "You are not a member of `speech`."),
-        ("--env A", "1", "is no environment variable: write it as NAME=value"),
+        ("--env A", "1", "is no environment variable; write NAME=value"),
         ("'open", "1", "No closing quotation"),
     ],
 )
@@ -121,12 +121,20 @@ def test_steering(ipython: Any, scheduler: FakeScheduler, client: Client) -> Non
     assert client.list_workloads() == []
 
 
-@pytest.mark.parametrize("magic", ["cancel", "suspend", "resume", "logs", "job"])
+@pytest.mark.parametrize("magic", ["cancel", "suspend", "resume", "wait", "logs", "job"])
 def test_name_is_needed_and_must_exist(ipython: Any, magic: str) -> None:
     with pytest.raises(UsageError, match="which training"):
         ipython.run_line_magic(magic, "")
     with pytest.raises(UsageError, match="There is no training `gone`; %jobs lists yours"):
         ipython.run_line_magic(magic, "gone")
+
+
+def test_wait(ipython: Any, scheduler: FakeScheduler) -> None:
+    for name, code in (("x", 0), ("y", 1)):
+        ipython.run_cell_magic("train", name, "1")
+        scheduler.run("vision", name)
+        scheduler.finish("vision", name, exit_code=code)
+    assert repr(ipython.run_line_magic("wait", "x y")) == "`x`: done\n`y`: failed"
 
 
 def test_foreign_project_is_not_there(ipython: Any, scheduler: FakeScheduler) -> None:

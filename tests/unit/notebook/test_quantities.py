@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
+from carrel.errors import BadSetting
 from carrel.notebook import quantities as q
 
 
 @pytest.mark.parametrize(
     ("read", "text", "value"),
     [
-        (q.memory_bytes, "4G", 4 * 10**9),
+        (q.memory_bytes, "4G", 4 * 2**30),
         (q.memory_bytes, "4Gi", 4 * 2**30),
         (q.memory_bytes, "512MiB", 512 * 2**20),
-        (q.memory_bytes, "1.5g", 1_500_000_000),
+        (q.memory_bytes, "1.5g", 3 * 2**29),
         (q.memory_bytes, "1024", 1024),
         (q.cpu_millicores, "2", 2000),
         (q.cpu_millicores, "0.5", 500),
@@ -45,7 +46,6 @@ def test_reads(read: Callable[[str], Any], text: str, value: Any) -> None:
         (q.gpu_count, "nan"),
         (q.gpu_count, "x"),
         (q.seconds, "soon"),
-        (q.seconds, "0"),
         (q.variable, "A"),
         (q.variable, "1A=b"),
         (q.names, "a b"),
@@ -53,5 +53,5 @@ def test_reads(read: Callable[[str], Any], text: str, value: Any) -> None:
     ],
 )
 def test_refuses(read: Callable[[str], Any], text: str) -> None:
-    with pytest.raises(ValueError, match="write"):
+    with pytest.raises((ValueError, BadSetting), match="write"):
         read(text)
