@@ -92,4 +92,4 @@ def proxy_command(choice: str) -> list[str]:
         return [found]
     if choice not in ("auto", "python"):
         raise Trouble(f"--proxy is {choice!r}; it should be python, node or auto.")
-    return [sys.executable, "-m", "configurable_http_proxy.cli"]
+    return [sys.executable, "-c", "from configurable_http_proxy.cli import main; main()"]

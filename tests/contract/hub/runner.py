@@ -76,7 +76,7 @@ class Runner:
                     self.fake.finish(*key, exit_code=abs(code) or 1)
 
     def _start(self, uid: str, key: Key, spec: dict[str, Any]) -> None:
-        command = self.command or (spec["command"] if self.real else [sys.executable, str(STUB)])
+        command = self.command or self._usual(spec)
         home = self.home / spec["user"]
         home.mkdir(parents=True, exist_ok=True)
         environment = {
@@ -91,6 +91,12 @@ class Runner:
             )
         self._processes[uid] = (key, process)
         self.fake.run(*key)
+
+    def _usual(self, spec: dict[str, Any]) -> list[str]:
+        if not self.real:
+            return [sys.executable, str(STUB)]
+        as_root = os.geteuid() == 0  # an engine would run it as an ordinary user
+        return [*spec["command"], *(["--allow-root"] if as_root else [])]
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -182,7 +182,7 @@ class Person:
     async def start(self, server: str = "", **options: Any) -> int:
         """Start a workspace by the API; returns the status of the answer."""
         path = f"/users/{self.name}/servers/{server}"
-        status, _ = await self.api("POST", path, {"user_options": options})
+        status, _ = await self.api("POST", path, {"user_options": options or None})
         return status
 
     async def server(self, server: str = "") -> dict[str, Any]:
@@ -235,6 +235,11 @@ async def person(stack: Stack, name: str) -> AsyncIterator[Person]:
         somebody = Person(stack, session, name)
         assert await somebody.sign_in() == 200
         yield somebody
+
+
+async def until(condition: Callable[[], bool], seconds: float = 30, what: str = "it") -> None:
+    """Wait for a condition without holding up the event loop."""
+    await asyncio.to_thread(wait_until, condition, seconds, what)
 
 
 def free_ports(count: int) -> list[int]:
