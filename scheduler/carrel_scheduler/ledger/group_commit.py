@@ -38,7 +38,7 @@ class GroupCommit:
 
     Args:
         engine: of one connection.
-        notifier: told of each committed version, before the callers hear of theirs.
+        notifier: told of commits that changed objects, before their callers hear.
         keep_changes: how many changes stay for watches.
     """
 
@@ -74,8 +74,8 @@ class GroupCommit:
         while not closing:
             group, closing = self._next_group()
             if group:
-                outcomes, version = self._commit(group)
-                self._loop.call_soon_threadsafe(self._deliver, outcomes, version)
+                outcomes, news = self._commit(group)
+                self._loop.call_soon_threadsafe(self._deliver, outcomes, news)
 
     def _next_group(self) -> tuple[list[_Call], bool]:
         """Wait for a call, then take along all that have arrived; true when it is the last."""
@@ -91,20 +91,22 @@ class GroupCommit:
             return group, False
         return group, True
 
-    def _commit(self, group: Iterable[_Call]) -> tuple[list[_Outcome], int]:
+    def _commit(self, group: Iterable[_Call]) -> tuple[list[_Outcome], bool]:
+        """What became of each call, and whether there is something for watches."""
         try:
             with self._engine.begin() as connection:
                 transaction = Transaction.begin(connection)
                 outcomes = [_attempt(transaction, call) for call in group]
-                transaction.finish(self._keep_changes)
+                news = transaction.finish(self._keep_changes)
         except SQLAlchemyError as error:
             failure = LedgerUnavailable(f"the database failed while writing: {error}")
             failure.__cause__ = error
-            return [_Outcome(call.future, None, failure) for call in group], 0
-        return outcomes, transaction.version
+            return [_Outcome(call.future, None, failure) for call in group], False
+        return outcomes, news
 
-    def _deliver(self, outcomes: Iterable[_Outcome], version: int) -> None:
-        self._notifier.publish(version)
+    def _deliver(self, outcomes: Iterable[_Outcome], news: bool) -> None:
+        if news:
+            self._notifier.announce()
         for future, result, error in outcomes:
             if future.done():
                 continue

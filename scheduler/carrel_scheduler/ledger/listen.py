@@ -1,6 +1,6 @@
 """Hears of commits of other processes on PostgreSQL (LISTEN), on a connection of its own.
 
-A lost connection is made again and asks for what it missed; meanwhile watches look for themselves
+A lost connection is made again; meanwhile watches look for themselves
 now and then, see ``sql_store.PATIENCE``.
 """
 
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """Publishes announced versions to the notifier; belongs to the event loop it is made in."""
+    """Tells the notifier of announced commits; belongs to the event loop it is made in."""
 
     def __init__(self, engine: Engine, notifier: Notifier) -> None:
         self._engine, self._notifier = engine, notifier
@@ -44,8 +44,7 @@ class Listener:
         _, settings = self._engine.dialect.create_connect_args(self._engine.url)
         async with await psycopg.AsyncConnection.connect(**settings, autocommit=True) as connection:
             await connection.execute(f"LISTEN {CHANNEL}")
-            missed = await connection.execute("SELECT version FROM store_state")
-            for (version,) in await missed.fetchall():
-                self._notifier.publish(version)
-            async for notice in connection.notifies():
-                self._notifier.publish(int(notice.payload))
+            # There may have been news before it listened.
+            self._notifier.announce()
+            async for _ in connection.notifies():
+                self._notifier.announce()

@@ -1,39 +1,44 @@
-"""Wakes watches: the newest known version, and those who wait for a newer one.
+"""Wakes watches when something was committed.
 
-It carries no changes. A watch that wakes reads them from the database, so it makes no difference
-who wrote them, this process or another. Used in the event loop only.
+It carries no changes and no versions. A watch that wakes reads from the database, so it makes no
+difference who wrote, this process or another, and a false alarm costs one read. Used in the event
+loop only.
 """
 
 import asyncio
 
 
 class Notifier:
-    """Newest version seen, and its waiters."""
+    """Counts announcements, and wakes those who wait for the next."""
 
     def __init__(self) -> None:
-        self._newest = 0
+        self._news = 0
         self._closed = False
         self._waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def news(self) -> int:
+        """How many announcements there were; to be asked before reading."""
+        return self._news
 
     @property
     def closed(self) -> bool:
         """True once the ledger closes: watches end."""
         return self._closed
 
-    def publish(self, version: int) -> None:
-        """A version was committed; older news is ignored."""
-        if version > self._newest:
-            self._newest = version
-            self._wake()
+    def announce(self) -> None:
+        """Something was committed."""
+        self._news += 1
+        self._wake()
 
     def close(self) -> None:
         """Wake everybody for the last time."""
         self._closed = True
         self._wake()
 
-    async def newer_than(self, version: int, patience: float) -> None:
-        """Return when a newer version is known, after ``patience`` seconds, or on closing."""
-        if self._newest > version or self._closed:
+    async def wait(self, news: int, patience: float) -> None:
+        """Return on more than this ``news``, after ``patience`` seconds, or on closing."""
+        if self._news > news or self._closed:
             return
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)

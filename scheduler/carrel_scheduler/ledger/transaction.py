@@ -9,9 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    bindparam,
     delete,
-    func,
     insert,
     select,
     tuple_,
@@ -26,7 +24,6 @@ _LOCK: Final = select(
 ).with_for_update()
 _SAVE: Final = update(store_state)
 _APPEND: Final = insert(changes)
-_NOTIFY: Final = select(func.pg_notify(CHANNEL, bindparam("version")))
 # Old changes are dropped this many at a time, so that few commits pay for it.
 _DROP_AT_ONCE: Final = 500
 
@@ -82,10 +79,10 @@ class Transaction:
         self.version, self.epoch = mark.version, mark.epoch
         del self._changes[mark.changes :]
 
-    def finish(self, keep_changes: int) -> None:
-        """Write what is pending; the caller commits."""
+    def finish(self, keep_changes: int) -> bool:
+        """Write what is pending; the caller commits. True when there are changes to watch."""
         if (self.version, self.epoch) == self._begun_with:
-            return
+            return False
         if self._changes:
             self.connection.execute(_APPEND, self._changes)
         self._drop_old_changes(keep_changes)
@@ -98,7 +95,8 @@ class Transaction:
             },
         )
         if self.connection.dialect.name == "postgresql":
-            self.connection.execute(_NOTIFY, {"version": str(self.version)})
+            self.connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
+        return bool(self._changes)
 
     def _drop_old_changes(self, keep: int) -> None:
         through = self.version - keep

@@ -46,11 +46,12 @@ class Watch(Generic[ObjectT]):
         while not self._ready:
             if self._closed or self._notifier.closed:
                 raise StopAsyncIteration
+            news = self._notifier.news
             batch = await self._read(self._cursor)
             self._cursor = batch.through
             self._ready.extend(batch.changes)
             if not batch.changes:
-                await self._notifier.newer_than(self._cursor, self._patience)
+                await self._notifier.wait(news, self._patience)
         return self._ready.popleft()
 
     async def aclose(self) -> None:

@@ -61,7 +61,7 @@ def disconnect_everybody(url: str) -> int:
     with engine.connect() as connection:
         cut = connection.exec_driver_sql(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " WHERE usename = current_user AND pid <> pg_backend_pid()"
         )
         return int(cut.scalar_one())
 

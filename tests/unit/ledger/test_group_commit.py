@@ -143,20 +143,24 @@ async def test_a_failing_commit_fails_its_whole_group(
     assert stored(database) == {"after"}
 
 
-async def test_versions_are_given_once_and_published_first(
-    writer: GroupCommit, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
+async def test_versions_are_given_once(writer: GroupCommit) -> None:
+    calls = (writer.run(lambda transaction: transaction.next_version()) for _ in range(100))
+    assert sorted(await asyncio.gather(*calls)) == list(range(1, 101))
+
+
+async def test_watches_hear_of_changes_only_and_before_the_caller(
+    writer: GroupCommit, notifier: Notifier
 ) -> None:
-    published: list[int] = []
-    monkeypatch.setattr(notifier, "publish", published.append)
+    def change(transaction: Transaction) -> None:
+        version = transaction.next_version()
+        columns = dict.fromkeys(("kind", "type", "uid", "meta", "status"), "")
+        transaction.add_change({**columns, "version": version, "generation": 1})
 
-    async def next_version() -> int:
-        version = await writer.run(lambda transaction: transaction.next_version())
-        assert published[-1] >= version
-        return version
-
-    versions = await asyncio.gather(*(next_version() for _ in range(100)))
-    assert sorted(versions) == list(range(1, 101))
-    assert published == sorted(published)
+    await writer.run(setting("quiet"))
+    assert notifier.news == 0
+    for turn in range(1, 4):
+        await writer.run(change)
+        assert notifier.news == turn
 
 
 async def test_a_closed_writer_refuses(writer: GroupCommit, database: Database) -> None:

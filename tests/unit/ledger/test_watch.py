@@ -32,7 +32,7 @@ class Log:
                 obj = Workload(meta=Meta(name=str(self.version)), spec=WorkloadSpec())
                 self.changes.append(Change(ChangeType.ADDED, self.version, obj))
         if publish:
-            self.notifier.publish(self.version)
+            self.notifier.announce()
 
     async def read(self, cursor: int) -> Batch[Workload]:
         self.reads += 1
@@ -120,6 +120,17 @@ async def test_follows_the_version_through_other_kinds() -> None:
     log.dropped_through = 15
     log.write()
     assert await waiting == [16]
+
+
+async def test_a_false_alarm_costs_one_read() -> None:
+    log = Log()
+    waiting = asyncio.ensure_future(versions(log.watch(), 1))
+    for alarms in range(4):
+        await asyncio.sleep(0.01)
+        assert log.reads == 1 + alarms
+        log.notifier.announce()
+    log.write()
+    assert await waiting == [1]
 
 
 async def test_expires() -> None:
