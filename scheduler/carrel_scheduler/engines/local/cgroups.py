@@ -5,6 +5,7 @@ was delegated to us. Elsewhere limits are not enforced, and ``summary`` says so.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -16,6 +17,7 @@ from carrel_scheduler.engines.contract import EngineError
 
 PERIOD_US: Final = 100_000
 MIB: Final = 1024 * 1024
+TRIES: Final = 20
 SYSTEM: Final = Path("/sys/fs/cgroup")
 
 
@@ -81,18 +83,24 @@ class FolderLimiter:
 
     def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:
         """Groups with these limits."""
+        settings = self._settings(cpu_milli, memory_mib)
         try:
             for name, base in self._bases.items():
-                _make_base(base, self._version)
-                folder = base / task
-                folder.mkdir(exist_ok=True)
-                settings = self._settings(cpu_milli, memory_mib)[name]
-                for file, value in settings:
+                folder = self._make_group(base, task)
+                for file, value in settings[name]:
                     (folder / file).write_text(value)
         except OSError as error:
             reason = f"{error.filename}: {error.strerror}"
             raise EngineError(f"the limits of task {task} cannot be set: {reason}") from error
         return self.find(task)
+
+    def _make_group(self, base: Path, task: str) -> Path:
+        for _ in range(TRIES):
+            _make_base(base, self._version)
+            with contextlib.suppress(FileNotFoundError):  # the last task took the base along
+                (base / task).mkdir(exist_ok=True)
+                return base / task
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(base / task))
 
     def _settings(self, cpu_milli: int, memory_mib: int) -> dict[str, list[tuple[str, str]]]:
         quota, memory = max(1000, cpu_milli * PERIOD_US // 1000), str(memory_mib * MIB)

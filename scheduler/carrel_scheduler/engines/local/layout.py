@@ -92,7 +92,7 @@ class Layout:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a folder, also while a supervisor that ends deletes in it, too."""
+    """Delete a folder, also while another scheduler deletes in it, too."""
     while folder.exists():
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)

@@ -21,7 +21,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.engines.local import inotify, truth
 from carrel_scheduler.engines.local.cgroups import Limiter
-from carrel_scheduler.engines.local.layout import Layout
+from carrel_scheduler.engines.local.layout import Layout, remove_tree
 from carrel_scheduler.engines.local.leftovers import end_leftovers
 from carrel_scheduler.engines.local.shim import tree
 
@@ -118,6 +118,7 @@ class Registry:
                 _log.error("%s", error)
                 self._set(self._undead(task, started, str(error)))
             await asyncio.sleep(RETRY_SECONDS)
+        await asyncio.to_thread(remove_tree, folder / "tmp")
         if truth.read_ended(folder) is None:
             truth.record_loss(folder, self._clock())
         del self._settling[task]

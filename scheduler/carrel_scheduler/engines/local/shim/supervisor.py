@@ -79,8 +79,7 @@ class Supervisor:
         self._kill_the_rest()
         self._keep_output()
         self._log.close()
-        self._record_end()
-        self._clean_up()
+        self._record_end(time.time())
 
     def _record_start(self) -> None:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123 - slow to load
@@ -177,7 +176,7 @@ class Supervisor:
             at_most = max(0, at_most - len(data)) if at_most > 0 else at_most
         return True
 
-    def _record_end(self) -> None:
+    def _record_end(self, ended_at: float) -> None:
         import json
 
         status = self._status if self._status is not None else 0
@@ -189,21 +188,22 @@ class Supervisor:
         record = {
             "exit_code": exit_code,
             "signal": -code if code < 0 and not self._complaint else 0,
-            "ended_at": time.time(),
+            "ended_at": ended_at,
             "message": message,
             "oom_kills": tree.count_oom_kills(self._job.oom_files),
         }
         tree.remove_groups(self._job.cgroups)
+        self._remove_tmp()
         write_whole("exit.json", json.dumps(record), sync=True)
 
-    def _clean_up(self) -> None:
+    def _remove_tmp(self) -> None:
         if self._job.private_tmp:
-            import contextlib
             import shutil
 
-            # Once the end is recorded, all of the task's folder may be removed meanwhile.
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 shutil.rmtree(self._job.private_tmp)
+            except OSError as error:
+                sys.stderr.write(f"what is left of /tmp stays: {error}\n")
 
 
 def _read_some(descriptor: int) -> bytes:

@@ -76,7 +76,10 @@ def send(process: Process, number: int) -> None:
 
 
 def remove_groups(groups: list[str]) -> None:
-    """Remove control groups whose members are gone; one that stays busy is said on stderr."""
+    """Remove control groups whose members are gone, and the one around them after the last.
+
+    A group that stays busy is said on standard error.
+    """
     for group in groups:
         for _ in range(REMOVAL_TRIES):
             try:
@@ -90,6 +93,14 @@ def remove_groups(groups: list[str]) -> None:
                 break
         else:
             sys.stderr.write(complaint)
+        _remove_if_empty(os.path.dirname(group))  # noqa: PTH120 - pathlib is slow to load
+
+
+def _remove_if_empty(group: str) -> None:
+    try:
+        os.rmdir(group)  # noqa: PTH106 - pathlib is slow to load
+    except OSError:
+        return  # other tasks are in it, or the last of them removed it already
 
 
 def count_oom_kills(files: list[str]) -> int:
