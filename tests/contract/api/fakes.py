@@ -325,6 +325,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.pieces: list[bytes] = [b"one\n", b"two\n"]
         self.endless = False
+        self.followed_ends = False
         self.broken = False
         self.produced = 0
         self.asked: dict[str, Any] = {}
@@ -372,7 +373,7 @@ class FakeEngine:
                 self.produced += 1
                 await asyncio.sleep(0)
                 yield b"x" * 65_536
-            if follow:
+            if follow and not self.followed_ends:
                 await asyncio.Event().wait()
         finally:
             self.closed_logs += 1

@@ -183,7 +183,20 @@ class Desk:
             devices=(0,),
             reason=_running("speech").reason,
         )
-        await self.ledger.record(epoch=epoch, decisions=[decision])
+        start = Transition(
+            at=self.clock() - 100,
+            epoch=epoch,
+            workload_uid=uid,
+            workload="train-1",
+            project=project,
+            user="ada" if project == "vision" else "carl",
+            kind="training",
+            attempt=0,
+            from_phase="pending",
+            to_phase="starting",
+            gpu_milli=1000,
+        )
+        await self.ledger.record(epoch=epoch, decisions=[decision], transitions=[start])
 
 
 def _running(foreign: str) -> WorkloadStatus:

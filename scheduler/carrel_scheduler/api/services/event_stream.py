@@ -160,8 +160,10 @@ class EventStreams:
     ) -> AsyncGenerator[bytes, None]:
         coming = asyncio.ensure_future(subscription.next())
         try:
-            while await watcher.still_there():
+            while True:
                 await asyncio.wait({coming}, timeout=self._deps.timing.keep_alive)
+                if not await watcher.still_there():
+                    return
                 if not coming.done():
                     yield KEEP_ALIVE
                     continue

@@ -1,0 +1,164 @@
+"""HTTP itself: identification, unknown paths and methods, failures, metrics."""
+
+import logging
+
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from carrel_scheduler.ledger.records import Transition
+from contract.api.service import Desk
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "token", "token ", "Basic YTpi", "Bearer", "ada-token"]
+)
+async def test_without_a_token_nobody_is_known(desk: Desk, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    reply = await desk.ask("GET", "/whoami", None, headers=headers)
+    assert (reply.status, reply.code) == (401, "unauthenticated")
+    assert reply.headers["WWW-Authenticate"].startswith("Bearer")
+
+
+async def test_a_token_in_the_address_or_a_cookie_is_none(desk: Desk) -> None:
+    assert (await desk.ask("GET", "/whoami?token=ada-token", None)).status == 401
+    headers = {"Cookie": "token=ada-token"}
+    assert (await desk.ask("GET", "/whoami", None, headers=headers)).status == 401
+
+
+@pytest.mark.parametrize("scheme", ["token", "Token", "Bearer", "bearer"])
+async def test_both_schemes_serve(desk: Desk, scheme: str) -> None:
+    headers = {"Authorization": f"{scheme} ada-token"}
+    assert (await desk.ask("GET", "/whoami", None, headers=headers)).status == 200
+
+
+async def test_a_hub_that_is_down_is_not_an_unknown_token(desk: Desk) -> None:
+    desk.identity.down = True
+    reply = await desk.ask("GET", "/whoami")
+    assert (reply.status, reply.code) == (503, "hub_unavailable")
+
+
+async def test_a_token_without_the_scope_is_told_which(desk: Desk) -> None:
+    reply = await desk.ask("GET", "/whoami", "narrow")
+    assert (reply.status, reply.code) == (403, "missing_scope")
+    assert "custom:carrel:use" in reply.body["detail"]
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/workloads/vision", "/workloads/vision/a/b/c", "/"])
+async def test_unknown_paths_are_problems(desk: Desk, path: str) -> None:
+    for who in ("ada", None):
+        reply = await desk.ask("GET", path, who)
+        assert (reply.status, reply.code) == (404, "not_found")
+        assert reply.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH", "PUT", "OPTIONS", "TRACE", "WAGGLE"])
+async def test_wrong_methods_are_told_the_right_ones(desk: Desk, method: str) -> None:
+    reply = await desk.ask(method, "/workloads")
+    assert (reply.status, reply.code) == (405, "method_not_allowed")
+    assert reply.headers["Allow"] == "GET, POST"
+
+
+async def test_a_head_request_has_no_body(desk: Desk) -> None:
+    reply = await desk.ask("HEAD", "/workloads")
+    assert (reply.status, reply.raw) == (405, b"")
+
+
+@pytest.mark.parametrize("name", ["Train", "a%00b", "a%2Fb", "%FF", "x" * 300, "..", "a b"])
+async def test_names_that_nothing_has_are_not_found(desk: Desk, name: str) -> None:
+    reply = await desk.ask("GET", f"/workloads/vision/{name}")
+    assert reply.status in (400, 404)
+    assert reply.headers["Content-Type"] == "application/problem+json"
+
+
+async def test_a_failure_tells_an_id_and_the_log_tells_the_rest(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("the inner secret")
+
+    monkeypatch.setattr(desk.live, "queue", fail)
+    with caplog.at_level(logging.ERROR):
+        reply = await desk.ask("GET", "/queue")
+    assert (reply.status, reply.code) == (500, "internal_error")
+    assert b"secret" not in reply.raw
+    assert b"Traceback" not in reply.raw
+    (record,) = [record for record in caplog.records if "carrel" in record.name]
+    assert str(record.args[0] if isinstance(record.args, tuple) else "") in reply.body["detail"]
+    assert "the inner secret" in str(record.exc_info)
+
+
+async def test_a_refused_connection_stays_usable(desk: Desk) -> None:
+    """Refusals read the body to its end, so that the answer arrives and the connection lives."""
+    for _ in range(20):
+        body = {"name": "x" * 100_000}
+        assert (await desk.ask("POST", "/workloads", "stranger", json=body)).status == 401
+    connector = desk.session.connector
+    assert connector is not None
+    assert sum(map(len, connector._conns.values())) == 1
+
+
+async def test_the_document_is_served(desk: Desk) -> None:
+    reply = await desk.ask("GET", "/openapi.json")
+    assert reply.body["openapi"] == "3.1.0"
+    assert reply.body["servers"] == [{"url": "/services/carrel/api/v1"}]
+
+
+def row(desk: Desk, uid: str, old: str, new: str, at: float) -> Transition:
+    return Transition(
+        at=desk.clock.now + at,
+        epoch=1,
+        workload_uid=uid,
+        workload=uid,
+        project="vision",
+        user="ada",
+        kind="training",
+        attempt=0,
+        from_phase=old,
+        to_phase=new,
+    )
+
+
+async def samples(desk: Desk, who: str = "scraper") -> dict[tuple[str, ...], float]:
+    reply = await desk.ask("GET", "/metrics", who, base="/services/carrel")
+    assert reply.status == 200
+    found = {}
+    for family in text_string_to_metric_families(reply.raw.decode()):
+        for sample in family.samples:
+            labels = sample.labels
+            found[(sample.name, *(labels[key] for key in sorted(labels)))] = sample.value
+    return found
+
+
+async def test_prometheus_reads_requests_gauges_and_rows(desk: Desk) -> None:
+    await desk.ask("GET", "/queue")
+    found = await samples(desk)
+    assert found["carrel_api_request_seconds_count", "200", "read_queue"] == 1
+    assert found["carrel_project_guaranteed_gpus", "vision"] == 2
+    assert found["carrel_allocated_gpu_count_per_project", "vision"] == 3
+    assert found["carrel_project_fair_share_gpus", "vision"] == 2
+    assert found["carrel_queue_length", "speech"] == 1
+    assert found["carrel_queue_oldest_seconds", "vision"] == desk.clock.now - 100
+    assert found["carrel_gpu_utilization_per_gpu", "0", "node-1"] == 0.5
+    epoch = await desk.ledger.begin_epoch()
+    rows = [
+        row(desk, "uid-vision-train-1", "pending", "starting", 7),
+        row(desk, "b", "", "pending", 1),
+        row(desk, "b", "pending", "starting", 4),
+        row(desk, "b", "running", "preempting", 5),
+        row(desk, "b", "preempting", "succeeded", 6),
+    ]
+    fresh = [msgspec.structs.replace(one, epoch=epoch) for one in rows]
+    await desk.ledger.record(epoch=epoch, transitions=fresh)
+    desk.clock.now += 10
+    for _ in range(2):
+        found = await samples(desk, "root")
+        assert found["carrel_queue_seconds_count", "training", "vision"] == 2
+        assert found["carrel_queue_seconds_sum", "training", "vision"] == pytest.approx(10)
+        assert found["carrel_evictions_total", "vision", "unknown"] == 1
+        assert found["carrel_workloads_ended_total", "training", "succeeded", "vision"] == 1
+
+
+async def test_metrics_are_for_admins_and_scrapers(desk: Desk) -> None:
+    assert (await desk.ask("GET", "/metrics", "ada", base="/services/carrel")).status == 403
+    assert (await desk.ask("GET", "/whoami", "scraper")).status == 403

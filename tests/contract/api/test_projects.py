@@ -1,0 +1,133 @@
+"""Projects, their members, and the Hub behind them."""
+
+import pytest
+
+from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.store import NotFound
+from contract.api.service import Desk
+
+
+async def test_a_project_is_made_with_its_group_and_a_colour_of_its_own(desk: Desk) -> None:
+    body = {"name": "robots", "quota": {"gpus": 2}, "interactive": {"idle_timeout_seconds": 3600}}
+    reply = await desk.ask("POST", "/projects", "root", json=body)
+    assert reply.status == 201, reply.body
+    assert reply.headers["Location"] == "/services/carrel/api/v1/projects/robots"
+    assert reply.body["quota"] == {"gpus": 2.0, "cpu_millicores": None, "memory_bytes": None}
+    assert reply.body["interactive"]["idle_timeout_seconds"] == 3600
+    assert reply.body["color"] == 1
+    assert desk.membership.groups["robots"] == set()
+    again = await desk.ask("POST", "/projects", "root", json=body)
+    assert (again.status, again.code) == (409, "already_exists")
+    colors = set()
+    for number in range(11):
+        made = await desk.ask("POST", "/projects", "root", json={"name": f"p-{number}"})
+        colors.add(made.body["color"])
+    # Both furnished projects have colour 0, which is taken again last.
+    assert colors == set(range(2, 12)) | {1}
+
+
+async def test_without_the_hub_no_half_a_project_is_made_or_removed(desk: Desk) -> None:
+    desk.membership.down = True
+    made = await desk.ask("POST", "/projects", "root", json={"name": "robots"})
+    assert (made.status, made.code) == (503, "hub_unavailable")
+    with pytest.raises(NotFound):
+        await desk.ledger.get(Project, "robots")
+    desk.membership.down = False
+    await desk.ask("POST", "/projects", "root", json={"name": "robots"})
+    desk.membership.down = True
+    assert (await desk.ask("DELETE", "/projects/robots", "root")).status == 503
+    assert (await desk.ledger.get(Project, "robots")).meta.name == "robots"
+
+
+async def test_projects_show_their_use(desk: Desk) -> None:
+    reply = await desk.ask("GET", "/projects")
+    assert [item["name"] for item in reply.body["items"]] == ["vision"]
+    assert reply.body["items"][0]["use"] == {
+        "gpus_allocated": 3.0,
+        "gpus_borrowed": 1.0,
+        "gpus_waiting": 5.0,
+        "fair_share_gpus": 2.0,
+        "cpu_allocated_millicores": 3000,
+        "memory_allocated_bytes": 2**30,
+        "running": 3,
+        "waiting": 5,
+    }
+    everything = await desk.ask("GET", "/projects", "root")
+    assert [item["name"] for item in everything.body["items"]] == ["speech", "vision"]
+    one = await desk.ask("GET", "/projects/vision", "bea")
+    assert one.body == reply.body["items"][0]
+
+
+async def test_a_patch_merges_and_may_insist_on_a_version(desk: Desk) -> None:
+    version = (await desk.ask("GET", "/projects/vision")).body["resource_version"]
+    patch = {"resource_version": version, "quota": {"gpus": 1}, "limit": {"gpus": 4}}
+    reply = await desk.ask("PATCH", "/projects/vision", "root", json=patch)
+    assert (reply.status, reply.body["quota"]["gpus"], reply.body["limit"]["gpus"]) == (200, 1, 4)
+    assert reply.body["resource_version"] > version
+    late = await desk.ask("PATCH", "/projects/vision", "root", json=patch)
+    assert (late.status, late.code) == (409, "conflict")
+    merge = {"Content-Type": "application/merge-patch+json"}
+    reply = await desk.ask(
+        "PATCH", "/projects/vision", "root", data=b'{"limit": {"gpus": null}}', headers=merge
+    )
+    assert (reply.body["quota"]["gpus"], reply.body["limit"]["gpus"]) == (1, None)
+    bad = await desk.ask("PATCH", "/projects/vision", "root", json={"limit": {"gpus": 0}})
+    assert (bad.status, bad.code) == (422, "limit_below_quota")
+    missing = await desk.ask("PATCH", "/projects/robots", "root", json={})
+    assert (missing.status, missing.code) == (404, "not_found")
+
+
+async def test_a_dry_run_of_a_patch_tells_who_starts_and_who_gives_way(desk: Desk) -> None:
+    reply = await desk.ask(
+        "PATCH", "/projects/vision?dry_run=true", "root", json={"quota": {"gpus": 0}}
+    )
+    assert reply.body == {"would_start": ["vision/a"], "would_give_way": ["speech/b"]}
+    assert b'"gpu_milli":0' in desk.live.previewed[0]
+    assert (await desk.ledger.get(Project, "vision")).spec.quota.gpu_milli == 2000
+
+
+async def test_only_an_empty_project_can_be_deleted(desk: Desk) -> None:
+    reply = await desk.ask("DELETE", "/projects/vision", "root")
+    assert (reply.status, reply.code) == (409, "project_in_use")
+    for name in ("train-1", "desk"):
+        await desk.ledger.delete(Workload, name, "vision")
+    assert (await desk.ask("DELETE", "/projects/vision", "root")).status == 204
+    assert "vision" not in desk.membership.groups
+    reply = await desk.ask("DELETE", "/projects/vision", "root")
+    assert (reply.status, reply.code) == (404, "not_found")
+    body = {"name": "x", "project": "vision", "command": ["x"]}
+    late = await desk.ask("POST", "/workloads", json=body)
+    assert (late.status, late.fields) == (422, {"project": "unknown_project"})
+
+
+async def test_members_are_the_hubs_group(desk: Desk) -> None:
+    members = "/projects/vision/members"
+    assert (await desk.ask("GET", members)).body == {"users": ["ada", "bea"]}
+    added = await desk.ask("PUT", f"{members}/dora", "root")
+    assert (added.status, added.body) == (200, {"users": ["ada", "bea", "dora"]})
+    assert desk.identity.forgotten == ["dora"]
+    for _ in range(2):
+        assert (await desk.ask("DELETE", f"{members}/ada", "root")).status == 204
+    assert (await desk.ask("GET", members)).body == {"users": ["bea", "dora"]}
+    unknown = await desk.ask("PUT", f"{members}/zoe", "root")
+    assert (unknown.status, unknown.code) == (404, "unknown_user")
+    desk.membership.down = True
+    assert (await desk.ask("PUT", f"{members}/dora", "root")).status == 503
+
+
+async def test_whoami_tells_projects_and_the_usual_one(desk: Desk) -> None:
+    assert (await desk.ask("GET", "/whoami")).body == {
+        "user": "ada",
+        "admin": False,
+        "projects": ["vision"],
+        "default_project": "vision",
+    }
+    root = (await desk.ask("GET", "/whoami", "root")).body
+    assert (root["admin"], root["projects"], root["default_project"]) == (
+        True,
+        ["speech", "vision"],
+        "speech",
+    )
+    await desk.ledger.put_setting("default_project", "vision")
+    assert (await desk.ask("GET", "/whoami", "root")).body["default_project"] == "vision"
+    assert (await desk.ask("GET", "/whoami", "nobody")).body["default_project"] is None

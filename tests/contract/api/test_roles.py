@@ -1,0 +1,184 @@
+"""Every operation for every role, generated from the OpenAPI document.
+
+The expected answer is computed from the operation's ``x-carrel-access``; an operation without a
+rule, without a sample or with an access that this table does not know fails.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.api import openapi
+from carrel_scheduler.api.table import OPERATIONS
+from contract.api.service import ROOT, Desk
+
+DOCUMENT = msgspec.json.decode(openapi.document(OPERATIONS, "/services/carrel"))
+CREATE = {"name": "new", "project": "vision", "command": ["true"]}
+CLAIM = {"command": ["jupyterhub-singleuser"]}
+STOPPED = {"resume_workload"}
+TRAINING = {"project": "vision", "name": "train-1"}
+WORKSPACE = {"project": "vision", "name": "desk"}
+IN_VISION = {"project": "vision"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A well-formed call about the project `vision`, whose work is ada's."""
+
+    path: dict[str, str]
+    body: Any = None
+    query: str = ""
+
+
+SAMPLES = {
+    "create_workload": Sample({}, CREATE),
+    "list_workloads": Sample({}, query="?project=vision"),
+    "read_workload": Sample(TRAINING),
+    "delete_workload": Sample(TRAINING),
+    "suspend_workload": Sample(TRAINING),
+    "resume_workload": Sample(TRAINING),
+    "extend_workload": Sample(WORKSPACE),
+    "claim_workload": Sample(WORKSPACE, CLAIM),
+    "read_logs": Sample(TRAINING),
+    "read_history": Sample(TRAINING),
+    "read_metrics": Sample(TRAINING),
+    "report": Sample(TRAINING, {"step": 1}),
+    "stream_events": Sample({}, query="?project=vision"),
+    "stream_workload_events": Sample(TRAINING),
+    "open_terminal": Sample(TRAINING),
+    "list_projects": Sample({}),
+    "create_project": Sample({}, {"name": "robots"}),
+    "read_project": Sample(IN_VISION),
+    "change_project": Sample(IN_VISION, {"description": "x"}),
+    "delete_project": Sample({"project": "empty"}),
+    "list_members": Sample(IN_VISION),
+    "add_member": Sample(IN_VISION | {"user": "dora"}),
+    "remove_member": Sample(IN_VISION | {"user": "bea"}),
+    "list_nodes": Sample({}),
+    "read_node": Sample({"node": "node-1"}),
+    "read_queue": Sample({}),
+    "read_usage": Sample({}),
+    "whoami": Sample({}),
+    "workspace_activity": Sample({}, {}),
+    "openapi": Sample({}),
+    "prometheus_metrics": Sample({}),
+}
+ROLES = {
+    "nobody": None,
+    "unknown token": "stranger-token",
+    "without scope": "narrow-token",
+    "owner": "ada-token",
+    "colleague": "bea-token",
+    "of another project": "carl-token",
+    "of no project": "nobody-token",
+    "admin": "root-token",
+    "spawner": "spawner-token",
+    "scraper": "scraper-token",
+    "own task": "task:uid-vision-train-1",
+    "other task": "task:uid-speech-train-1",
+}
+OK, WHO, NO, HIDDEN = "2xx", "401", "403", "404"
+# access -> role -> answer; roles that are not named are refused with 403.
+EXPECTED: dict[str, dict[str, str]] = {
+    "user": dict.fromkeys(
+        ["owner", "colleague", "of another project", "of no project", "admin", "spawner"], OK
+    ),
+    "member": dict.fromkeys(["owner", "colleague", "admin", "spawner"], OK)
+    | dict.fromkeys(["of another project", "of no project"], HIDDEN),
+    "owner": dict.fromkeys(["owner", "admin"], OK)
+    | dict.fromkeys(["of another project", "of no project"], HIDDEN),
+    "task": dict.fromkeys(["owner", "admin", "own task"], OK)
+    | dict.fromkeys(["of another project", "of no project"], HIDDEN),
+    "spawner": {"spawner": OK},
+    "admin": {"admin": OK},
+}
+# Beside the rule of their access: what the operation itself says to a role.
+OF_THEIR_OWN = {
+    # Somebody without scope is asked for the scope before the project is looked at.
+    ("extend_workload", "spawner"): OK,
+    ("create_workload", "spawner"): "422",
+    ("create_workload", "of another project"): NO,
+    ("create_workload", "of no project"): NO,
+    ("list_workloads", "of another project"): NO,
+    ("list_workloads", "of no project"): NO,
+    ("stream_events", "of another project"): NO,
+    ("stream_events", "of no project"): NO,
+    ("workspace_activity", "spawner"): NO,
+    ("prometheus_metrics", "scraper"): OK,
+    # Not a websocket, but let in.
+    ("open_terminal", "owner"): "400",
+    ("open_terminal", "admin"): "400",
+}
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in DOCUMENT["paths"].items():
+        base = methods["servers"][0]["url"] if "servers" in methods else ROOT
+        for method, operation in methods.items():
+            if method != "servers":
+                yield method.upper(), base + path, operation
+
+
+def expected(operation: dict[str, Any], role: str) -> str:
+    access, name = operation["x-carrel-access"], operation["operationId"]
+    if role in ("nobody", "unknown token") or (role.endswith("task") and access != "task"):
+        return WHO
+    return OF_THEIR_OWN.get((name, role)) or EXPECTED[access].get(role, NO)
+
+
+def test_each_operation_has_a_sample_and_each_sample_an_operation() -> None:
+    assert {operation["operationId"] for _, _, operation in operations()} == set(SAMPLES)
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_role_by_operation(desk: Desk, role: str) -> None:
+    """One role calls everything; what changes the furniture comes last, on a desk of its own."""
+    await desk.ask("POST", "/projects", "root", json={"name": "empty"})
+    wrong = {}
+    for method, template, operation in sorted(operations(), key=_harm):
+        name = operation["operationId"]
+        if name in STOPPED:
+            await desk.set_status("vision", "train-1", phase="stopped")
+        sample = SAMPLES[name]
+        path = template.format(**sample.path) + sample.query
+        answer = await _status(desk, method, path, sample, role)
+        wanted = expected(operation, role)
+        if answer != wanted:
+            wrong[name] = f"{answer} instead of {wanted}"
+    assert wrong == {}
+
+
+def _harm(found: tuple[str, str, dict[str, Any]]) -> int:
+    order = ["suspend_workload", "resume_workload", "delete_workload", "remove_member"]
+    name = found[2]["operationId"]
+    return order.index(name) + 1 if name in order else 0
+
+
+async def _status(desk: Desk, method: str, path: str, sample: Sample, role: str) -> str:
+    token = ROLES[role]
+    headers = {}
+    if token is not None:
+        kind, _, uid = token.partition(":")
+        headers["Authorization"] = f"Bearer {desk.tokens.issue(uid) if uid else kind}"
+    options = {} if sample.body is None else {"json": sample.body}
+    async with desk.session.request(
+        method, desk.url + path, headers=headers, **options
+    ) as response:
+        status = response.status
+    return OK if 200 <= status < 300 else str(status)
+
+
+@pytest.mark.parametrize("role", ["of another project", "of no project"])
+async def test_whoever_is_not_in_a_project_sees_none_of_its_data(desk: Desk, role: str) -> None:
+    """Reading everything as somebody of another project brings up no name of vision's work."""
+    token = ROLES[role]
+    for method, path, operation in operations():
+        sample = SAMPLES[operation["operationId"]]
+        if method != "GET" or "text/event-stream" in str(operation["responses"].get("200")):
+            continue
+        reply = await desk.ask(method, path.format(**sample.path), token, base="")
+        for secret in (b"vision-secret", b"vision-waiting", b"uid-vision", b'"ada"'):
+            assert secret not in reply.raw, operation["operationId"]

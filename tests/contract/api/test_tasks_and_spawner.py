@@ -1,0 +1,111 @@
+"""What jobs, workspaces and the spawner tell."""
+
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.workloads.contract import NotAccepted
+from contract.api.service import Desk
+
+DESK: dict[str, Any] = {
+    "name": "ada-default",
+    "project": "vision",
+    "kind": "workspace",
+    "user": "ada",
+    "server_name": "",
+    "hold_for_claim": True,
+}
+
+
+async def test_a_job_reports_with_its_own_token_and_only_for_itself(desk: Desk) -> None:
+    uid = "uid-vision-train-1"
+    token = desk.tokens.issue(uid)
+    path = "/workloads/vision/train-1/reports"
+    body = {"step": 120, "metrics": {"loss": 0.31}, "done": 120, "total": 1000}
+    reply = await desk.ask("POST", path, token, json=body)
+    assert (reply.status, reply.raw) == (204, b"")
+    ((reported, report),) = desk.live.reports
+    assert (reported, report.step, report.at) == (uid, 120, desk.clock.now)
+    assert dict(report.metrics) == {"loss": 0.31}
+    for other in ("vision/desk", "speech/train-1", "vision/missing"):
+        refused = await desk.ask("POST", f"/workloads/{other}/reports", token, json=body)
+        assert (refused.status, refused.code) == (403, "wrong_task_token")
+    for path in ("/whoami", "/workloads/vision/train-1", "/workloads/vision/train-1/logs"):
+        assert (await desk.ask("GET", path, token)).status == 401
+    assert (await desk.ask("POST", "/workloads/vision/train-1/reports", json=body)).status == 204
+    lost = desk.tokens.issue("uid-of-a-removed-one")
+    assert (await desk.ask("POST", path, lost, json=body)).status in (404, 405)
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "code"),
+    [
+        ({"step": -1}, "step", "too_small"),
+        ({"metrics": {"loss": "low"}}, "metrics.loss", "wrong_type"),
+        ({"metrics": {"": 1}}, "metrics.", "too_short"),
+        ({"lost": 1}, "lost", "unknown_field"),
+    ],
+)
+async def test_wrong_reports_are_refused(
+    desk: Desk, body: dict[str, Any], field: str, code: str
+) -> None:
+    reply = await desk.ask("POST", "/workloads/vision/train-1/reports", json=body)
+    assert (reply.status, reply.fields) == (422, {field: code})
+    assert desk.live.reports == []
+
+
+async def test_the_spawner_makes_and_claims_workspaces_for_members(desk: Desk) -> None:
+    made = await desk.ask("POST", "/workloads", "spawner", json=DESK)
+    assert made.status == 201, made.body
+    assert (made.body["created_by"], made.body["spec"]["user"]) == ("spawner", "ada")
+    assert (made.body["spec"]["priority"], made.body["spec"]["preemptible"]) == ("build", False)
+    path = "/workloads/vision/ada-default"
+    claim = {"command": ["jupyterhub-singleuser"], "port": 4000, "secret_environment": {"T": "x"}}
+    claimed = await desk.ask("POST", f"{path}/claim", "spawner", json=claim)
+    assert claimed.status == 200
+    assert desk.live.claims[0]["port"] == 4000
+    # It is ada's from now on, and the spawner may still end it, but not her trainings.
+    assert (await desk.ask("POST", f"{path}/suspend", "ada")).status == 202
+    assert (await desk.ask("DELETE", path, "spawner")).status == 202
+    assert (await desk.ask("DELETE", "/workloads/vision/train-1", "spawner")).status == 403
+    desk.live.not_accepted = NotAccepted("holds_no_place", "It does not hold a place.")
+    late = await desk.ask("POST", f"{path}/claim", "spawner", json=claim)
+    assert (late.status, late.code) == (409, "holds_no_place")
+
+
+async def test_the_spawner_cannot_put_people_into_foreign_projects(desk: Desk) -> None:
+    foreign = await desk.ask("POST", "/workloads", "spawner", json=DESK | {"user": "carl"})
+    assert (foreign.status, foreign.code) == (403, "not_a_member")
+    nameless = {key: value for key, value in DESK.items() if key != "user"}
+    reply = await desk.ask("POST", "/workloads", "spawner", json=nameless)
+    assert (reply.status, reply.fields) == (422, {"user": "missing_field"})
+    desk.membership.down = True
+    assert (await desk.ask("POST", "/workloads", "spawner", json=DESK)).status == 503
+
+
+async def test_services_own_no_work(desk: Desk) -> None:
+    body = {"name": "x", "project": "vision", "command": ["x"]}
+    reply = await desk.ask("POST", "/workloads", "bot", json=body)
+    assert (reply.status, reply.code) == (403, "user_expected")
+    reply = await desk.ask("POST", "/workspaces/activity", "bot", json={})
+    assert (reply.status, reply.code) == (403, "user_expected")
+
+
+async def test_a_workspace_gives_signs_of_life_and_hears_of_its_limits(desk: Desk) -> None:
+    body = {"server_name": "", "busy_since": 5.0, "kernels": 2}
+    reply = await desk.ask("POST", "/workspaces/activity", json=body)
+    assert (reply.status, reply.body["stops_because"]) == (200, "Idle")
+    ((user, server, sign),) = desk.live.activities
+    assert (user, server, sign.at, sign.kernels) == ("ada", "", desk.clock.now, 2)
+    gone = await desk.ask("POST", "/workspaces/activity", json={"server_name": "gone"})
+    assert (gone.status, gone.code) == (404, "not_found")
+
+
+async def test_keeping_a_workspace_longer(desk: Desk) -> None:
+    reply = await desk.ask("POST", "/workloads/vision/desk/extend")
+    assert (reply.status, reply.body["extended_until"]) == (200, 5000.0)
+    training = await desk.ask("POST", "/workloads/vision/train-1/extend")
+    assert (training.status, training.code) == (409, "not_a_workspace")
+    desk.live.not_accepted = NotAccepted("extensions_used_up", "It was extended already.")
+    late = await desk.ask("POST", "/workloads/vision/desk/extend")
+    assert (late.status, late.code) == (409, "extensions_used_up")

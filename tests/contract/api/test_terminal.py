@@ -1,0 +1,85 @@
+"""A terminal beside the task, over a websocket."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from contract.api.service import ROOT, Desk
+
+PATH = "/workloads/vision/train-1/exec"
+
+
+@asynccontextmanager
+async def terminal(desk: Desk, who: str = "ada", path: str = PATH) -> Any:
+    headers = {"Authorization": f"token {who}-token"}
+    url = desk.url.replace("http", "ws", 1) + ROOT + path
+    async with asyncio.timeout(5), desk.session.ws_connect(url, headers=headers) as socket:
+        yield socket
+
+
+async def test_typing_reading_resizing_and_the_end(desk: Desk) -> None:
+    async with terminal(desk, path=f"{PATH}?command=bash&command=-l") as socket:
+        assert await socket.receive_json() == ["setup", {}]
+        assert await socket.receive_json() == ["stdout", "gr"]
+        assert await socket.receive_json() == ["stdout", "üß"]
+        ((task, command, shell),) = desk.engine.terminals
+        assert (task.workload_uid, task.index, task.attempt) == ("uid-vision-train-1", 0, 2)
+        assert command == ("bash", "-l")
+        await socket.send_json(["set_size", 40, 120, 0, 0])
+        await socket.send_str("not json")
+        await socket.send_json(["set_size", -1, 5])
+        await socket.send_json(["stdin", "ls\n"])
+        assert await socket.receive_json() == ["stdout", "LS\n"]
+        assert shell.sizes == [(40, 120)]
+        await socket.send_json(["stdin", "exit\n"])
+        assert await socket.receive_json() == ["exit", 3]
+        assert await socket.receive_json() == ["disconnect", 3]
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+
+
+async def test_closing_the_window_hangs_up(desk: Desk) -> None:
+    async with terminal(desk) as socket:
+        await socket.receive_json()
+        ((_, command, shell),) = desk.engine.terminals
+        assert command == ("/bin/sh",)
+        assert not shell.closed
+    await desk.until(lambda: shell.closed)
+
+
+async def test_a_revoked_token_closes_the_window(desk: Desk) -> None:
+    async with terminal(desk) as socket:
+        await socket.receive_json()
+        del desk.identity.tokens["ada-token"]
+        desk.clock.now += 1
+        async for _ in socket:
+            pass
+        assert socket.close_code == 4403
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "status"),
+    [
+        ("bea", PATH, 403),
+        ("carl", PATH, 404),
+        ("stranger", PATH, 401),
+        ("ada", f"{PATH}?index=5", 409),
+        ("ada", f"{PATH}?shell=sh", 422),
+    ],
+)
+async def test_others_are_refused_before_the_socket_opens(
+    desk: Desk, who: str, path: str, status: int
+) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        async with terminal(desk, who, path):
+            pass
+    assert refused.value.status == status
+    assert desk.engine.terminals == []
+
+
+async def test_a_plain_request_is_told_what_is_expected(desk: Desk) -> None:
+    reply = await desk.ask("GET", PATH)
+    assert (reply.status, reply.code) == (400, "websocket_expected")
+    assert desk.engine.terminals == []

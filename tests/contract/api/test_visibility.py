@@ -1,0 +1,104 @@
+"""A researcher of `vision` learns nothing of `speech` but its use of the shared devices."""
+
+import pytest
+
+from contract.api.service import Desk
+
+SECRETS = (b"speech-secret", b"speech-waiting-job", b"carl", b"uid-speech")
+EVERYTHING = (
+    "/whoami",
+    "/workloads",
+    "/workloads/vision/train-1",
+    "/workloads/vision/train-1/history",
+    "/projects",
+    "/projects/vision",
+    "/nodes",
+    "/nodes/node-1",
+    "/queue",
+    "/usage?by=user",
+    "/usage?by=workload",
+    "/usage",
+)
+
+
+@pytest.mark.parametrize("path", EVERYTHING)
+async def test_no_foreign_name_is_anywhere(desk: Desk, path: str) -> None:
+    reply = await desk.ask("GET", path)
+    assert reply.status == 200
+    assert [secret for secret in SECRETS if secret in reply.raw] == []
+    assert b"without_names" not in reply.raw
+
+
+@pytest.mark.parametrize(
+    ("path", "secret"),
+    [
+        ("/workloads/vision/train-1", b"speech-secret-job"),
+        ("/workloads/vision/train-1/history", b"speech-secret-user"),
+        ("/nodes", b"speech-secret-job"),
+        ("/queue", b"speech-waiting-job"),
+        ("/usage?by=user", b"carl"),
+    ],
+)
+async def test_an_admin_reads_the_names(desk: Desk, path: str, secret: bytes) -> None:
+    assert secret in (await desk.ask("GET", path, "root")).raw
+
+
+async def test_devices_show_foreign_projects_and_nothing_more_of_them(desk: Desk) -> None:
+    node = (await desk.ask("GET", "/nodes/node-1")).body
+    own, foreign = (device["holders"][0] for device in node["devices"])
+    assert (own["name"], own["user"]) == ("vision-secret-job", "vision-secret-user")
+    assert foreign == {
+        "project": "speech",
+        "uid": "",
+        "name": "",
+        "user": "",
+        "kind": "",
+        "gpu_milli": 1000,
+        "borrowed": True,
+        "state": "running",
+        "since": 5.0,
+    }
+    missing = await desk.ask("GET", "/nodes/node-9")
+    assert (missing.status, missing.code) == (404, "not_found")
+
+
+async def test_the_queue_keeps_its_order_with_nameless_foreign_entries(desk: Desk) -> None:
+    foreign, own = (await desk.ask("GET", "/queue")).body["items"]
+    assert (foreign["position"], foreign["project"], foreign["name"]) == (1, "speech", "")
+    assert foreign["reason"] == {
+        "token": "WaitsForRoom",
+        "cls": "not-now",
+        "sentence": "",
+        "help": "",
+        "data": {},
+    }
+    assert (own["position"], own["name"], own["resources"]["gpus"]) == (
+        2,
+        "vision-waiting-job",
+        2.0,
+    )
+    assert own["reason"]["sentence"] == "Waiting for 2 GPUs: a member of `speech` holds them."
+
+
+async def test_an_explicit_foreign_project_is_refused(desk: Desk) -> None:
+    for path in ("/workloads?project=speech", "/events?project=speech"):
+        reply = await desk.ask("GET", path)
+        assert (reply.status, reply.code) == (403, "not_a_member")
+
+
+async def test_usage_is_of_visible_projects_and_a_sensible_span(desk: Desk) -> None:
+    reply = await desk.ask("GET", "/usage", "nobody")
+    assert reply.body["items"] == []
+    assert reply.body["until"] - reply.body["since"] == 7 * 86_400
+    bad = await desk.ask("GET", "/usage?since=5&until=4")
+    assert (bad.status, bad.fields) == (422, {"since": "too_big"})
+
+
+async def test_history_and_curves_are_read(desk: Desk) -> None:
+    history = (await desk.ask("GET", "/workloads/vision/train-1/history")).body
+    assert [row["to_phase"] for row in history["transitions"]] == ["pending", "starting"]
+    assert [row["action"] for row in history["decisions"]] == ["bind"]
+    curves = (await desk.ask("GET", "/workloads/vision/train-1/metrics?name=loss")).body
+    assert curves == {"loss": [{"at": 2.0, "step": 1, "value": 0.5}]}
+    none = await desk.ask("GET", "/workloads/vision/train-1/metrics?name=other")
+    assert none.body == {}
