@@ -2,7 +2,8 @@
 
 * *rate*: a real scheduler service on loopback with SQLite (WAL, full sync); concurrent clients
   post trainings that have to wait (the GPUs are taken), so each is validated, authorised, durably
-  stored, queued, decided on and explained. Peer: Slurm's stated figure for simple batch jobs, 500/s.
+  stored, queued, decided on and explained. Peer: Slurm, which states
+  500 simple batch jobs a second.
 * *latency*: an idle machine; from before the request to the first instruction of the command,
   against forking and executing the same command directly, in turns in the same run.
 
@@ -40,7 +41,7 @@ def job(name: str, command: list[str], gpus: int = 1) -> dict[str, Any]:
         "command": command,
         "gpus": gpus,
         "cpu_millicores": 10,
-        "memory_bytes": 1 << 20,
+        "memory_bytes": 1 << 28,
     }
 
 

@@ -31,7 +31,7 @@ from urllib.parse import urlparse
 from tornado.httpserver import HTTPServer
 
 from carrel_scheduler.api.app import ApiDependencies, make_app
-from carrel_scheduler.api.hub import HubClient, HubIdentity, HubMembership
+from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.ledger.open import open_ledger
@@ -135,15 +135,16 @@ class Service:
         )
         starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
         self.loop = Reconciler(ledger, Actor(engine, ledger, launch, starter), clock=time.time)
-        self._hub = HubClient(settings.hub_api_url, settings.hub_token)
+        self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
+        self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(
             make_app(
                 ApiDependencies(
                     ledger=ledger,
                     live=LiveView(self.loop),
                     engine=engine,
-                    identity=HubIdentity(self._hub, time.monotonic),
-                    membership=HubMembership(self._hub),
+                    identity=self._identity,
+                    membership=self._membership,
                     clock=time.time,
                     ids=new_id,
                     task_tokens=tokens,
@@ -180,7 +181,8 @@ class Service:
         self.loop.stream.close()
         await self._server.close_all_connections()
         await self.loop.actor.close()
-        await self._hub.close()
+        await self._identity.close()
+        await self._membership.close()
 
 
 def new_id() -> str:
