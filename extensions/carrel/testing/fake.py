@@ -101,6 +101,11 @@ class FakeScheduler:
         return self._do(lambda: list(self._server.requests))
 
     @property
+    def activities(self) -> list[Json]:
+        """All signs of life of workspaces so far."""
+        return self._do(lambda: list(self._server.activities))
+
+    @property
     def reports(self) -> list[tuple[str, str, Json]]:
         """All reports so far: project, name, body."""
         return self._do(lambda: list(self._world.reports))

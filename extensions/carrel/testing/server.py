@@ -20,6 +20,7 @@ class Server:
         self.world = world
         self.failures: list[int] = []
         self.requests: list[tuple[str, str]] = []
+        self.activities: list[Json] = []
         self.app = web.Application(middlewares=[self._guard])
         add = self.app.router.add_route
         for method, path, handler in self._routes():
@@ -361,6 +362,7 @@ class Server:
 
     async def _activity(self, request: web.Request) -> web.Response:
         body = await request.json()
+        self.activities.append(body)
         for workload in self.world.workloads.values():
             spec = workload["spec"]
             named = spec.get("server_name", "") == body.get("server_name", "")

@@ -30,10 +30,13 @@ class Lab:
     folder: Path
     log: Path
 
-    def ask(self, path: str, method: str = "GET") -> Any:
+    def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         """Ask its API."""
         request = urllib.request.Request(
-            f"{self.url}{path}", method=method, headers={"Authorization": f"token {TOKEN}"}
+            f"{self.url}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            method=method,
+            headers={"Authorization": f"token {TOKEN}"},
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or b"null")

@@ -42,22 +42,23 @@ def disturbed(checkpoints: Path, blow: signal.Signals) -> None:
     assert process.wait(20) != 0
 
 
+def to_the_end(checkpoints: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command(), env=environment(checkpoints), capture_output=True, text=True, check=True
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return to_the_end(tmp_path_factory.mktemp("undisturbed")).stdout.splitlines()
+
+
 @pytest.mark.parametrize("blow", [signal.SIGTERM, signal.SIGKILL])
 def test_disturbed_training_ends_like_an_undisturbed_one(
-    tmp_path: Path, blow: signal.Signals
+    tmp_path: Path, undisturbed: list[str], blow: signal.Signals
 ) -> None:
-    def to_the_end(checkpoints: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            command(),
-            env=environment(tmp_path / checkpoints),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-
-    undisturbed = to_the_end("a").stdout.splitlines()
-    disturbed(tmp_path / "b", blow)
-    resumed = to_the_end("b")
+    disturbed(tmp_path, blow)
+    resumed = to_the_end(tmp_path)
     assert "going on from the checkpoint of step" in resumed.stderr
     lines = resumed.stdout.splitlines()
     assert 1 < len(lines) < EPOCHS
