@@ -150,6 +150,16 @@ class Cycle:
         """Tell that places are not held for it any more; they must have been lifted."""
         self.nominations[record.spec.uid] = Nomination(record.spec.uid, ())
 
+    def changed_promises(self) -> tuple[Nomination, ...]:
+        """The ends of all promises that change, then the new ones."""
+        changed = [n for n in self.nominations.values() if n.places]
+        ends = []
+        for uid in self.nominations:
+            record = self.state.records.get(uid)
+            if record is not None and record.promise:
+                ends.append(Nomination(uid, ()))
+        return (*ends, *changed)
+
     def give_way(self, victims: tuple[Record, ...], claimer: Record, token: Token) -> None:
         """Evictions, already counted by ``evict``, become part of the plan.
 

@@ -18,7 +18,7 @@ def decide(state: State, now: float) -> Plan:
 
     Whoever carries it out applies ``TaskPlaced`` for each binding, ``TaskReleasing`` for each task
     of an evicted workload, and ``RoomPromised`` for each nomination, in this order. A nomination
-    without places ends a promise that cannot be kept.
+    without places ends a promise; all ends come first, so that the room can be promised anew.
 
     Args:
         state: not changed, and not kept.
@@ -36,7 +36,7 @@ def decide_with(state: State, now: float, actions: Sequence[Action]) -> Plan:
     return Plan(
         bindings=tuple(cycle.bindings),
         evictions=tuple(cycle.evictions),
-        nominations=tuple(cycle.nominations.values()),
+        nominations=cycle.changed_promises(),
         reasons=Explainer(cycle).reasons(),
         queue=queue,
         fair_share={standing.rule.name: standing.fair[0] for standing in cycle.in_name_order()},

@@ -10,9 +10,8 @@ from dataclasses import replace
 from carrel_scheduler.core.barriers import Barrier, barrier
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.holders import (
+    Holders,
     fixed_holders,
-    giving_way,
-    holders_of,
     project_holders,
 )
 from carrel_scheduler.core.layers import Bools, Counts
@@ -30,6 +29,7 @@ class Explainer:
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
+        self._holders = Holders(cycle)
         self._before: Room | None = None
         self._known: dict[object, Reason] = {}
 
@@ -66,7 +66,7 @@ class Explainer:
             project=record.spec.project,
             workload=record.spec.name,
             workload_uid=uid,
-            holders=giving_way(cycle, record, asked),
+            holders=self._holders.giving_way(record, asked),
             nodes=tuple(sorted({name for name, _ in cycle.named(places)})),
         )
 
@@ -131,7 +131,7 @@ class Explainer:
             short=record.demand[scarce] - free[scarce],
             bound=standing.quota[scarce] if borrowing else int((capacity[scarce] * eligible).sum()),
             project=record.spec.project,
-            holders=holders_of(cycle, scarce, record.spec.nodes),
+            holders=self._holders.of(scarce, record.spec.nodes),
         )
 
     def _no_node(self, record: Record, eligible: Bools, devices: Counts, host: Counts) -> Reason:
@@ -147,7 +147,7 @@ class Explainer:
             short=max(0, request[scarce] - largest[scarce]),
             bound=largest[scarce],
             project=record.spec.project,
-            holders=holders_of(self._cycle, scarce, record.spec.nodes),
+            holders=self._holders.of(scarce, record.spec.nodes),
             nodes=tuple(sorted(record.spec.nodes or ())),
         )
 
@@ -179,7 +179,7 @@ class Explainer:
             resource=RESOURCE_NAMES[asked],
             requested=record.demand[asked],
             project=record.spec.project,
-            holders=holders_of(self._cycle, asked, record.spec.nodes),
+            holders=self._holders.of(asked, record.spec.nodes),
         )
 
     def _fits(self, record: Record, counts: Counts) -> bool:

@@ -3,23 +3,75 @@
 from collections.abc import Iterable
 
 from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.reasons import Holder
 from carrel_scheduler.core.workloads import Record
 
 MOST = 5
 
 
-def holders_of(cycle: Cycle, resource: int, nodes: frozenset[str] | None) -> tuple[Holder, ...]:
-    """Those who hold the resource on these nodes (``None``: on all), and those who start now."""
-    names = cycle.state.nodes.names
-    tasks = cycle.state.tasks
-    found = []
-    for record in cycle.state.holding_records():
-        count = len(record.rows)
-        if nodes is not None:
-            count = sum(names[tasks.node[row]] in nodes for row in record.rows.values())
-        found.append(_holder(cycle, record, count * _of_one_task(record, resource)))
-    return _largest(found)
+class Holders:
+    """Those who hold a resource on some nodes; looked up once per cycle, resource and nodes."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._known: dict[tuple[int, frozenset[str] | None], tuple[Holder, ...]] = {}
+        self._stopping: dict[int, list[tuple[Record, Footprint]]] | None = None
+
+    def of(self, resource: int, nodes: frozenset[str] | None) -> tuple[Holder, ...]:
+        """The largest holders on these nodes; ``None`` means on all."""
+        key = (resource, nodes)
+        if key not in self._known:
+            self._known[key] = self._look(resource, nodes)
+        return self._known[key]
+
+    def giving_way(self, claimer: Record, resource: int) -> tuple[Holder, ...]:
+        """Those whose room, being released, is held for a workload."""
+        cycle = self._cycle
+        victims = cycle.victims.get(claimer.spec.uid)
+        if victims is None:
+            victims = self._stopping_on(cycle.promises[claimer.spec.uid])
+        return _largest(
+            _holder(
+                cycle,
+                victim,
+                _of_one_task(victim, resource) * len(victim.rows),
+                borrowed=victim.project != claimer.project
+                and (victim.spec.uid in cycle.evicted or cycle.state.is_borrowed(victim.spec.uid)),
+            )
+            for victim in victims
+        )
+
+    def _stopping_on(self, places: tuple[Footprint, ...]) -> tuple[Record, ...]:
+        """The workloads being stopped whose room overlaps these places."""
+        if self._stopping is None:
+            self._stopping = self._all_stopping()
+        found: dict[str, Record] = {}
+        for place in places:
+            for record, held in self._stopping.get(place.node, ()):
+                if not place.devices or not set(place.devices).isdisjoint(held.devices):
+                    found[record.spec.uid] = record
+        return tuple(found.values())
+
+    def _all_stopping(self) -> dict[int, list[tuple[Record, Footprint]]]:
+        tasks = self._cycle.state.tasks
+        found: dict[int, list[tuple[Record, Footprint]]] = {}
+        for record in self._cycle.state.holding_records():
+            for row in record.rows.values() if record.stopping else ():
+                if tasks.stopping[row]:
+                    place = tasks.footprint(row)
+                    found.setdefault(place.node, []).append((record, place))
+        return found
+
+    def _look(self, resource: int, nodes: frozenset[str] | None) -> tuple[Holder, ...]:
+        names, tasks = self._cycle.state.nodes.names, self._cycle.state.tasks
+        found = []
+        for record in self._cycle.state.holding_records():
+            count = len(record.rows)
+            if nodes is not None:
+                count = sum(names[tasks.node[row]] in nodes for row in record.rows.values())
+            found.append(_holder(self._cycle, record, count * _of_one_task(record, resource)))
+        return _largest(found)
 
 
 def project_holders(cycle: Cycle, slot: int, resource: int) -> tuple[Holder, ...]:
@@ -30,40 +82,6 @@ def project_holders(cycle: Cycle, slot: int, resource: int) -> tuple[Holder, ...
 def fixed_holders(cycle: Cycle, slot: int, resource: int) -> tuple[Holder, ...]:
     """The non-preemptible work of one project that holds the resource."""
     return _of_project(cycle, slot, resource, only_fixed=True)
-
-
-def giving_way(cycle: Cycle, claimer: Record, resource: int) -> tuple[Holder, ...]:
-    """Those whose room, being released, is held for a workload."""
-    victims = cycle.victims.get(claimer.spec.uid)
-    if victims is None:
-        victims = tuple(_releasing_on(cycle, claimer))
-    foreign = claimer.project
-    return _largest(
-        _holder(
-            cycle,
-            victim,
-            _of_one_task(victim, resource) * len(victim.rows),
-            borrowed=victim.project != foreign
-            and (victim.spec.uid in cycle.evicted or cycle.state.is_borrowed(victim.spec.uid)),
-        )
-        for victim in victims
-    )
-
-
-def _releasing_on(cycle: Cycle, claimer: Record) -> Iterable[Record]:
-    """The workloads being stopped on the places held for ``claimer``."""
-    tasks = cycle.state.tasks
-    places = {place.node: set(place.devices) for place in cycle.promises[claimer.spec.uid]}
-    for place in cycle.promises[claimer.spec.uid]:
-        places[place.node] |= set(place.devices)
-    for record in cycle.state.holding_records():
-        for row in record.rows.values():
-            here = places.get(int(tasks.node[row]))
-            if here is None or not tasks.stopping[row]:
-                continue
-            if not here or not here.isdisjoint(tasks.footprint(row).devices):
-                yield record
-                break
 
 
 def _of_project(cycle: Cycle, slot: int, resource: int, *, only_fixed: bool) -> tuple[Holder, ...]:

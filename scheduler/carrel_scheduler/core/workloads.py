@@ -17,9 +17,9 @@ Shape = tuple[int, int, int, int, frozenset[str] | None]
 """Workloads of one shape are equal to the search for room: request of a task, tasks, nodes."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Record:
-    """One workload.
+    """One workload, equal to itself only.
 
     Attributes:
         spec: the event that queued it last.

@@ -4,9 +4,11 @@ Only preemptible work gives way, so interactive work that may not be stopped nev
 project holds in all does not grow, except into free room, so no other project is touched.
 """
 
+import numpy as np
+
 from carrel_scheduler.core.actions.bounds import Bounds
 from carrel_scheduler.core.actions.search import clear_room
-from carrel_scheduler.core.actions.victims import running, uids_on
+from carrel_scheduler.core.actions.victims import on_nodes, running
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.order import Service
 from carrel_scheduler.core.placement import place
@@ -29,12 +31,12 @@ def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bound
     most = bounds.counts(claimer, (slot, priority), lower)
     if not lower.any() or int(most.sum()) < claimer.shape[3]:
         return False
-    anywhere = cycle.barred(claimer)
-    there = uids_on(cycle, most > 0)
+    useful = most > 0
+    if cycle.barred(claimer):
+        useful = np.ones_like(useful)
+    there = on_nodes(cycle, useful)
     candidates = [
-        victim
-        for victim in pool[slot]
-        if victim.spec.priority < priority and (anywhere or victim.spec.uid in there)
+        victim for victim in pool[slot] if victim.spec.priority < priority and there(victim)
     ]
     victims = clear_room(cycle, claimer, iter(candidates))
     if victims is None:

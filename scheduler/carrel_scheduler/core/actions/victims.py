@@ -11,7 +11,7 @@ Among equals a workload that lies wholly beyond the project's threshold goes bef
 take the project below it: a claim of one GPU takes a borrowed GPU, not half of a guaranteed pair.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from carrel_scheduler.core.resources import UNLIMITED
 from carrel_scheduler.core.standings import RESOURCES, Standing
 from carrel_scheduler.core.tasks import NOBODY
 from carrel_scheduler.core.workloads import Record
+
+MOST_LISTED = 256
 
 
 def in_victim_order(records: list[Record], now: float) -> list[Record]:
@@ -43,11 +45,18 @@ def running(cycle: Cycle) -> dict[int, list[Record]]:
     return {slot: in_victim_order(records, cycle.now) for slot, records in by_project.items()}
 
 
-def uids_on(cycle: Cycle, nodes: Bools) -> set[str]:
-    """The evictable workloads that hold room on one of these nodes."""
+def on_nodes(cycle: Cycle, nodes: Bools) -> Callable[[Record], bool]:
+    """A test whether an evictable workload holds room on one of these nodes.
+
+    Few tasks are listed beforehand; many are looked at one by one, as only the first victims of a
+    project are ever asked about.
+    """
     tasks = cycle.state.tasks
     rows = np.flatnonzero((cycle.evictable != NOBODY) & nodes[tasks.node])
-    return {tasks.owners[row][0] for row in rows}
+    if len(rows) <= MOST_LISTED:
+        listed = {tasks.owners[row][0] for row in rows}
+        return lambda record: record.spec.uid in listed
+    return lambda record: any(nodes[tasks.node[row]] for row in record.rows.values())
 
 
 def excess(standing: Standing, threshold: Triple, asked: Triple) -> dict[int, int]:
@@ -92,30 +101,31 @@ def reclaimable(
         nodes: victims must hold room on one of these.
         only_gpus: leave out work without GPUs.
     """
-    there = uids_on(cycle, nodes)
-    left: dict[int, list[Record]] = {}
+    there = on_nodes(cycle, nodes)
+    taken: set[str] = set()
+
+    def suits(victim: Record) -> bool:
+        if victim.spec.uid in taken or (only_gpus and not victim.demand[0]):
+            return False
+        return there(victim)
+
     offers: dict[int, tuple[Key, Record]] = {}
     for slot, victims in pool.items():
         if slot != claimer.project:
-            left[slot] = [
-                victim
-                for victim in victims
-                if victim.spec.uid in there and (victim.demand[0] or not only_gpus)
-            ]
-            _offer(cycle, claimer, slot, left[slot], offers)
+            _offer(cycle, claimer, slot, filter(suits, victims), offers)
     while offers:
         slot = max(offers, key=lambda slot: offers[slot][0])
         victim = offers[slot][1]
-        left[slot].remove(victim)
+        taken.add(victim.spec.uid)
         yield victim
-        _offer(cycle, claimer, slot, left[slot], offers)
+        _offer(cycle, claimer, slot, filter(suits, pool[slot]), offers)
 
 
 def _offer(
     cycle: Cycle,
     claimer: Record,
     slot: int,
-    victims: list[Record],
+    victims: Iterable[Record],
     offers: dict[int, tuple[Key, Record]],
 ) -> None:
     """Note a project's next legal victim with the project's place, or that it has none."""
@@ -123,12 +133,12 @@ def _offer(
     standing = cycle.standings[slot]
     if standing is not None:
         over = beyond(standing, cycle.standing(claimer), claimer.demand)
-        victim = _next_of(cycle, victims, over)
+        victim = _next_of(cycle, victims, over) if over else None
         if victim is not None:
             offers[slot] = (project_key(standing, NOTHING), victim)
 
 
-def _next_of(cycle: Cycle, victims: list[Record], over: dict[int, int]) -> Record | None:
+def _next_of(cycle: Cycle, victims: Iterable[Record], over: dict[int, int]) -> Record | None:
     """The next victim of a project that is ``over`` what it keeps, or ``None``."""
     first: Record | None = None
     for victim in victims:
