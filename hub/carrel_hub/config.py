@@ -80,6 +80,8 @@ def _workspaces(c: Any, settings: Settings, keys: Keys) -> None:
     c.CarrelSpawner.server_token_scopes = scopes.SERVER_TOKEN
     c.CarrelSpawner.start_timeout = START_SECONDS
     c.CarrelSpawner.http_timeout = 60
+    # The scheduler cannot tell who asks before the Hub listens, so workspaces are looked up after.
+    c.JupyterHub.init_spawners_timeout = 1
     # A poll is one cheap question on loopback, and an idle stop should show at once.
     c.CarrelSpawner.poll_interval = 5
 

@@ -67,8 +67,8 @@ def load_roles() -> list[dict[str, Any]]:
         },
         {
             "name": "carrel-setup",
-            "description": "The person at the machine: first projects, accounts",
-            "scopes": [USE, ADMIN, "admin:users"],
+            "description": "The person at the machine: first projects, accounts, the proxy",
+            "scopes": [USE, ADMIN, "admin:users", "proxy"],
             "services": [SETUP],
         },
     ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from jupyterhub.spawner import SpawnException
 
+from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner import pages, words
 from carrel_spawner.options import BadOption, Choice
@@ -96,8 +97,20 @@ def too_slow(seconds: float, last: str) -> Refused:
     return Refused(message, reason="timeout", html=html, status_code=504)
 
 
+def declined(error: ApiError) -> Refused:
+    """The scheduler refuses the request itself: it could never be met, or not by this project."""
+    helps = [str(one["expected"]) for one in error.errors if one.get("expected")]
+    sentence = error.detail or error.title or str(error)
+    html = pages.render("ended.html", sentence=sentence, help=" ".join(helps), log_tail="")
+    reason = "quota" if "quota" in error.code else "never"
+    message = " ".join([sentence, *helps])
+    return Refused(message, reason=reason, html=html, status_code=error.status)
+
+
 def unavailable(error: Exception) -> Refused:
-    """The scheduler did not take the request."""
+    """The scheduler does not answer, or cannot."""
+    if isinstance(error, ApiError) and 400 <= error.status < 500:
+        return declined(error)
     message = f"The scheduler could not be asked for a place: {error}"
     return Refused(message, reason="scheduler", status_code=503)
 

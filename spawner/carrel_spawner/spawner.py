@@ -26,6 +26,8 @@ from carrel_spawner.state import Address, Ending
 from carrel_spawner.verdict import Outcome
 
 MARGIN_SECONDS: Final = 5.0
+FIRST_ANSWER_SECONDS: Final = 20.0
+AGAIN_SECONDS: Final = 0.3
 
 
 class CarrelSpawner(Choosing, Spawner):
@@ -36,6 +38,7 @@ class CarrelSpawner(Choosing, Spawner):
         self.ending: Ending | None = None
         self.bulletin = Bulletin()
         self._starting = False
+        self._met = True
         self._farewell: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
@@ -106,10 +109,10 @@ class CarrelSpawner(Choosing, Spawner):
         if self.address is None:
             return None if self._starting else 0
         try:
-            workload = await self.client.get_workload(self.address.project, self.address.name)
-        except ApiError as error:
-            return 0 if error.status == 404 else None
+            workload = await self._look(self.address)
         except CarrelError as error:
+            if _is_gone(error):
+                return 0
             self.log.warning("%s is taken to run on: %s", self._log_name, error)
             return None
         if workload.uid != self.address.uid:
@@ -118,6 +121,26 @@ class CarrelSpawner(Choosing, Spawner):
             return None
         self.ending = Ending.of(workload)
         return self.ending.exit_code
+
+    async def _look(self, address: Address) -> Workload:
+        """The workload. Raises ``CarrelError``.
+
+        A Hub that just started asks before it listens, and the scheduler needs the Hub to know who
+        asks: the first answer is waited for.
+        """
+        patience = 0.0 if self._met else FIRST_ANSWER_SECONDS
+        end = time.monotonic() + patience
+        while True:
+            try:
+                found = await self.client.get_workload(address.project, address.name)
+            except CarrelError as error:
+                if _is_gone(error) or time.monotonic() >= end:
+                    self._met = True
+                    raise
+            else:
+                self._met = True
+                return found
+            await asyncio.sleep(AGAIN_SECONDS)
 
     @override
     async def stop(self, now: bool = False) -> None:
@@ -181,7 +204,7 @@ class CarrelSpawner(Choosing, Spawner):
         self.address = Address.from_dict(state.get("address"))
         self.ending = Ending.from_dict(state.get("ending"))
         if self.address is not None:
-            self.port = self.address.port
+            self.port, self._met = self.address.port, False
 
     @override
     def clear_state(self) -> None:
@@ -197,3 +220,8 @@ class CarrelSpawner(Choosing, Spawner):
         self.orm_spawner.state = self.get_state()
         self.orm_spawner.user_options = choice.options()
         self.user.db.commit()
+
+
+def _is_gone(error: CarrelError) -> bool:
+    """Whether the scheduler says that there is no such workload."""
+    return isinstance(error, ApiError) and error.status == 404

@@ -41,9 +41,10 @@ def farewell(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
     what = _counted(workloads)
     if stopped:
         return f"Stopped, with {what}; suspended jobs go on with `carrel resume NAME`."
+    goes, them = ("goes", "it") if len(workloads) == 1 else ("go", "them")
     return (
-        f"Stopped. {what} go on; the next `carrel up` finds them again "
-        f"(`carrel up --stop-jobs` stops them too)."
+        f"Stopped. {what} {goes} on; the next `carrel up` finds {them} again "
+        f"(`carrel up --stop-jobs` stops {them} too)."
     )
 
 

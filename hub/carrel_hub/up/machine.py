@@ -144,8 +144,13 @@ class _Machine:
         except CarrelError as error:
             raise Trouble(f"The scheduler could not be set up: {error}") from error
         for part in self.parts:
-            self.supervisor.keep_running(part)
+            self.supervisor.keep_running(part, self._revived)
         self.screen.ready(self.settings, self.new, facts.gpu_line(nodes), facts.account_line())
+
+    async def _revived(self, part: Part) -> None:
+        """A new proxy knows no routes."""
+        if part.name == "proxy":
+            await readiness.sync_proxy(self.settings, self.keys)
 
     async def _say_goodbye(self, client: AsyncClient) -> None:
         left = await ending.running(client)

@@ -41,7 +41,7 @@ class Part:
 
 
 def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]) -> list[Part]:
-    """Proxy, scheduler, Hub and console, in the order in which they are started."""
+    """Proxy, Hub, scheduler and console, in the order in which they can be used."""
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
 
@@ -58,9 +58,9 @@ def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]
         # Activity times of the Python proxy are right in this zone only.
         part("proxy", "Proxy", _proxy(settings, proxy),
              {"CONFIGPROXY_AUTH_TOKEN": keys.proxy, "TZ": "UTC"}),
-        service(scopes.SCHEDULER, "Scheduler"),
         part("hub", "Hub", [sys.executable, "-m", "jupyterhub", "-f", str(config)],
              {"JUPYTERHUB_CRYPT_KEY": keys.crypt}),
+        service(scopes.SCHEDULER, "Scheduler"),
         service(scopes.CONSOLE, "Console"),
     ]  # fmt: skip
 

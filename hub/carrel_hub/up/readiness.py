@@ -50,6 +50,24 @@ async def wait(part: Part, url: str, headers: dict[str, str], supervisor: Superv
         ) from None
 
 
+async def sync_proxy(settings: Settings, keys: Keys) -> None:
+    """Have the Hub tell a new proxy its routes, as soon as both answer.
+
+    The Hub would do so by itself within minutes, so giving up is no harm.
+    """
+    headers = {"Authorization": f"token {keys.setup}"}
+    timeout = aiohttp.ClientTimeout(total=5)
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+        for _ in range(int(PATIENCE_SECONDS / PAUSE_SECONDS)):
+            try:
+                async with session.post(f"{settings.hub_url}/hub/api/proxy") as answer:
+                    if answer.status < 400:
+                        return
+            except (aiohttp.ClientError, TimeoutError, ConnectionError):
+                pass
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
 async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
     try:
         async with session.get(url, allow_redirects=False) as response:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -45,9 +46,11 @@ class Supervisor:
                 f"{last_line(part.log)} The whole log: {part.log}"
             )
 
-    def keep_running(self, part: Part) -> None:
-        """From now on start it again when it dies."""
-        self._watchers.append(asyncio.create_task(self._watch(part)))
+    def keep_running(
+        self, part: Part, revived: Callable[[Part], Awaitable[None]] | None = None
+    ) -> None:
+        """From now on start it again when it dies, and then call ``revived``."""
+        self._watchers.append(asyncio.create_task(self._watch(part, revived)))
 
     async def stop(self) -> None:
         """Ask all to stop, wait, and kill what is left."""
@@ -69,7 +72,7 @@ class Supervisor:
             if self._group:
                 os.killpg(self._group, signal.SIGKILL)
 
-    async def _watch(self, part: Part) -> None:
+    async def _watch(self, part: Part, revived: Callable[[Part], Awaitable[None]] | None) -> None:
         """Start it again after each end, soon at first, more slowly when it keeps dying."""
         loop = asyncio.get_running_loop()
         pause = FIRST_PAUSE_SECONDS
@@ -81,6 +84,8 @@ class Supervisor:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             await self.start(part)
+            if revived is not None:
+                await revived(part)
 
     async def _spawn(self, part: Part) -> Process:
         command = [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), *part.command]

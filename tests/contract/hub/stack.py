@@ -36,7 +36,6 @@ PROBE = Path(__file__).with_name("probe_console.py")
 QUICK = """
 c.CarrelSpawner.settle_seconds = 0.1
 c.CarrelSpawner.poll_interval = 1
-c.JupyterHub.init_spawners_timeout = 30
 """
 
 
