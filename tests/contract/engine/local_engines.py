@@ -79,8 +79,8 @@ def _folders() -> Iterator[tuple[int, Path]]:
                 continue  # ended while we looked
 
 
-def marked(task: str) -> list[int]:
-    """Living processes that carry a task's id in their environment."""
+def marked(folder: Path) -> list[int]:
+    """Living processes that carry a task's folder in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or not tree.start_time(int(entry.name)):
@@ -89,6 +89,6 @@ def marked(task: str) -> list[int]:
             environment = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue  # ended while we looked, or not ours
-        if f"CARREL_TASK_ID={task}".encode() in environment:
+        if f"CARREL_TASK_DIR={folder / 'work'}".encode() in environment:
             found.append(int(entry.name))
     return found

@@ -159,8 +159,9 @@ async def test_names_that_are_no_users_run_nothing(engines: LocalEngines, user: 
 
 async def test_a_users_folders_are_the_same_in_every_task(engines: LocalEngines) -> None:
     engine = await engines.open()
-    await run(engine, a_task(engines, "echo mine > ~/notes; mkdir -p ~/work/deep"))
-    home = engines.root / "homes" / "ada"
+    first = a_task(engines, "echo mine > ~/notes; mkdir -p ~/work/deep; echo $HOME")
+    await run(engine, first)
+    home = Path((await output(engine, first)).decode().strip())
     task = a_task(
         engines,
         "pwd; cat ~/notes; cat /tmp/left; ls -l notebooks | wc -l",

@@ -51,7 +51,7 @@ async def test_no_task_runs_twice_and_the_list_is_true(engines: LocalEngines) ->
             if status.phase is not TaskPhase.ENDED:
                 continue
             assert status.lost or (folder / "exit.json").exists()
-            assert marked(str(status.id)) == []
+            assert marked(folder) == []
         await engine.close()
     statuses = await all_ended(engines)
 

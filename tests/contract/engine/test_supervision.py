@@ -49,7 +49,7 @@ async def test_a_killed_supervisor_is_noticed_and_nothing_of_its_task_lives_on(
     await wait_for_output(engine, task, b"ready")
     running = await wait_for(engine, stream, task, TaskPhase.RUNNING)
     (supervisor,) = supervisors(engines.root)
-    assert len(marked("w1-0-0")) == 4
+    assert len(marked(engines.folder())) == 4
     os.kill(supervisor, signal.SIGKILL)
     lost = await next_status(stream, task)
     while lost.phase is not TaskPhase.ENDED:
@@ -57,7 +57,7 @@ async def test_a_killed_supervisor_is_noticed_and_nothing_of_its_task_lives_on(
     assert (lost.lost, lost.exit_code, lost.signal) == (True, None, 0)
     assert "supervisor" in lost.message
     assert lost.pid == running.pid
-    assert marked("w1-0-0") == []
+    assert marked(engines.folder()) == []
     assert await status_of(await engines.open(), task) == lost
 
 
@@ -75,7 +75,7 @@ async def test_a_supervisor_killed_while_nobody_looks_is_found_out_later(
     await engines.no_supervisors()
     status = await status_of(await engines.open(), task)
     assert (status.phase, status.lost) == (TaskPhase.ENDED, True)
-    assert marked("w1-0-0") == []
+    assert marked(engines.folder()) == []
 
 
 async def test_a_task_that_was_claimed_but_never_started_is_lost(engines: LocalEngines) -> None:
@@ -117,7 +117,7 @@ async def test_what_a_task_leaves_behind_ends_with_it(engines: LocalEngines) -> 
     orphan = "(setsid bash -c \"trap '' TERM HUP; sleep 600\" &)"
     script = f"{orphan}; {orphan}; {orphan}; sleep 0.2"
     assert (await run(engine, a_task(engines, script))).exit_code == 0
-    assert marked("w1-0-0") == []
+    assert marked(engines.folder()) == []
 
 
 async def test_stop_reaches_children_in_groups_and_sessions_of_their_own(
@@ -132,7 +132,7 @@ async def test_stop_reaches_children_in_groups_and_sessions_of_their_own(
     await engine.stop(task.id, 20.0)
     await wait_for(engine, stream, task, TaskPhase.ENDED)
     assert b"saved" in await output(engine, task)
-    assert marked("w1-0-0") == []
+    assert marked(engines.folder()) == []
 
 
 async def test_a_child_may_use_the_grace_period_that_its_shell_did_not_wait_for(

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local.accounts import DYNAMIC_UIDS, AccountRefused, Accounts
+from carrel_scheduler.engines.local.accounts import AccountRefused, Accounts
+
+UIDS = range(61000, 61500)
 
 
 def person(name: str, uid: int, gid: int | None = None) -> pwd.struct_passwd:
@@ -25,7 +27,7 @@ MACHINE = [
     person("linus", 1000),
     person("wheel", 1001, 0),
     person("nobody", 65534),
-    person("taken", DYNAMIC_UIDS.start + 1),
+    person("taken", UIDS.start + 1),
 ]
 
 
@@ -50,7 +52,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     return owners
 
 
-def opened(tmp_path: Path, *, privileged: bool = True, uids: range = DYNAMIC_UIDS) -> Accounts:
+def opened(tmp_path: Path, *, privileged: bool = True, uids: range = UIDS) -> Accounts:
     state = tmp_path / "accounts"
     state.mkdir(exist_ok=True)
     return Accounts(state, tmp_path / "homes", uids=uids, privileged=privileged)
@@ -68,7 +70,7 @@ def test_others_get_a_number_of_their_own_for_ever(
 ) -> None:
     first = opened(tmp_path)
     ada, grace = first.resolve("ada"), first.resolve("grace")
-    assert (ada.uid, grace.uid) == (DYNAMIC_UIDS.start, DYNAMIC_UIDS.start + 2), "one is taken"
+    assert (ada.uid, grace.uid) == (UIDS.start, UIDS.start + 2), "one is taken"
     assert ada.gid == ada.uid
     assert opened(tmp_path).resolve("grace") == grace
     assert opened(tmp_path).resolve("ada") == ada

@@ -1,7 +1,7 @@
 """The end of tasks whose supervisor was killed: nothing of them may live on when they are reported.
 
 The main process dies with its supervisor by the kernel's doing; its children do not. They are
-found by control group, by session, and by the task's id in the environment they inherited.
+found by control group, by session, and by the task's folder in the environment they inherited.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from carrel_scheduler.engines.contract import EngineError, TaskId
+from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.cgroups import Groups
 from carrel_scheduler.engines.local.shim import tree
 from carrel_scheduler.engines.local.truth import Started
@@ -24,13 +24,13 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-async def end_leftovers(task: TaskId, started: Started | None, groups: Groups) -> None:
+async def end_leftovers(folder: Path, started: Started | None, groups: Groups) -> None:
     """Kill what is left of a lost task and remove its groups.
 
     Raises ``EngineError`` when a process cannot be killed: then the task still runs.
     """
     for _ in range(PATIENCE_ROUNDS):
-        left = _remaining(task, started, groups)
+        left = _remaining(folder, started, groups)
         if not left:
             tree.remove_groups(groups.folders)
             return
@@ -38,17 +38,17 @@ async def end_leftovers(task: TaskId, started: Started | None, groups: Groups) -
             tree.send(process, signal.SIGKILL)
         await asyncio.sleep(ROUND_SECONDS)
     pids = ", ".join(str(pid) for pid, _ in left)
-    raise EngineError(f"task {task}: processes {pids} do not die")
+    raise EngineError(f"{folder.parent.name}-{folder.name}: processes {pids} do not die")
 
 
-def _remaining(task: TaskId, started: Started | None, groups: Groups) -> list[tree.Process]:
+def _remaining(folder: Path, started: Started | None, groups: Groups) -> list[tree.Process]:
     found = tree.members(groups.folders)
     if started is None or started.boot_id != boot_id():
         return found
     # A session lives as long as a member; once its number has another leader it is another one.
     leader_born = tree.start_time(started.pid)
     session_is_ours = leader_born in (0, started.start_time)
-    mark = f"CARREL_TASK_ID={task}".encode()
+    mark = f"CARREL_TASK_DIR={folder / 'work'}".encode()
     pids = {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
     for pid in sorted(pids - {os.getpid()}):
         fields = tree.stat_fields(pid)

@@ -112,7 +112,7 @@ class Registry:
         while True:
             started = truth.read_started(folder)
             try:
-                await end_leftovers(task, started, self._limiter.find(str(task)))
+                await end_leftovers(folder, started, self._limiter.find(str(task)))
                 break
             except EngineError as error:
                 _log.error("%s", error)
