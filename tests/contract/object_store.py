@@ -356,6 +356,13 @@ class Watching:
         await store.create(project("speech"))
         assert story(await take(watch, 2)) == [("vision", "added"), ("speech", "added")]
 
+    async def test_a_long_backlog_is_delivered_whole(self, store: ObjectStore) -> None:
+        names = [f"train-{number}" for number in range(600)]
+        await asyncio.gather(*(store.create(workload(name)) for name in names))
+        assert story(await take(store.watch(Workload, 0), 600)) == [
+            (name, "added") for name in names
+        ]
+
     async def test_goes_on_live(self, store: ObjectStore) -> None:
         await store.create(workload("before"))
         watch = store.watch(Workload, (await store.list(Workload)).version)
