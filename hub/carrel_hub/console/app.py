@@ -7,6 +7,7 @@ services and serves until it is told to stop.
 import asyncio
 import hashlib
 import hmac
+import logging
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 import aiohttp
 from jupyterhub.services.auth import HubOAuth
 from tornado.httpserver import HTTPServer
-from tornado.log import app_log, enable_pretty_logging
+from tornado.log import access_log, app_log, enable_pretty_logging
 from tornado.web import Application, StaticFileHandler
 
 from carrel_hub.console.handlers import events, job, overview, projects, session
@@ -27,6 +28,8 @@ from carrel_hub.console.settings import Settings, SettingsError, Urls
 
 _NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
 _LARGEST_FORM_BYTES = 1024 * 1024
+# Keeps a quiet websocket open through proxies, and finds out who has gone without a word.
+_PING_SECONDS = 20
 # How long a change of somebody's rights may take to be seen here; the scheduler has its own.
 _AUTH_CACHE_SECONDS = 60
 
@@ -67,6 +70,8 @@ class ConsoleApplication(Application):
             cookie_secret=_cookie_secret(settings.token),
             xsrf_cookies=True,
             xsrf_cookie_kwargs={"httponly": True, "samesite": "Lax", "path": settings.prefix},
+            websocket_ping_interval=_PING_SECONDS,
+            websocket_max_message_size=events.LONGEST_MESSAGE_BYTES,
             static_handler_class=session.StaticFiles,
             **tornado_settings,
         )
@@ -141,6 +146,8 @@ async def serve(settings: Settings) -> None:
 def main() -> None:
     """Run the console as a JupyterHub service."""
     enable_pretty_logging()
+    # Open pages read themselves again and again: only what went wrong is worth a line.
+    access_log.setLevel(logging.WARNING)
     try:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:

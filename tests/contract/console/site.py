@@ -84,10 +84,6 @@ class Site:
         await self.app.close()
         await self._runner.cleanup()
 
-    async def drop_connections(self) -> None:
-        """Break what is open, as a restart of the proxy does."""
-        await self._server.close_all_connections()
-
     def url(self, page: str = "") -> str:
         return f"{self.origin}{PREFIX}{page}"
 

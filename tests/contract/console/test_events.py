@@ -12,24 +12,21 @@ from contract.console.site import Site, Visitor
 class Listener:
     """Reads the relay and counts its messages."""
 
-    def __init__(self, visitor: Visitor, token: str, query: str = "") -> None:
-        self.visitor, self.token, self.query = visitor, token, query
+    def __init__(self, visitor: Visitor, query: str = "") -> None:
+        self.visitor, self.query = visitor, query
         self.changes: list[float] = []
         self.told = asyncio.Event()
         self.connected = asyncio.Event()
 
     async def run(self) -> None:
-        headers = {"X-XSRFToken": self.token, "Sec-Fetch-Mode": "cors"}
-        url = self.visitor.site.url(f"events{self.query}")
-        timeout = aiohttp.ClientTimeout(total=20)
-        async with self.visitor.session.get(url, headers=headers, timeout=timeout) as answer:
-            assert answer.status == 200
-            assert answer.content_type == "text/event-stream"
-            async for line in answer.content:
-                self.connected.set()
-                if line == b"event: change\n":
-                    self.changes.append(time.monotonic())
-                    self.told.set()
+        url = self.visitor.site.url(f"events{self.query}").replace("http", "ws", 1)
+        headers = {"Sec-Fetch-Mode": "websocket", "Origin": self.visitor.site.origin}
+        async with self.visitor.session.ws_connect(url, headers=headers) as stream:
+            self.connected.set()
+            async for message in stream:
+                assert message.data == "change"
+                self.changes.append(time.monotonic())
+                self.told.set()
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(10):
@@ -39,7 +36,8 @@ class Listener:
 
 
 async def listening(visitor: Visitor, query: str = "") -> tuple[Listener, asyncio.Task[None]]:
-    listener = Listener(visitor, await visitor.token("submit"), query)
+    await visitor.get()
+    listener = Listener(visitor, query)
     task = asyncio.create_task(listener.run())
     await asyncio.wait_for(listener.connected.wait(), 10)
     return listener, task
@@ -98,3 +96,14 @@ async def test_a_refused_stream_ends(site: Site) -> None:
         listener, task = await listening(visitor, "?project=speech&name=align-9")
         await asyncio.wait_for(task, 10)
         assert listener.changes == []
+
+
+async def test_strangers_and_pages_from_elsewhere_get_no_stream(site: Site) -> None:
+    async with Visitor(site, "ada") as visitor:
+        listener = Listener(visitor)
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
+            await listener.run()
+        await visitor.get()
+        url = site.url("events").replace("http", "ws", 1)
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await visitor.session.ws_connect(url, headers={"Origin": "http://elsewhere.example"})

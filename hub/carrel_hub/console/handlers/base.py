@@ -191,7 +191,10 @@ class SignedInPage(HubOAuthenticated, SafePage):
         return cast("dict[str, Any]", untyped.check_hub_user(user))
 
     def _is_navigation(self) -> bool:
-        return self.request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+        headers = self.request.headers
+        if headers.get("Upgrade", "").lower() == "websocket":
+            return False
+        return headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
 
 
 def _phrase(status: int) -> str:

@@ -1,49 +1,50 @@
-"""The relay: one stream a browser, which says that something visible changed, never what.
+"""The relay: one websocket a page, which says that something visible changed, never what.
 
 The scheduler decides what the signed-in user may see; the browser then reads its page again. Many
 changes at once are one message, at most two a second.
+
+A websocket and not server-sent events: the proxy of a small installation passes on an ordinary
+answer only when it is complete, and has room for few of them at a time.
 """
 
 import asyncio
 from contextlib import aclosing, suppress
 from typing import Final
 
-from tornado.iostream import StreamClosedError
 from tornado.log import app_log
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from typing_extensions import override
 
 from carrel.errors import CarrelError
 from carrel_hub.console.handlers.base import SignedInPage
 
 SHORTEST_PAUSE_SECONDS: Final = 0.5
-KEEP_ALIVE_SECONDS: Final = 15.0
+LONGEST_MESSAGE_BYTES: Final = 1024
 
 
-class EventRelay(SignedInPage):
-    """``GET events``; with ``project`` and ``name``, of that workload only."""
+class EventRelay(SignedInPage, WebSocketHandler):
+    """``events``; with ``project`` and ``name``, of that workload only."""
 
-    _relay: asyncio.Task[None] | None = None
+    _tasks: tuple[asyncio.Task[None], ...] = ()
 
     @override
-    async def get(self) -> None:
-        """Stream until the browser leaves or the scheduler's stream ends."""
-        self.set_header("Content-Type", "text/event-stream")
-        self.set_header("X-Accel-Buffering", "no")
+    def open(self, *_: str) -> None:
+        """Begin to listen."""
         changed = asyncio.Event()
-        source = asyncio.create_task(self._listen(changed))
-        self._relay = asyncio.create_task(self._tell(changed, source))
-        try:
-            with suppress(StreamClosedError, asyncio.CancelledError):
-                await self._relay
-        finally:
-            source.cancel()
-            await asyncio.gather(source, return_exceptions=True)
+        self._tasks = (
+            asyncio.create_task(self._listen(changed)),
+            asyncio.create_task(self._tell(changed)),
+        )
 
     @override
-    def on_connection_close(self) -> None:
+    def on_message(self, message: str | bytes) -> None:
+        """Browsers have nothing to say here."""
+
+    @override
+    def on_close(self) -> None:
         """Stop when the browser has left."""
-        if self._relay is not None:
-            self._relay.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     async def _listen(self, changed: asyncio.Event) -> None:
         project = self.get_query_argument("project", None)
@@ -54,24 +55,12 @@ class EventRelay(SignedInPage):
                     changed.set()
         except CarrelError as error:
             app_log.warning("The stream of events for %s ended: %s", self.user, error)
+        self.close()
 
-    async def _tell(self, changed: asyncio.Event, source: asyncio.Task[None]) -> None:
-        self.write(": connected\n\n")
-        await self.flush()
-        while not source.done():
-            waiter = asyncio.create_task(changed.wait())
-            try:
-                await asyncio.wait(
-                    {waiter, source},
-                    timeout=KEEP_ALIVE_SECONDS,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            finally:
-                waiter.cancel()
-            if changed.is_set():
+    async def _tell(self, changed: asyncio.Event) -> None:
+        with suppress(WebSocketClosedError):
+            while True:
+                await changed.wait()
                 changed.clear()
-                self.write("event: change\ndata: {}\n\n")
-            else:
-                self.write(": still here\n\n")
-            await self.flush()
-            await asyncio.sleep(SHORTEST_PAUSE_SECONDS)
+                await self.write_message("change")
+                await asyncio.sleep(SHORTEST_PAUSE_SECONDS)

@@ -3,14 +3,14 @@
 (() => {
   "use strict";
   const SHORTEST_PAUSE_MS = 500;
+  const FIRST_RETRY_MS = 1000;
   const LONGEST_RETRY_MS = 15000;
   const refresher = document.getElementById("refresher");
   if (!refresher) return;
   const note = document.getElementById("live-note");
-  const token = refresher.dataset.xsrf;
   let last = 0;
   let planned = null;
-  let stream = null;
+  let over = false;
 
   const refresh = () => {
     planned = null;
@@ -18,7 +18,7 @@
     if (!document.hidden) htmx.trigger(refresher, "carrel:refresh");
   };
   const plan = () => {
-    if (planned === null) planned = setTimeout(refresh, Math.max(0, last + SHORTEST_PAUSE_MS - Date.now()));
+    if (!over && planned === null) planned = setTimeout(refresh, Math.max(0, last + SHORTEST_PAUSE_MS - Date.now()));
   };
 
   const inUse = (region) => region.matches(":hover") || region.contains(document.activeElement);
@@ -36,41 +36,42 @@
 
   const say = (text) => { if (note) note.textContent = text; };
 
-  async function listen(signal) {
-    let pause = 1000;
-    while (!signal.aborted) {
-      try {
-        const answer = await fetch(refresher.dataset.events, { headers: { "X-XSRFToken": token }, signal });
-        if (answer.status === 401 || answer.status === 403) return say("You are signed out: reload the page to sign in again.");
-        if (!answer.ok) throw new Error(String(answer.status));
-        pause = 1000;
-        say("");
-        const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-        for (;;) {
-          const { value, done } = await reader.read();
-          if (done) break;
-          if (value.includes("event: change")) plan();
-        }
-      } catch (error) {
-        if (signal.aborted) return;
-      }
-      say("Not live at the moment: trying again.");
-      await new Promise((resolve) => setTimeout(resolve, pause));
-      pause = Math.min(pause * 2, LONGEST_RETRY_MS);
-    }
-  }
-
+  let stream = null;
+  let pause = FIRST_RETRY_MS;
   const start = () => {
-    if (stream === null) { stream = new AbortController(); listen(stream.signal); }
+    if (over || stream !== null || document.hidden) return;
+    const address = new URL(refresher.dataset.events, window.location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    stream = new WebSocket(address);
+    stream.onopen = () => { pause = FIRST_RETRY_MS; say(""); };
+    stream.onmessage = plan;
+    stream.onclose = () => {
+      stream = null;
+      if (document.hidden) return;
+      say("Not live at the moment: trying again.");
+      setTimeout(start, pause);
+      pause = Math.min(pause * 2, LONGEST_RETRY_MS);
+    };
   };
-  const stop = () => { stream?.abort(); stream = null; };
+  const stop = () => {
+    if (stream === null) return;
+    stream.onclose = null;
+    stream.close();
+    stream = null;
+  };
+  document.body.addEventListener("htmx:responseError", (event) => {
+    if (![401, 403].includes(event.detail.xhr.status)) return;
+    over = true;
+    stop();
+    say("You are signed out: reload the page to sign in again.");
+  });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) return stop();
     start();
     plan();
   });
   window.addEventListener("pagehide", stop);
-  window.addEventListener("pageshow", () => { if (!document.hidden) start(); });
+  window.addEventListener("pageshow", start);
   const every = Number(refresher.dataset.every) * 1000;
   if (every > 0) setInterval(plan, every);
 })();
