@@ -22,7 +22,7 @@ class Cycle:
     """What one call of ``decide`` works on.
 
     Attributes:
-        queues: project slot -> its waiting workloads that have no answer yet, in order.
+        queues: project slot -> all its waiting workloads in order; the projects by name.
         bound: uid -> places of workloads that start now.
         held: uid -> workload whose places are held while room is being freed.
         victims: uid -> the workloads evicted for it in this cycle.
@@ -35,11 +35,7 @@ class Cycle:
         self.state, self.now = state, now
         self.room = Room(state.nodes)
         self.standings = standings(state.nodes, state.project_columns)
-        self.queues: dict[int, list[Record]] = {}
-        for record in state.waiting_records():
-            self.queues.setdefault(record.project, []).append(record)
-        for queue in self.queues.values():
-            queue.sort(key=job_key)
+        self.queues = _queues(state)
         self.bound: dict[str, tuple[Footprint, ...]] = {}
         self.held: dict[str, Record] = {}
         self.victims: dict[str, tuple[Record, ...]] = {}
@@ -193,3 +189,12 @@ class Cycle:
         """Places as they leave the core."""
         names = self.state.nodes.names
         return tuple((names[place.node], place.devices) for place in places)
+
+
+def _queues(state: State) -> dict[int, list[Record]]:
+    waiting: dict[str, list[Record]] = {}
+    for record in state.waiting_records():
+        waiting.setdefault(record.spec.project, []).append(record)
+    for queue in waiting.values():
+        queue.sort(key=job_key)
+    return {waiting[name][0].project: waiting[name] for name in sorted(waiting)}

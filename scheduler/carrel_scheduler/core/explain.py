@@ -36,9 +36,9 @@ class Explainer:
     def reasons(self) -> dict[str, Reason]:
         """By uid, for every waiting workload that does not start now."""
         found: dict[str, Reason] = {}
-        for slot in sorted(self._cycle.queues):
+        for queue in self._cycle.queues.values():
             ahead = 0
-            for record in self._cycle.queues[slot]:
+            for record in queue:
                 uid = record.spec.uid
                 if uid in self._cycle.bound:
                     continue

@@ -4,6 +4,8 @@ Only preemptible work gives way, so interactive work that may not be stopped nev
 project holds in all does not grow, except into free room, so no other project is touched.
 """
 
+from itertools import takewhile
+
 import numpy as np
 
 from carrel_scheduler.core.actions.bounds import Bounds
@@ -34,11 +36,8 @@ def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bound
     useful = most > 0
     if cycle.barred(claimer):
         useful = np.ones_like(useful)
-    there = on_nodes(cycle, useful)
-    candidates = [
-        victim for victim in pool[slot] if victim.spec.priority < priority and there(victim)
-    ]
-    victims = clear_room(cycle, claimer, iter(candidates))
+    lower_ones = takewhile(lambda victim: victim.spec.priority < priority, pool[slot])
+    victims = clear_room(cycle, claimer, filter(on_nodes(cycle, useful), lower_ones))
     if victims is None:
         return False
     for victim in victims:

@@ -11,8 +11,8 @@ from carrel_scheduler.core.workloads import Record
 
 def run(cycle: Cycle) -> None:
     """Bind, keep or end every promise."""
-    for slot in sorted(cycle.queues):
-        for record in cycle.queues[slot]:
+    for queue in cycle.queues.values():
+        for record in queue:
             if record.promise:
                 _settle(cycle, record)
 
