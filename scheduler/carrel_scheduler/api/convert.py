@@ -45,6 +45,7 @@ def to_workload(
         resources=Resources(
             gpu_milli=gpu_milli(body.gpus),
             cpu_milli=body.cpu_millicores,
+            cpu_limit_milli=body.cpu_limit_millicores or 0,
             memory_bytes=body.memory_bytes,
         ),
         tasks=body.tasks,
@@ -99,6 +100,7 @@ def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
         image=spec.image,
         gpus=gpus(spec.resources.gpu_milli),
         cpu_millicores=spec.resources.cpu_milli,
+        cpu_limit_millicores=spec.resources.cpu_limit_milli or None,
         memory_bytes=spec.resources.memory_bytes,
         tasks=spec.tasks,
         priority=spec.priority,

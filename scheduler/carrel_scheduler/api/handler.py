@@ -66,6 +66,7 @@ class ApiHandler(web.RequestHandler):
         self.operation = operation
         self.token = access.token_of(self.request.headers.get("Authorization", ""))
         path = self.path
+        requests.check_path(path)
         self.visitor = await access.admit(operation, self.services.deps, self.token, path)
 
     def read_call(self, operation: Operation, body: bytes) -> Call:

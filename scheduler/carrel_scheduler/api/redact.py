@@ -21,7 +21,7 @@ SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
 HELP_WITHOUT_NAMES: Final = "help_without_names"
 NAMELESS_SENTENCE: Final = "The details belong to a project that you are not in."
 # Texts in a reason's data that never name a foreign workload or user.
-SAFE_TEXTS: Final = frozenset({"resource", "project", "nodes", "node", "rule", "cls", "token"})
+SAFE_TEXTS: Final = frozenset({"resource", "project", "nodes", "node", "rule", "class", "token"})
 
 
 def workload(found: Workload, viewer: Principal) -> answers.WorkloadOut:

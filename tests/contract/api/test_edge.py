@@ -65,7 +65,10 @@ async def test_a_head_request_has_no_body(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", ["Train", "a%00b", "a%2Fb", "%FF", "x" * 300, "..", "a b"])
-async def test_names_that_nothing_has_are_not_found(desk: Desk, name: str) -> None:
+async def test_names_that_nothing_has_are_not_found_without_asking_the_database(
+    desk: Desk, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.ledger, "get", None)
     reply = await desk.ask("GET", f"/workloads/vision/{name}")
     assert reply.status in (400, 404)
     assert reply.headers["Content-Type"] == "application/problem+json"

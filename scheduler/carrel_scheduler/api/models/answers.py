@@ -41,6 +41,7 @@ class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     gpus: float
     cpu_millicores: int
+    cpu_limit_millicores: int | None
     memory_bytes: int
     tasks: int
     priority: str | int

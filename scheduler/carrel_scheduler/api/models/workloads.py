@@ -36,7 +36,8 @@ class WorkloadCreate(Request):
     volumes: Annotated[list[Volume], Field(max_length=64)] = Field(default_factory=list)
     image: fields.ShortText = ""
     gpus: fields.Gpus = 0.0
-    cpu_millicores: Annotated[int, Field(ge=1, le=fields.MOST_CPU_MILLICORES)] = 1000
+    cpu_millicores: Annotated[int, Field(ge=1, le=fields.MOST_CPU_MILLICORES)] = 100
+    cpu_limit_millicores: Annotated[int, Field(ge=10, le=fields.MOST_CPU_MILLICORES)] | None = None
     memory_bytes: Annotated[
         int, Field(ge=fields.LEAST_MEMORY_BYTES, le=fields.MOST_MEMORY_BYTES)
     ] = 2**30

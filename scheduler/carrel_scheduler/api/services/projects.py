@@ -24,6 +24,7 @@ from carrel_scheduler.workloads.contract import ProjectImpact
 
 COLORS: Final = 12
 ATTEMPTS: Final = 8
+KNOWN_SECONDS: Final = 1.0
 
 
 class Projects:
@@ -33,23 +34,31 @@ class Projects:
         self._deps = deps
         self._submitting: Counter[str] = Counter()
         self._closing: set[str] = set()
+        self._known_until: dict[str, float] = {}
 
     @asynccontextmanager
-    async def in_use(self, name: str) -> AsyncIterator[Project]:
-        """A project that will not be deleted meanwhile; raises ``Invalid`` when there is none."""
+    async def in_use(self, name: str) -> AsyncIterator[None]:
+        """Keep a project from being deleted meanwhile; raises ``Invalid`` when there is none."""
         self._submitting[name] += 1
         try:
             if name in self._closing:
                 raise _unknown(name)
-            try:
-                project = await self._deps.ledger.get(Project, name)
-            except NotFound:
-                raise _unknown(name) from None
-            yield project
+            if self._deps.clock() >= self._known_until.get(name, 0.0):
+                await self._look_up(name)
+            yield
         finally:
             self._submitting[name] -= 1
             if not self._submitting[name]:
                 del self._submitting[name]
+
+    async def _look_up(self, name: str) -> None:
+        """Remember for a second that a project exists: submissions come in hundreds."""
+        self._known_until.pop(name, None)
+        try:
+            await self._deps.ledger.get(Project, name)
+        except NotFound:
+            raise _unknown(name) from None
+        self._known_until[name] = self._deps.clock() + KNOWN_SECONDS
 
     async def get(self, name: str) -> Project:
         """One; raises ``Missing``."""
@@ -119,6 +128,7 @@ class Projects:
                 raise problems.Conflicting(
                     Code.PROJECT_IN_USE, f"`{name}` has workloads; delete them first"
                 )
+            self._known_until.pop(name, None)
             await self._hub_group(name, exists=False)
             await self._deps.ledger.delete(Project, name)
         finally:
