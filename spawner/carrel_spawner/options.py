@@ -28,7 +28,7 @@ class Sizes:
     """Amounts taken when nothing is chosen: GPUs, processor cores, memory in GiB."""
 
     gpus: int = 0
-    cpu: float = 1.0
+    cpu: float = 0.5
     memory_gib: float = 2.0
 
 

@@ -99,7 +99,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     volumes: list[Volume] = []
     image: str = ""
     gpus: float = 0.0
-    cpu_millicores: int = 1000
+    cpu_millicores: int = 100
+    cpu_limit_millicores: int | None = None
     memory_bytes: int = 1024**3
     tasks: int = 1
     priority: str | int = ""

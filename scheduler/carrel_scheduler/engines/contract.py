@@ -53,6 +53,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         volumes: (source, destination) paths; on one machine a destination other than the source
             becomes a symbolic link in the task's folder.
         working_dir: empty means the task's own folder.
+        cpu_milli: its share of the processors while others want them, too; idle ones it may use.
+        cpu_limit_milli: never more than this; 0 means no such limit.
+        memory_mib: never more than this; 0 means no limit.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
     """
 
@@ -71,6 +74,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = ""
     checkpoint_dir: str = ""
     cpu_milli: int = 0
+    cpu_limit_milli: int = 0
     memory_mib: int = 0
     grace_seconds: float = 30.0
 

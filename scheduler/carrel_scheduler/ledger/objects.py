@@ -40,10 +40,15 @@ class Meta(msgspec.Struct, kw_only=True):
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task needs."""
+    """What one task needs.
+
+    ``cpu_milli`` is its share of the processors while others want them, too; idle ones it may use
+    up to ``cpu_limit_milli`` (0: all). Memory is both: what is set aside, and never more.
+    """
 
     gpu_milli: int = 0
-    cpu_milli: int = 1000
+    cpu_milli: int = 100
+    cpu_limit_milli: int = 0
     memory_bytes: int = 1024**3
 
 

@@ -66,6 +66,7 @@ def _task_spec(
         working_dir=spec.working_dir,
         checkpoint_dir=str(settings.checkpoint_root / meta.uid),
         cpu_milli=spec.resources.cpu_milli,
+        cpu_limit_milli=spec.resources.cpu_limit_milli,
         memory_mib=-(-spec.resources.memory_bytes // MIB),
         grace_seconds=spec.grace_seconds,
     )

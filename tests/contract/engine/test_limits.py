@@ -40,7 +40,7 @@ async def test_cpu_is_held_to_its_share(engines: LocalEngines) -> None:
     engine = await engines.open()
     spin = "import time\nwhile time.monotonic() < END: pass\nprint(time.process_time())"
     program = spin.replace("END", str(_now() + 2.0))
-    task = a_task(engines, "", command=("python", "-c", program), cpu_milli=250)
+    task = a_task(engines, "", command=("python", "-c", program), cpu_limit_milli=250)
     await run(engine, task)
     used = float(await output(engine, task))
     if (await engine.capabilities()).limits:

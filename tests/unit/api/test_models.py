@@ -55,7 +55,7 @@ def test_any_json_in_any_field_is_read_or_refused_naming_it(
 
 def test_defaults_are_those_of_the_documentation() -> None:
     body = WorkloadCreate(name="a", project="vision", command=["x"])
-    assert (body.gpus, body.cpu_millicores, body.memory_bytes) == (0.0, 1000, 2**30)
+    assert (body.gpus, body.cpu_millicores, body.memory_bytes) == (0.0, 100, 2**30)
     assert (body.tasks, body.backoff_limit, body.grace_seconds) == (1, 6, 30.0)
     assert body.restart_policy == "on-failure"
     assert body.spawner_fields() == []

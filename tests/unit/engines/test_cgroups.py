@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local import cgroups
-from carrel_scheduler.engines.local.cgroups import find_limiter
+from carrel_scheduler.engines.local.cgroups import Bounds, find_limiter
 
 ROOT = Path("/var/lib/carrel/engine")
 
@@ -44,11 +44,12 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
     system = version_1(tmp_path)
     limiter = find_limiter(ROOT, system=system, own="")
-    groups = limiter.make("w1-0-0", 1500, 512)
+    groups = limiter.make("w1-0-0", Bounds(500, 1500, 512))
     base = cgroups.base_name(ROOT)
     cpu, memory = (system / name / base / "w1-0-0" for name in ("cpu", "memory"))
     assert groups.folders == [str(cpu), str(memory)]
     assert groups.oom_files == [str(memory / "memory.oom_control")]
+    assert (cpu / "cpu.shares").read_text() == "512"
     assert (cpu / "cpu.cfs_quota_us").read_text() == "150000"
     assert (cpu / "cpu.cfs_period_us").read_text() == "100000"
     assert (memory / "memory.limit_in_bytes").read_text() == str(512 * 1024 * 1024)
@@ -57,16 +58,17 @@ def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
 
 def test_no_limit_is_no_setting(tmp_path: Path) -> None:
     system = version_1(tmp_path)
-    groups = find_limiter(ROOT, system=system, own="").make("w1-0-0", 0, 0)
+    groups = find_limiter(ROOT, system=system, own="").make("w1-0-0", Bounds())
     assert [list(Path(folder).iterdir()) for folder in groups.folders] == [[], []]
 
 
 @pytest.mark.usefixtures("kernel")
 def test_version_2_at_the_top(tmp_path: Path) -> None:
     limiter = find_limiter(ROOT, system=version_2(tmp_path), own="0::/user/scope\n")
-    groups = limiter.make("w1-0-0", 500, 64)
+    groups = limiter.make("w1-0-0", Bounds(100, 500, 64))
     (folder,) = (Path(name) for name in groups.folders)
     assert folder == tmp_path / cgroups.base_name(ROOT) / "w1-0-0"
+    assert (folder / "cpu.weight").read_text() == "4"
     assert (folder / "cpu.max").read_text() == "50000 100000"
     assert (folder / "memory.max").read_text() == str(64 * 1024 * 1024)
     assert (folder / "memory.oom.group").read_text() == "1"
@@ -84,7 +86,7 @@ def test_version_2_in_a_delegated_group_moves_its_processes_aside(
     own = system / "user" / "scope"
     assert (own / "carrel-service" / "cgroup.procs").read_text() == "12"
     assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory"
-    (folder,) = limiter.make("w1-0-0", 500, 64).folders
+    (folder,) = limiter.make("w1-0-0", Bounds(100, 500, 64)).folders
     assert Path(folder).parent.parent == own
 
 
@@ -104,7 +106,7 @@ def test_where_nothing_is_allowed_it_says_why(
         assert not limiter.enforces
         assert limiter.summary.startswith("CPU and memory limits are not enforced: ")
         assert words in limiter.summary
-        assert limiter.make("w1-0-0", 500, 64).folders == []
+        assert limiter.make("w1-0-0", Bounds(100, 500, 64)).folders == []
 
 
 def test_a_limit_that_the_kernel_refuses_is_an_error(tmp_path: Path) -> None:
@@ -113,13 +115,13 @@ def test_a_limit_that_the_kernel_refuses_is_an_error(tmp_path: Path) -> None:
     blocked = system / "cpu" / cgroups.base_name(ROOT) / "w1-0-0" / "cpu.cfs_period_us"
     blocked.mkdir(parents=True)
     with pytest.raises(EngineError, match=r"cpu\.cfs_period_us"):
-        limiter.make("w1-0-0", 500, 64)
+        limiter.make("w1-0-0", Bounds(100, 500, 64))
 
 
 def test_close_removes_empty_groups_only(tmp_path: Path) -> None:
     system = version_1(tmp_path)
     limiter = find_limiter(ROOT, system=system, own="")
-    limiter.make("w1-0-0", 0, 0)
+    limiter.make("w1-0-0", Bounds())
     limiter.close()
     assert (system / "cpu" / cgroups.base_name(ROOT)).exists()
     for folder in limiter.find("w1-0-0").folders:

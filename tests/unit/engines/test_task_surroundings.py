@@ -40,12 +40,12 @@ def test_what_identifies_a_task_cannot_be_forged() -> None:
 
 def test_defaults_give_way() -> None:
     found = environment(
-        spec(environment={"PATH": "/mine", "OMP_NUM_THREADS": "7"}, cpu_milli=1500),
+        spec(environment={"PATH": "/mine", "OMP_NUM_THREADS": "7"}, cpu_limit_milli=1500),
         cpu_limited=True,
     )
     assert (found["PATH"], found["OMP_NUM_THREADS"]) == ("/mine", "7")
-    assert environment(spec(cpu_milli=1500), cpu_limited=True)["OMP_NUM_THREADS"] == "2"
-    assert "OMP_NUM_THREADS" not in environment(spec(cpu_milli=1500))
+    assert environment(spec(cpu_limit_milli=1500), cpu_limited=True)["OMP_NUM_THREADS"] == "2"
+    assert "OMP_NUM_THREADS" not in environment(spec(cpu_limit_milli=1500))
 
 
 def test_nothing_of_our_own_environment_gets_through(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -28,14 +29,39 @@ class Groups(msgspec.Struct, frozen=True):
     oom_files: list[str] = []
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a task may take; 0 means not bounded.
+
+    Attributes:
+        cpu_milli: its share of the processors while others want them, too.
+        cpu_limit_milli: never more than this, also of idle processors.
+        memory_mib: never more than this.
+    """
+
+    cpu_milli: int = 0
+    cpu_limit_milli: int = 0
+    memory_mib: int = 0
+
+    @property
+    def shares(self) -> int:
+        """The share in the unit of version 1: 1024 for one processor, at least 2."""
+        return max(2, self.cpu_milli * 1024 // 1000)
+
+    @property
+    def weight(self) -> int:
+        """The share in the unit of version 2, 1 to 10,000, mapped as Kubernetes does."""
+        return 1 + (min(self.shares, 262_144) - 2) * 9999 // 262_142
+
+
 class Limiter(Protocol):
     """Makes the groups of tasks."""
 
     summary: str
     enforces: bool
 
-    def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:
-        """Groups with these limits (0: none). Raises ``EngineError``."""
+    def make(self, task: str, bounds: Bounds) -> Groups:
+        """Groups with these bounds. Raises ``EngineError``."""
         ...
 
     def find(self, task: str) -> Groups:
@@ -55,7 +81,7 @@ class NoLimiter:
     def __init__(self, why: str) -> None:
         self.summary = f"CPU and memory limits are not enforced: {why}."
 
-    def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:  # noqa: ARG002 - contract
+    def make(self, task: str, bounds: Bounds) -> Groups:  # noqa: ARG002 - contract
         """No groups."""
         return Groups()
 
@@ -81,9 +107,9 @@ class FolderLimiter:
     def __init__(self, bases: dict[str, Path], version: int) -> None:
         self._bases, self._version = bases, version
 
-    def make(self, task: str, cpu_milli: int, memory_mib: int) -> Groups:
-        """Groups with these limits."""
-        settings = self._settings(cpu_milli, memory_mib)
+    def make(self, task: str, bounds: Bounds) -> Groups:
+        """Groups with these bounds."""
+        settings = self._settings(bounds)
         try:
             for name, base in self._bases.items():
                 folder = self._make_group(base, task)
@@ -102,20 +128,24 @@ class FolderLimiter:
                 return base / task
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(base / task))
 
-    def _settings(self, cpu_milli: int, memory_mib: int) -> dict[str, list[tuple[str, str]]]:
-        quota, memory = max(1000, cpu_milli * PERIOD_US // 1000), str(memory_mib * MIB)
-        cpu1 = [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", str(quota))]
-        cpu2 = [("cpu.max", f"{quota} {PERIOD_US}")]
-        memory2 = [("memory.max", memory), ("memory.oom.group", "1")]
-        if self._version == 1:
-            settings = {"cpu": cpu1, "memory": [("memory.limit_in_bytes", memory)]}
-        else:
-            settings = {"unified": (cpu2 if cpu_milli else []) + (memory2 if memory_mib else [])}
-        if not cpu_milli:
-            settings["cpu"] = []
-        if not memory_mib:
-            settings["memory"] = []
-        return settings
+    def _settings(self, bounds: Bounds) -> dict[str, list[tuple[str, str]]]:
+        quota = str(max(1000, bounds.cpu_limit_milli * PERIOD_US // 1000))
+        cpu: list[tuple[str, str]] = []
+        memory: list[tuple[str, str]] = []
+        first = self._version == 1
+        if bounds.cpu_milli:
+            cpu.append(
+                ("cpu.shares", str(bounds.shares)) if first else ("cpu.weight", str(bounds.weight))
+            )
+        if bounds.cpu_limit_milli and first:
+            cpu += [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", quota)]
+        elif bounds.cpu_limit_milli:
+            cpu.append(("cpu.max", f"{quota} {PERIOD_US}"))
+        if bounds.memory_mib:
+            most = str(bounds.memory_mib * MIB)
+            second = [("memory.max", most), ("memory.oom.group", "1")]
+            memory = [("memory.limit_in_bytes", most)] if first else second
+        return {"cpu": cpu, "memory": memory, "unified": cpu + memory}
 
     def find(self, task: str) -> Groups:
         """Groups that exist for the task."""

@@ -61,5 +61,5 @@ def _defaults(task: TaskSpec, *, cpu_limited: bool) -> dict[str, str]:
     }
     if cpu_limited:
         # One thread per core of the machine, squeezed into a quota of few, is slower than few.
-        defaults["OMP_NUM_THREADS"] = str(math.ceil(task.cpu_milli / 1000))
+        defaults["OMP_NUM_THREADS"] = str(math.ceil(task.cpu_limit_milli / 1000))
     return defaults

@@ -18,7 +18,7 @@ from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskS
 from carrel_scheduler.engines.local import files, identity, isolation
 from carrel_scheduler.engines.local.accounts import Account, Accounts
 from carrel_scheduler.engines.local.capabilities import require_namespaces
-from carrel_scheduler.engines.local.cgroups import Limiter
+from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
 from carrel_scheduler.engines.local.environment import task_environment
 from carrel_scheduler.engines.local.interpreter import shim_command
 from carrel_scheduler.engines.local.layout import Layout, write_whole
@@ -148,7 +148,7 @@ class Launcher:
                 account,
                 work=work,
                 checkpoints=checkpoints,
-                cpu_limited=self._limiter.enforces and task.cpu_milli > 0,
+                cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
             ),
             working_dir=task.working_dir or str(work),
             uid=-1 if account.shared else account.uid,
@@ -180,7 +180,9 @@ class Launcher:
     def _hand_over(self, job: Job, task: TaskSpec, folder: Path, lock: int) -> None:
         """From the claim on, a failure takes the claim back: nothing ran."""
         try:
-            groups = self._limiter.make(str(task.id), task.cpu_milli, task.memory_mib)
+            groups = self._limiter.make(
+                str(task.id), Bounds(task.cpu_milli, task.cpu_limit_milli, task.memory_mib)
+            )
             job.cgroups, job.oom_files = groups.folders, groups.oom_files
             self._spawn(job, folder, lock)
         except (EngineError, OSError):
