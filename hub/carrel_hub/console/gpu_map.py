@@ -152,15 +152,21 @@ def _words(device: Device, link: Link, now: float) -> Markup:
         lines.append(
             element("span", "free" if not lines else f"{_share(free)} free", class_="quiet")
         )
-    if any(holder.state != "held" for holder in device.holders):
-        lines.append(element("span", _busy(device, now), class_="quiet"))
+    busy = _busy(device, now)
+    if busy:
+        lines.append(element("span", busy, class_="quiet"))
     return element("span", *lines, class_="gpu-words")
 
 
 def _busy(device: Device, now: float) -> str:
+    """How busy a device in use is; nothing where nobody knows (simulated ones do no work)."""
+    since = [holder.since for holder in device.holders if holder.state != "held"]
+    if not since or (device.simulated and not device.utilization):
+        return ""
     if device.idle_since is None:
         return f"{fmt.share(device.utilization)} busy"
-    return f"idle for {fmt.duration(now - device.idle_since)}"
+    # It may have been idle before its present holders came: that is not theirs.
+    return f"idle for {fmt.duration(now - max(device.idle_since, *since))}"
 
 
 def _holder_words(holder: Holder, link: Link) -> Markup:

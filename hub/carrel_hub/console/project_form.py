@@ -85,12 +85,6 @@ def new_project(name: str) -> Project:
     )
 
 
-def free_color(projects: list[Project], colors: int) -> int:
-    """The first colour that the fewest projects have."""
-    used = [project.color % colors for project in projects]
-    return min(range(colors), key=used.count)
-
-
 def _amounts(form: Form, group: str) -> dict[str, float | int | None]:
     found: dict[str, float | int | None] = {}
     for api, name, unit in _AMOUNTS:

@@ -186,11 +186,22 @@ def restart_rule(spec: WorkloadSpec) -> str:
     return f"it is tried again, {times} at most"
 
 
+def room_on(node: Node) -> int:
+    """Wholly free GPUs that a job on this node could get; none where no CPU or memory is left."""
+    full = (
+        node.cpu_allocated_milli >= node.cpu_milli > 0
+        or node.memory_allocated_bytes >= node.memory_bytes > 0
+    )
+    return 0 if full else node.largest_free_gpus
+
+
 def largest_job(nodes: list[Node]) -> str:
     """The largest job that would find room now, as a sentence."""
-    largest = max((node.largest_free_gpus for node in nodes), default=0)
+    largest = max((room_on(node) for node in nodes), default=0)
     if not any(node.devices for node in nodes):
         return "There are no GPUs: jobs without GPUs start on free processors and memory."
+    if largest == 0 and any(node.largest_free_gpus for node in nodes):
+        return "GPUs are free, but beside them all processors or all memory are taken."
     if largest == 0:
         return "No GPU is wholly free: a job with GPUs that has no guarantee left waits."
     return f"Largest job that would start now: {fmt.gpus(largest)} on one node."
@@ -203,7 +214,7 @@ def free_by_size(nodes: list[Node]) -> list[tuple[int, int]]:
     """
     most = max((len(node.devices) for node in nodes), default=0)
     sizes = [2**power for power in range(most.bit_length()) if 2**power <= most]
-    return [(size, sum(node.largest_free_gpus // size for node in nodes)) for size in sizes]
+    return [(size, sum(room_on(node) // size for node in nodes)) for size in sizes]
 
 
 def change_note(span: Span, workload: Workload, first: bool) -> str:

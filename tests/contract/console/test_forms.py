@@ -139,12 +139,11 @@ async def test_wrong_rules_come_back_marked(site: Site, root: Visitor) -> None:
     assert site.scheduler.project("vision")["interactive"]["time_limit_seconds"] == 43_200
 
 
-async def test_a_project_is_created_with_a_free_colour(site: Site, root: Visitor) -> None:
+async def test_a_project_is_created(site: Site, root: Visitor) -> None:
     page = await root.post("new-project", await rules(root, name="physics", quota_gpus="1"))
     assert page.address == site.url("projects/physics?note=created")
     made = site.scheduler.project("physics")
     assert made["quota"]["gpus"] == 1
-    assert made["color"] == 2
     again = await root.post("new-project", await rules(root, name="physics"))
     assert again.status == 422
     assert "already a project" in again.words

@@ -134,9 +134,3 @@ def test_an_emptied_warning_keeps_the_usual_one() -> None:
 def test_every_field_of_the_form_can_hold_the_apis_objection() -> None:
     names = set(project_form.form_of(PROJECT).values)
     assert names == set(project_form.FIELDS.values())
-
-
-def test_new_projects_get_the_rarest_colour() -> None:
-    taken = [Project(name=str(index), color=color) for index, color in enumerate((0, 1, 1, 3))]
-    assert project_form.free_color(taken, 4) == 2
-    assert project_form.free_color([], 12) == 0

@@ -105,6 +105,15 @@ def test_foreign_work_shows_its_project_only() -> None:
 def test_an_idle_device_says_for_how_long() -> None:
     idle = Device(index=0, idle_since=NOW - 720, holders=[Holder(project="vision", gpu_milli=1000)])
     assert "idle for 12 min" in svgtree.words(drawn(idle))
+    taken = Holder(project="vision", gpu_milli=1000, since=NOW - 60)
+    later = Device(index=0, idle_since=NOW - 720, holders=[taken])
+    assert "idle for 1 min" in svgtree.words(drawn(later))
+
+
+def test_nothing_is_said_of_work_that_simulated_devices_cannot_do() -> None:
+    taken = Holder(project="vision", gpu_milli=1000)
+    simulated = Device(index=0, simulated=True, idle_since=NOW - 720, holders=[taken])
+    assert "idle" not in svgtree.words(drawn(simulated)).replace("0 % busy", "")
 
 
 def test_hostile_names_stay_text() -> None:

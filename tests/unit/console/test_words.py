@@ -144,6 +144,11 @@ def test_free_room() -> None:
     assert words.free_by_size(nodes) == [(1, 7), (2, 3), (4, 1)]
     full = [Node(name="a", devices=devices)]
     assert words.largest_job(full).startswith("No GPU is wholly free")
+    starved = [
+        Node(name="a", largest_free_gpus=2, devices=devices, cpu_milli=1, cpu_allocated_milli=1)
+    ]
+    assert words.largest_job(starved).startswith("GPUs are free, but beside them")
+    assert words.free_by_size(starved)[0] == (1, 0)
     assert words.largest_job([]).startswith("There are no GPUs")
     assert words.free_by_size([]) == []
 

@@ -16,7 +16,6 @@ from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE
-from carrel_hub.console.palette import COLORS
 from carrel_hub.console.quota_line import scale_of
 
 _SHOWN_BACK = frozenset({400, 409, 422})
@@ -117,10 +116,8 @@ class ProjectCreation(SignedInPage):
         name = form.required("name")
         body = project_form.rules_of(form)
         if not form.refused:
-            projects = await self.client.list_projects()
-            color = project_form.free_color(projects, len(COLORS))
             try:
-                await self.client.create_project({"name": name, "color": color, **body})
+                await self.client.create_project({"name": name, **body})
             except ApiError as error:
                 if error.status not in _SHOWN_BACK:
                     raise
