@@ -22,7 +22,8 @@ def gpu_line(nodes: Sequence[Node]) -> str:
     kind = "simulated GPU" if simulated else "GPU"
     line = f"{count} {kind}{'s' if count != 1 else ''}"
     models = sorted({_model(device.name, device.memory_mib) for device in devices})
-    return f"{line} ({', '.join(models)})"
+    each = " each" if count > 1 and len(models) == 1 else ""
+    return f"{line} ({'; '.join(models)}{each})"
 
 
 def account_line(*, privileged: bool | None = None, account: str | None = None) -> str:

@@ -1,0 +1,164 @@
+"""``carrel up`` itself: every process real, on a state folder of its own."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import psutil
+import pytest
+
+from carrel.client import AsyncClient
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Settings
+from contract.hub.stack import Person, free_ports, until, wait_until
+
+START_SECONDS = 120
+
+
+class Up:
+    """One state folder and the `carrel up` that runs with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.out = folder, folder.with_suffix(".out")
+        self.port = free_ports(1)[0]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *more: str) -> str:
+        """Start and wait until it is ready; returns what it printed."""
+        command = [sys.executable, "-m", "carrel_hub.up", "--port", str(self.port)]
+        command += ["--state-dir", str(self.folder), "--gpus", "4", *more]
+        with self.out.open("wb") as out:
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=out, start_new_session=True, cwd=self.folder.parent
+            )
+        wait_until(self._is_ready, START_SECONDS, "carrel up")
+        return self.out.read_text()
+
+    def _is_ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.out.read_text()
+        return "Stop with Ctrl-C" in self.out.read_text()
+
+    def signal(self, number: signal.Signals, seconds: float = 40) -> int:
+        """Send a signal to `carrel up` alone; returns its exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+    def children(self) -> list[psutil.Process]:
+        """Everything that lives and works with this state folder."""
+        mark = str(self.folder)
+        found = []
+        for process in psutil.process_iter(["cmdline", "environ", "status"]):
+            told = process.info["environ"] or {}
+            ours = mark in " ".join(process.info["cmdline"] or []) or mark in told.get(
+                "CARREL_STATE_DIR", ""
+            )
+            if ours and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        return found
+
+    def part(self, what: str) -> psutil.Process:
+        """The process of a part, by its command."""
+        return next(one for one in self.parts() if what in " ".join(one.cmdline()))
+
+    def parts(self) -> list[psutil.Process]:
+        """The processes that `carrel up` watches over."""
+        assert self.process is not None
+        return psutil.Process(self.process.pid).children()
+
+    @property
+    def url(self) -> str:
+        """Where people reach it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> AsyncClient:
+        """The API, with the right of the person at the machine."""
+        settings = Settings.load(self.folder / "hub" / "settings.json")
+        keys = Keys.load_or_create(self.folder / "keys.json")
+        return AsyncClient(settings.api_url, keys.setup)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Up]:
+    up = Up(tmp_path / "state")
+    yield up
+    if up.process is not None and up.process.poll() is None:
+        up.process.kill()
+        up.process.wait(10)
+    for process in up.children():
+        process.kill()
+
+
+async def sign_in(up: Up, name: str, password: str) -> int:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        stack: Any = SimpleNamespace(url=up.url)
+        return await Person(stack, session, name).sign_in(password)
+
+
+async def test_starts_stops_and_comes_back(running: Up) -> None:
+    said = await asyncio.to_thread(running.start, "--demo")
+    assert "4 simulated GPUs" in said
+    passwords = dict(re.findall(r"^ +(ada|grace|admin) +(\S+)", said, re.MULTILINE))
+    assert set(passwords) == {"ada", "grace", "admin"}
+    assert await sign_in(running, "ada", passwords["ada"]) == 200
+    async with running.client() as client:
+        quotas = {one.name: one.quota.gpus for one in await client.list_projects()}
+        assert quotas == {"vision": 2, "speech": 2}
+        assert await client.members("vision") == ["ada"]
+    groups = {os.getpgid(one.pid) for one in running.parts()}
+    assert len(groups) == 1
+    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
+    assert "Stopped. Nothing was running." in running.out.read_text()
+    assert running.children() == []
+    said = await asyncio.to_thread(running.start, "--demo")
+    assert not any(password in said for password in passwords.values())
+    assert await sign_in(running, "ada", passwords["ada"]) == 200
+    assert await asyncio.to_thread(running.signal, signal.SIGTERM) == 0
+    assert running.children() == []
+
+
+async def test_parts_that_die_come_back(running: Up) -> None:
+    await asyncio.to_thread(running.start)
+    before = {what: running.part(what) for what in ("carrel_scheduler", "jupyterhub", "proxy")}
+    for process in before.values():
+        process.kill()
+    for what, old in before.items():
+        await until(lambda what=what, old=old: _other(running, what, old), 30, what)  # type: ignore[misc]
+    async with asyncio.timeout(60), running.client() as client, aiohttp.ClientSession() as session:
+        while not await _answers(session, f"{running.url}/hub/api/"):
+            await asyncio.sleep(0.2)
+        assert [one.name for one in await client.list_projects()] == ["default"]
+    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
+
+
+async def test_a_killed_up_leaves_nothing_behind(running: Up) -> None:
+    await asyncio.to_thread(running.start)
+    await asyncio.to_thread(running.signal, signal.SIGKILL)
+    await until(lambda: running.children() == [], 30, "the end of its children")
+    await asyncio.to_thread(running.start)
+    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as answer:
+            return answer.status == 200
+    except aiohttp.ClientError:
+        return False
+
+
+def _other(up: Up, what: str, old: psutil.Process) -> bool:
+    try:
+        return up.part(what).pid != old.pid
+    except (StopIteration, psutil.NoSuchProcess):
+        return False

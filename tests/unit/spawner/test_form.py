@@ -1,0 +1,107 @@
+"""The start form: only one's own projects, what is free, accessible fields."""
+
+from html.parser import HTMLParser
+
+from typing_extensions import override
+
+from carrel.models import (
+    Amounts,
+    Device,
+    Node,
+    Project,
+    ProjectUse,
+    Reason,
+    Workload,
+    WorkloadStatus,
+)
+from carrel_spawner import form
+from carrel_spawner.form import Supply
+from carrel_spawner.options import Sizes
+
+USE = ProjectUse(gpus_allocated=3, gpus_borrowed=1, gpus_waiting=5)
+VISION = Project(name="vision", quota=Amounts(gpus=4), use=USE)
+NODE = Node(
+    name="n1", gpu_milli=4000, gpu_allocated_milli=1000, largest_free_gpus=3,
+    cpu_milli=8000, cpu_allocated_milli=1500, memory_bytes=16 * 1024**3,
+    devices=[Device(index=index, simulated=True) for index in range(4)],
+)  # fmt: skip
+SUPPLY = Supply([VISION], [NODE])
+
+
+class Fields(HTMLParser):
+    """Form fields and labels."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: dict[str, str] = {}
+        self.labels: set[str] = set()
+        self.described: set[str] = set()
+        self.options: list[str] = []
+        self.feed(html)
+
+    @override
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag in ("input", "select"):
+            self.ids[found.get("name") or ""] = found.get("id") or ""
+            self.described.add(found.get("aria-describedby") or "")
+        elif tag == "label":
+            self.labels.add(found.get("for") or "")
+        elif tag == "option":
+            self.options.append(found.get("value") or "")
+
+
+def render(**changes: object) -> str:
+    given: dict[str, object] = {"last": {}, "defaults": Sizes()} | changes
+    return form.render("ada", ["vision"], SUPPLY, **given)  # type: ignore[arg-type]
+
+
+def test_every_field_has_its_label_and_its_help() -> None:
+    html = render()
+    fields = Fields(html)
+    assert set(fields.ids) == {"project", "gpus", "cpu", "memory_gib"}
+    assert set(fields.ids.values()) <= fields.labels
+    assert all(f'id="{one}"' in html for one in fields.described)
+
+
+def test_only_ones_own_projects_are_offered() -> None:
+    supply = Supply([VISION, Project(name="speech")], [NODE])
+    html = form.render("ada", ["vision"], supply, last={}, defaults=Sizes())
+    assert Fields(html).options == ["vision"]
+    assert "speech" not in html
+
+
+def test_what_is_free_and_what_is_left() -> None:
+    html = render()
+    assert "2 of 4 guaranteed GPUs in use, 2 left · 1 borrowed · 5 waiting" in html
+    assert "3 of 4 simulated GPUs are free now." in html
+    assert "6.5 cores free now." in html
+    assert "16 GiB free now." in html
+
+
+def test_the_last_choice_is_offered_again_where_it_is_allowed() -> None:
+    assert 'value="2"' in render(last={"project": "vision", "gpus": 2})
+    assert 'value="2"' not in render(last={"project": "gone", "gpus": 2}, defaults=Sizes(0, 1, 4))
+
+
+def test_no_project_says_how_to_get_one() -> None:
+    html = form.render("ada", [], SUPPLY, last={}, defaults=Sizes())
+    assert "carrel project add-user PROJECT ada" in html
+    assert not Fields(html).ids
+
+
+def test_trouble_is_a_sentence_and_the_form_stays() -> None:
+    html = form.render(
+        "ada", ["vision"], Supply(trouble="The scheduler sleeps."), last={}, defaults=Sizes()
+    )
+    assert "The scheduler sleeps." in html
+    assert "gpus" in Fields(html).ids
+
+
+def test_a_place_in_the_queue_is_shown_with_the_way_out() -> None:
+    status = WorkloadStatus(queue_position=3, reason=Reason(sentence="Two are before you."))
+    waiting = Workload(name="w", project="vision", status=status)
+    html = render(waiting=waiting, queue_url="/leave")
+    assert "at place 3" in html
+    assert "Two are before you." in html
+    assert 'formaction="/leave"' in html

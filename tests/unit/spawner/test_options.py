@@ -1,0 +1,72 @@
+"""Choices for a workspace: every way to get them wrong is named."""
+
+from typing import Any
+
+import pytest
+
+from carrel_spawner.options import BadOption, Choice, Sizes, check, from_form, projects_of
+
+SIZES = Sizes(gpus=0, cpu=1.0, memory_gib=2.0)
+
+
+def test_nothing_chosen_means_the_defaults() -> None:
+    assert check({}, ["speech", "vision"], SIZES) == Choice("speech", 0, 1.0, 2.0)
+
+
+def test_form_fields_become_a_choice() -> None:
+    fields = {"project": ["vision"], "gpus": ["2"], "cpu": ["0.5"], "memory_gib": [" 4 "],
+              "_xsrf": ["x"], "action": ["join"]}  # fmt: skip
+    choice = check(from_form(fields), ["vision"], SIZES)
+    assert choice == Choice("vision", 2, 0.5, 4.0)
+    assert (choice.cpu_millicores, choice.memory_bytes) == (500, 4 * 1024**3)
+
+
+def test_empty_fields_are_not_chosen() -> None:
+    assert from_form({"gpus": [""], "cpu": []}) == {}
+
+
+def test_the_schedulers_units_are_understood() -> None:
+    options = {"gpus": 1.0, "cpu_millicores": 1500, "memory_bytes": 3 * 1024**3, "claim": "w"}
+    assert check(options, ["vision"], SIZES) == Choice("vision", 1, 1.5, 3.0, "w")
+
+
+def test_a_claim_is_not_stored_for_the_next_start() -> None:
+    assert "claim" not in Choice("vision", 0, 1.0, 2.0, "w").options()
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "expected"),
+    [
+        ({"project": "speech"}, "project", "vision"),
+        ({"project": 3}, "project", "vision"),
+        ({"project": ["vision"]}, "project", "vision"),
+        ({"gpus": -1}, "gpus", "from 0 to 1024"),
+        ({"gpus": 0.5}, "gpus", "whole number"),
+        ({"gpus": True}, "gpus", "whole number"),
+        ({"gpus": None}, "gpus", "whole number"),
+        ({"gpus": "nan"}, "gpus", "whole number"),
+        ({"gpus": "inf"}, "gpus", "whole number"),
+        ({"cpu": "many"}, "cpu", "a number"),
+        ({"cpu": 0}, "cpu", "from 0.1"),
+        ({"memory_gib": 1e9}, "memory_gib", "to 65536"),
+        ({"memory_bytes": "x"}, "memory_bytes", "a number"),
+        ({"claim": 1}, "claim", "queued workspace"),
+        ({"image": "x"}, "image", "left out"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, Any], field: str, expected: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        check(options, ["vision"], SIZES)
+    assert caught.value.field == field
+    assert expected in str(caught.value)
+    assert repr(options[field]) in str(caught.value)
+
+
+def test_nobody_without_a_project_gets_a_workspace() -> None:
+    with pytest.raises(BadOption, match="you are not in any"):
+        check({}, [], SIZES)
+
+
+def test_projects_are_the_hubs_groups() -> None:
+    groups = ["project-vision", "carrel-admins", "project-", "project-a-b", "staff"]
+    assert projects_of(groups) == ["a-b", "vision"]

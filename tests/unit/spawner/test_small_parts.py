@@ -1,0 +1,138 @@
+"""Environment, words, state, bulletin, launcher."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carrel.models import Reason, Task, Workload, WorkloadStatus
+from carrel_spawner import launch, words
+from carrel_spawner.bulletin import Bulletin
+from carrel_spawner.environment import split
+from carrel_spawner.state import Address, Ending
+
+
+def test_tokens_are_hidden_and_the_rest_is_shown() -> None:
+    shown, hidden = split(
+        {
+            "JUPYTERHUB_API_TOKEN": "t",
+            "JPY_API_TOKEN": "t",
+            "JUPYTERHUB_COOKIE_OPTIONS": "{}",
+            "MY_PASSWORD": "p",
+            "AWS_SECRET_ACCESS_KEY": "k",
+            "WANDB_API_KEY": "k",
+            "JUPYTERHUB_USER": "ada",
+            "JUPYTERHUB_COOKIE_HOST_PREFIX_ENABLED": "0",
+            "CPU_LIMIT": 2,
+            "ABSENT": None,
+        }
+    )
+    assert shown == {
+        "JUPYTERHUB_USER": "ada",
+        "JUPYTERHUB_COOKIE_HOST_PREFIX_ENABLED": "0",
+        "CPU_LIMIT": "2",
+    }
+    assert set(hidden) == {
+        "JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN", "JUPYTERHUB_COOKIE_OPTIONS", "MY_PASSWORD",
+        "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (words.gpus(1), "1 GPU"),
+        (words.gpus(0.5), "0.5 GPU"),
+        (words.gpus(2), "2 GPUs"),
+        (words.cores(1000), "1 core"),
+        (words.cores(500), "0.5 cores"),
+        (words.gib(2 * 1024**3), "2 GiB"),
+        (words.amount("gpu", 2000), "2 GPUs"),
+        (words.amount("cpu", 1500), "1.5 cores"),
+        (words.amount("memory", 1024), "1 GiB"),
+        (words.duration(45.2), "45 s"),
+        (words.duration(720), "12 min"),
+        (words.duration(11_100), "3 h 05 min"),
+        (words.duration(187_200), "2 d 4 h"),
+    ],
+)
+def test_amounts_read_as_everywhere(said: str, expected: str) -> None:
+    assert said == expected
+
+
+def test_an_address_survives_the_database() -> None:
+    address = Address("vision", "workspace-ada", "u1", 4711)
+    assert Address.from_dict(address.as_dict()) == address
+    assert Address.from_dict(None) is None
+
+
+def test_an_ending_is_the_reason_and_the_exit_code() -> None:
+    reason = Reason(token="Idle", sentence="Stopped after 1 h.", help="Start it again.")
+    tasks = [Task(exit_code=3)]
+    status = WorkloadStatus(phase="stopped", reason=reason, ended_at=5.0, tasks=tasks)
+    ending = Ending.of(Workload(name="w", project="p", status=status))
+    assert ending == Ending("Stopped after 1 h.", "Start it again.", 5.0, 3)
+    assert Ending.from_dict(ending.as_dict()) == ending
+
+
+async def test_every_reader_gets_all_news_once() -> None:
+    bulletin = Bulletin()
+    bulletin.post(5, "Asking.")
+
+    async def read() -> list[dict[str, Any]]:
+        return [event async for event in bulletin.follow()]
+
+    early = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    bulletin.post(40, "Making room.")
+    bulletin.post(40, "Making room.")
+    bulletin.post(10, "Starting.")
+    bulletin.close()
+    late = await read()
+    assert await early == late
+    assert [event["message"] for event in late] == ["Asking.", "Making room.", "Starting."]
+    assert [event["progress"] for event in late] == [5, 40, 40]
+    assert bulletin.last == "Starting."
+
+
+async def test_a_reader_that_leaves_disturbs_nobody() -> None:
+    bulletin = Bulletin()
+    bulletin.post(5, "Asking.")
+    leaving = bulletin.follow()
+    assert (await anext(leaving))["message"] == "Asking."
+    task = asyncio.ensure_future(anext(leaving))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    bulletin.post(9, "Going on.")
+    bulletin.close()
+    assert len([event async for event in bulletin.follow()]) == 2
+
+
+def test_demo_notebooks_are_copied_once(tmp_path: Path) -> None:
+    assert launch.copy_demo(tmp_path) == []
+    notebooks = list(tmp_path.glob("*.ipynb"))
+    assert notebooks
+    notebooks[0].write_text("mine now")
+    assert launch.copy_demo(tmp_path) == []
+    assert notebooks[0].read_text() == "mine now"
+
+
+def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    complaints = launch.copy_demo(tmp_path / "missing")
+    assert complaints
+    assert "could not be copied" in complaints[0]
+
+
+def test_the_launcher_becomes_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setattr(os, "execv", lambda _, command: became.append(command))
+    monkeypatch.setattr(os, "umask", lambda mask: mask)
+    launch.main(["--demo", "--", "--debug"])
+    assert became[0][1:] == ["-m", "jupyterhub.singleuser", "--debug"]
+    assert Path.cwd() == tmp_path
+    assert list(tmp_path.glob("*.ipynb"))

@@ -1,0 +1,116 @@
+"""What a state means for somebody who waits, and the words of a refusal."""
+
+from typing import Any
+
+import pytest
+
+from carrel.errors import ApiError, Unreachable
+from carrel.models import Reason, Workload, WorkloadStatus
+from carrel_spawner import refusal
+from carrel_spawner.options import Choice
+from carrel_spawner.verdict import Outcome, judge
+
+CHOICE = Choice("vision", 1, 1.0, 2.0)
+
+
+def workload(
+    phase: str = "pending", token: str = "", cls: str = "not-now", **data: Any
+) -> Workload:
+    reason = Reason(token=token, cls=cls, sentence=f"It is {token}.", help="Wait.", data=data)
+    status = WorkloadStatus(phase=phase, reason=reason if token else None)
+    return Workload(name="workspace-ada", project="vision", status=status)
+
+
+@pytest.mark.parametrize(
+    ("one", "outcome", "because"),
+    [
+        (workload(), Outcome.WAIT, ""),
+        (workload("starting"), Outcome.WAIT, ""),
+        (workload("running"), Outcome.UP, ""),
+        (workload(token="Starting", cls="starting"), Outcome.WAIT, ""),
+        (workload(token="WaitsForRoom", nominated=True), Outcome.WAIT, ""),
+        (workload(token="WaitsForRoom", nominated=False), Outcome.REFUSED, "capacity"),
+        (workload(token="NoNodeFits"), Outcome.REFUSED, "capacity"),
+        (workload(token="HeldFor"), Outcome.REFUSED, "capacity"),
+        (workload(token="QueuedBehind"), Outcome.REFUSED, "capacity"),
+        (workload(token="QuotaUsed"), Outcome.REFUSED, "quota"),
+        (workload(token="NonPreemptibleBeyondQuota"), Outcome.REFUSED, "quota"),
+        (workload(token="OverLimit"), Outcome.REFUSED, "quota"),
+        (workload(token="NeverFits", cls="never"), Outcome.REFUSED, "never"),
+        (workload("failed", "Failed"), Outcome.ENDED, "exited"),
+        (workload("stopped", "Suspended"), Outcome.ENDED, "stopped"),
+        (workload("stopping", "Suspended"), Outcome.ENDED, "stopped"),
+        (workload("succeeded"), Outcome.ENDED, "exited"),
+    ],
+)
+def test_judgement(one: Workload, outcome: Outcome, because: str) -> None:
+    verdict = judge(one)
+    assert (verdict.outcome, verdict.because) == (outcome, because)
+    assert verdict.sentence
+    if one.status.reason and outcome is Outcome.REFUSED:
+        assert verdict.sentence == one.status.reason.sentence
+
+
+HOLDERS = [
+    {"project": "vision", "name": "train-7", "user": "linus", "amount": 1000, "since": 400.0},
+    {"project": "speech", "name": "secret", "user": "grace", "amount": 2000, "since": 940.0,
+     "borrowed": True},
+]  # fmt: skip
+
+
+def no_room(one: Workload, projects: list[str]) -> refusal.Refused:
+    return refusal.no_room(
+        judge(one), one, choice=CHOICE, projects=projects, queue_url="/q", now=1000.0
+    )
+
+
+def test_foreign_names_stay_secret() -> None:
+    one = workload(
+        token="QuotaUsed", holders=HOLDERS, resource="gpu", sentence_without_names="Full."
+    )
+    said = no_room(one, ["vision"])
+    html = said.jupyterhub_html_message or ""
+    assert "linus of vision with train-7" in html
+    assert "a member of speech" in html
+    assert "2 GPUs (borrowed)" in html
+    assert "for 10 min" in html
+    for name in ("grace", "secret"):
+        assert name not in html + said.jupyterhub_message
+    assert said.jupyterhub_message == "Full. Wait."
+    assert (said.reason, said.status_code) == ("quota", 409)
+
+
+def test_own_names_are_told() -> None:
+    one = workload(token="QuotaUsed", holders=HOLDERS, sentence_without_names="Full.")
+    said = no_room(one, ["vision", "speech"])
+    assert said.jupyterhub_message == "It is QuotaUsed. Wait."
+    assert "grace of speech with secret" in (said.jupyterhub_html_message or "")
+
+
+def test_the_button_carries_the_choice_and_never_leads_nowhere() -> None:
+    html = no_room(workload(token="NoNodeFits"), ["vision"]).jupyterhub_html_message or ""
+    assert 'action="/q"' in html
+    assert 'name="gpus" value="1"' in html
+    never = no_room(workload(token="NeverFits", cls="never"), ["vision"])
+    assert "Put me in the queue" not in (never.jupyterhub_html_message or "")
+
+
+def test_what_others_wrote_is_escaped() -> None:
+    holder = {"project": "vision", "name": "<script>", "user": "u", "amount": 1, "since": 1.0}
+    html = no_room(workload(token="QuotaUsed", holders=[holder]), ["vision"])
+    assert "<script>" not in (html.jupyterhub_html_message or "")
+
+
+def test_what_can_never_be_is_said_with_the_remedy() -> None:
+    error = ApiError(
+        422, "quota_never_met", "No", "It asks for 3 GPUs of 2.", [{"expected": "Ask for less."}]
+    )
+    said = refusal.unavailable(error)
+    assert said.jupyterhub_message == "It asks for 3 GPUs of 2. Ask for less."
+    assert (said.reason, said.status_code) == ("quota", 422)
+
+
+def test_a_scheduler_that_is_away_is_said() -> None:
+    said = refusal.unavailable(Unreachable("No answer from x: refused."))
+    assert said.status_code == 503
+    assert "No answer from x" in said.jupyterhub_message
