@@ -265,3 +265,55 @@ def test_work_without_gpus_does_not_give_way_for_borrowed_gpus() -> None:
         run=run,
     )
     assert victims(state) == ["gpu"]
+
+
+def test_work_that_uses_nothing_borrowed_does_not_give_way() -> None:
+    """`a` borrows a GPU out of reach; its CPU work on the useful node is within its rights."""
+    run: dict[str, tuple[str, tuple[int, ...], float]] = {
+        "cpu": ("n", (), 1.0),
+        "gpu": ("out", (0,), 1.0),
+    }
+    state = situation(
+        node("n", 1, cpu=1),
+        node("out", 1, schedulable=False),
+        project("a", 0),
+        project("b", 1),
+        training("cpu", "a", 0),
+        training("gpu", "a"),
+        workspace("claim", "b"),
+        run=run,
+    )
+    assert victims(state) == []
+
+
+def test_whoever_turns_out_not_to_be_needed_is_spared() -> None:
+    """Youngest first finds q2, p2, q1; then q2 and q1 are enough."""
+    run = {
+        "p1": ("n1", (0,), 1.0),
+        "q1": ("n2", (0,), 1.0),
+        "p2": ("n1", (1,), 1.0),
+        "q2": ("n2", (1,), 1.0),
+    }
+    state = situation(
+        node("n1", 2),
+        node("n2", 2),
+        project("a", 0),
+        project("b", 2),
+        *[training(uid, "a", created_at=float(n)) for n, uid in enumerate(run)],
+        workspace("claim", "b", 2),
+        run=run,
+    )
+    assert victims(state) == ["q2", "q1"]
+
+
+def test_a_project_without_a_share_claims_nothing() -> None:
+    run = {"theirs": ("n", (0,), 1.0)}
+    state = situation(
+        node("n", 1),
+        project("a", 0, weight=0),
+        project("b", 0, weight=0),
+        training("theirs", "a"),
+        training("claim", "b"),
+        run=run,
+    )
+    assert victims(state) == []
