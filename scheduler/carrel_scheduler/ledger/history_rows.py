@@ -71,20 +71,25 @@ def spans(
     connection: Connection, since: float, until: float, projects: Sequence[str] | None
 ) -> Iterator[Span]:
     """Every span that touches [since, until], from each row to the next of its workload."""
-    following = func.lead(transitions.c.at).over(
+    ended_at = func.lead(transitions.c.at).over(
         partition_by=transitions.c.workload_uid, order_by=transitions.c.id
     )
+    # All of history goes through this, so it reads one index and nothing else.
+    ends = select(transitions.c.id, transitions.c.at, ended_at.label("ended_at")).subquery()
     columns = [transitions.c[name] for name in Span.__struct_fields__ if name != "ended_at"]
-    every = select(*columns, following.label("ended_at")).subquery()
-    query = select(*(every.c[name] for name in Span.__struct_fields__)).where(
-        every.c.at < until,
-        or_(every.c.ended_at.is_(None), every.c.ended_at >= since),
-        or_(every.c.at >= since, _counts(every.c)),
+    query = (
+        select(*columns, ends.c.ended_at)
+        .join(ends, ends.c.id == transitions.c.id)
+        .where(
+            ends.c.at < until,
+            or_(ends.c.ended_at.is_(None), ends.c.ended_at >= since),
+            or_(ends.c.at >= since, _counts(transitions.c)),
+        )
     )
     if projects is not None:
-        query = query.where(every.c.project.in_(projects))
+        query = query.where(transitions.c.project.in_(projects))
     for row in connection.execute(query):
-        yield Span(*row)
+        yield Span(*tuple(row))
 
 
 def _counts(columns: Any) -> ColumnElement[bool]:

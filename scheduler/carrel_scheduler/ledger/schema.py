@@ -143,7 +143,8 @@ transitions: Final = Table(
     _text("node"),
     _text("devices"),
     _text("reason", nullable=True),
-    Index(None, "workload_uid", "id"),
+    # With the time, so that the ends of all spans are read from the index alone.
+    Index(None, "workload_uid", "id", "at"),
     Index(None, "at"),
 )
 

@@ -28,7 +28,6 @@ class Span(msgspec.Struct, frozen=True):
     """
 
     at: float
-    ended_at: float | None
     workload_uid: str
     workload: str
     project: str
@@ -39,6 +38,7 @@ class Span(msgspec.Struct, frozen=True):
     cpu_milli: int
     memory_bytes: int
     borrowed: bool
+    ended_at: float | None
 
     @property
     def counts(self) -> bool:

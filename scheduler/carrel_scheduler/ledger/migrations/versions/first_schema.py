@@ -155,7 +155,7 @@ def _past() -> None:
         _text("reason", nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transitions")),
     )
-    _index("transitions", "workload_uid", "id")
+    _index("transitions", "workload_uid", "id", "at")
     _index("transitions", "at")
     op.create_table(
         "decisions",
