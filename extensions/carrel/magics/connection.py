@@ -2,30 +2,39 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from carrel.client import Client
-from carrel.client.submit import default_project
 from carrel.errors import ApiError, CarrelError
-from carrel.models import Workload
+
+if TYPE_CHECKING:
+    from carrel.client import Client
+    from carrel.models import Workload
+
+
+def connect() -> "Client":
+    """A client made from the environment. Imported here: it takes a while, and starts need none."""
+    from carrel.client import Client
+
+    return Client()
 
 
 class Connection:
     """Connects when first asked. ``make`` is replaced by tests."""
 
-    def __init__(self, make: Callable[[], Client] = Client) -> None:
+    def __init__(self, make: Callable[[], "Client"] = connect) -> None:
         self._make = make
         self._client: Client | None = None
 
     @property
-    def client(self) -> Client:
+    def client(self) -> "Client":
         """The client. Raises ``CarrelError`` when not signed in."""
         if self._client is None:
             self._client = self._make()
         return self._client
 
-    def find(self, name: str, project: str | None = None) -> Workload:
+    def find(self, name: str, project: str | None = None) -> "Workload":
         """A workload by ``NAME`` or ``PROJECT/NAME``.
 
         A bare name is looked for in the default project, then among one's own.
@@ -42,6 +51,8 @@ class Connection:
         if mine:
             projects = " or ".join(f"{w.project}/{w.name}" for w in mine)
             raise UsageError(f"Which `{name}`? Write {projects}.")
+        from carrel.client.submit import default_project
+
         try:
             return self.client.get_workload(default_project(self.client), name)
         except ApiError as error:
@@ -49,7 +60,7 @@ class Connection:
                 raise
             raise UsageError(f"There is no training `{name}`; %jobs lists yours.") from error
 
-    def mine(self) -> list[Workload]:
+    def mine(self) -> "list[Workload]":
         """The caller's trainings."""
         user = self.client.whoami().user
         return self.client.list_workloads(user=user, kind="training")

@@ -1,6 +1,6 @@
 """The magics. Each parses its line, asks, and returns something that shows itself."""
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -10,9 +10,11 @@ from carrel.magics.parsing import Parser, parser
 from carrel.magics.shown import Cluster, Printed, stream
 from carrel.notebook import words
 from carrel.notebook.capture import capture
-from carrel.notebook.job import Job
 from carrel.notebook.options import PLACE, TRAIN, Option, chosen, fields
-from carrel.notebook.submit import body_here
+
+if TYPE_CHECKING:
+    from carrel.models import Workload
+    from carrel.notebook.job import Job
 
 MAGICS: Final = {
     "cell": ("train",),
@@ -51,11 +53,13 @@ class CarrelMagics(Magics):
         with one_line():
             captured = capture(cell, wanted["in"] or (), namespace)
             client = self.connection.client
+            from carrel.notebook.submit import body_here
+
             body = body_here(client, captured, given)
             if wanted["dry-run"]:
                 forecast = client.create_workload(body, dry_run=True)
                 return Printed(_told(body, forecast.forecast.sentence, captured.size))
-            job = Job(client, client.create_workload(body))
+            job = self._job(client.create_workload(body))
         if wanted["to"]:
             namespace[wanted["to"]] = job
         if wanted["wait"]:
@@ -74,7 +78,7 @@ class CarrelMagics(Magics):
         if not parsed.names:
             raise UsageError("%job: which training? %jobs lists yours.")
         with one_line():
-            return Job(self.connection.client, self._find(parsed, parsed.names))
+            return self._job(self._find(parsed, parsed.names))
 
     @line_magic
     def jobs(self, line: str) -> Any:
@@ -167,7 +171,7 @@ class CarrelMagics(Magics):
                 lines.append(told.format(f"`{job.name}`", job.name))
         return Printed("\n".join(lines))
 
-    def _named(self, verb: str, line: str) -> list[Job] | Printed:
+    def _named(self, verb: str, line: str) -> "list[Job] | Printed":
         """The trainings that a line names, or the help it asks for."""
         made = parser(f"%{verb}", f"{verb.capitalize()} trainings.", PROJECT, "Names.", many=True)
         parsed = self._read(made, line)
@@ -177,16 +181,21 @@ class CarrelMagics(Magics):
             raise UsageError(f"%{verb}: which training? %jobs lists yours.")
         with one_line():
             found = [self._find(parsed, name) for name in parsed.names]
-            return [Job(self.connection.client, workload) for workload in found]
+            return [self._job(workload) for workload in found]
 
-    def _find(self, parsed: Any, name: str) -> Any:
+    def _job(self, workload: "Workload") -> "Job":
+        from carrel.notebook.job import Job
+
+        return Job(self.connection.client, workload)
+
+    def _find(self, parsed: Any, name: str) -> "Workload":
         return self.connection.find(name, parsed.option_project)
 
     def _read(self, made: Parser, line: str) -> Any:
         parsed = made.read(line)
         return Printed(made.format_help()) if parsed.help else parsed
 
-    def _show(self, job: Job) -> None:
+    def _show(self, job: "Job") -> None:
         from IPython.display import display
 
         display(job)  # type: ignore[no-untyped-call]

@@ -32,7 +32,7 @@ def job_card(job: Mapping[str, Any], lines: Iterable[str]) -> str:
     shown = state(job["phase"], job["icon"], job["word"])
     parts = [f"<div>{shown} <b>{escape(job['name'])}</b> · {where}</div>"]
     if job["reason"]:
-        parts.append(f"<div>{escape(job['reason'])} {escape(job['help'])}</div>")
+        parts.append(f"<div>{sentence(job['reason'])} {sentence(job['help'])}</div>")
     progress = job["progress"]
     if progress and progress["total"]:
         parts.append(
@@ -56,6 +56,12 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -
         f"<table><caption style='text-align:left'>{escape(caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
+
+
+def sentence(text: str) -> str:
+    """A sentence with its `names` set off."""
+    parts = escape(text).split("`")
+    return "".join(f"<b>{part}</b>" if index % 2 else part for index, part in enumerate(parts))
 
 
 def escape(value: Any) -> str:

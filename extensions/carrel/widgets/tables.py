@@ -58,7 +58,7 @@ class JobsView(LiveView):
                 page.escape(job["project"]),
                 page.state(job["phase"], job["icon"], job["word"]),
                 page.escape(job["gpus"]),
-                page.escape(job["reason"]),
+                page.sentence(job["reason"]),
             ]
             for job in shown
         ]

@@ -114,7 +114,7 @@ def test_job_view(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     view = page.locator(".carrel-job")
     expect(view).to_contain_text("Waiting", timeout=40 * SECONDS)
     scheduler.wait("vision", "digits", "Waiting for 1 GPU: `speech` holds 2.")
-    expect(view).to_contain_text("Waiting for 1 GPU: `speech` holds 2.")
+    expect(view).to_contain_text("Waiting for 1 GPU: speech holds 2.")
     scheduler.run("vision", "digits", devices=[1])
     scheduler.log("vision", "digits", "loading digits", "epoch 1 of 40")
     for step in range(1, 13):

@@ -2,7 +2,7 @@
 import { clockTime } from './words.js';
 import { ask, hasServer } from './server.js';
 import { curve } from './curve.js';
-import { node, progressOf, setText, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
+import { node, progressOf, setSentence, setText, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
 
 const VERBS = {
   suspend: { label: 'Suspend', doing: 'Suspending…', phases: ['pending', 'starting', 'running'] },
@@ -166,8 +166,8 @@ function render({ model, el }) {
     root.dataset.phase = job.phase;
     setText(name, job.name);
     setText(place, placeWords(job));
-    setText(reason, [job.reason, job.help].filter(Boolean).join(' '));
-    setText(past, storyWords(job));
+    setSentence(reason, [job.reason, job.help].filter(Boolean).join(' '));
+    setSentence(past, storyWords(job));
     actions.update();
     tick();
   }
@@ -180,6 +180,7 @@ function render({ model, el }) {
 
   function drawLines() {
     setText(output, model.get('lines').join('\n'));
+    output.scrollTop = output.scrollHeight;
   }
 
   model.on('change:job', drawJob);

@@ -1,5 +1,5 @@
 // The live table of trainings.
-import { node, progressOf, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
+import { node, progressOf, setSentence, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
 
 const COLUMNS = ['Name', 'Project', 'State', 'GPUs', 'Progress', 'Why'];
 const NUMBERS = ['GPUs', 'Progress'];
@@ -20,8 +20,15 @@ function row(job, now) {
     node('td', '', {}, stateChip(job), ` ${sinceWords(job, now)}`),
     node('td', 'carrel-number', {}, job.gpus.replace(/ GPUs?$/, '').replace('no', '0')),
     node('td', 'carrel-number', {}, progress ? progress.words : ''),
-    node('td', 'carrel-why', {}, [job.place && `Place ${job.place}.`, job.reason].filter(Boolean).join(' '))
+    whyCell(job)
   );
+}
+
+function whyCell(job) {
+  const cell = node('td', 'carrel-why');
+  setSentence(cell, [job.place && `Place ${job.place}.`, job.reason].filter(Boolean).join(' '));
+  cell.hidden = false;
+  return cell;
 }
 
 function render({ model, el }) {

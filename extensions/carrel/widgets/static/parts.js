@@ -22,6 +22,18 @@ export function setText(element, text) {
   element.hidden = !text;
 }
 
+/** A sentence with its `names` set off; replaced only when it is new. */
+export function setSentence(element, sentence) {
+  if (element.dataset.sentence === sentence) {
+    return;
+  }
+  element.dataset.sentence = sentence;
+  element.hidden = !sentence;
+  element.replaceChildren(
+    ...sentence.split('`').map((part, index) => (index % 2 ? node('b', '', {}, part) : part))
+  );
+}
+
 /** Icon and word of a state. */
 export function stateChip(job) {
   return node(
