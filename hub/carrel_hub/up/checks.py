@@ -1,5 +1,6 @@
 """What is looked at before anything starts, so that nothing is half-started."""
 
+import errno
 import importlib.util
 import os
 import shutil
@@ -51,7 +52,7 @@ def check_port(host: str, port: int) -> None:
                 f"Port {port} may not be used by this account; choose one above 1023 with --port."
             ) from None
         except OSError as error:
-            if error.errno == 98:  # EADDRINUSE
+            if error.errno == errno.EADDRINUSE:
                 raise Trouble(
                     f"Port {port} is taken by another program; choose another with --port."
                 ) from None

@@ -24,7 +24,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(autouse=True)
-def _calm(stack: Stack) -> Iterator[None]:
+def _calm(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test leaves its wishes to the next."""
     yield
-    stack.runner.hold, stack.runner.real, stack.runner.command = False, False, None
+    if "stack" in request.fixturenames:
+        runner = request.getfixturevalue("stack").runner
+        runner.hold, runner.real, runner.command = False, False, None

@@ -7,6 +7,7 @@ import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 import typer
@@ -78,7 +79,7 @@ def test_bad_options_are_sentences(
 
 
 def test_an_old_python_is_a_sentence() -> None:
-    with pytest.raises(Trouble, match="needs Python 3.11 or newer; this is 3.9"):
+    with pytest.raises(Trouble, match=r"needs Python 3\.11 or newer; this is 3\.9"):
         checks.check_python((3, 9))
     checks.check_python((3, 14))
 
@@ -95,7 +96,7 @@ class FakeSocket:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __enter__(self) -> "FakeSocket":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None: ...
