@@ -61,3 +61,15 @@ def test_the_older_project_comes_first_among_equals() -> None:
 def test_projects_without_any_share_come_last() -> None:
     projects = (project("a", 0, created_at=0.0), project("b", 0, weight=1, created_at=1.0))
     assert first(node("n", 1), *projects, training("x", "a"), training("y", "b")) == "y"
+
+
+def test_a_higher_rank_comes_first_within_the_guarantee_too() -> None:
+    lent = (training("r", "b", 2), TaskPlaced("r", 0, "n", (0, 1), at=1.0))
+    rest = (training("x", "a", created_at=1.0), training("y", "b", created_at=9.0))
+    assert first(node("n", 3), project("a", 4), project("b", 4, rank=1), *lent, *rest) == "y"
+
+
+def test_the_share_counts_the_workload_itself() -> None:
+    projects = (project("a", 2, created_at=0.0), project("b", 2, created_at=1.0))
+    rest = (training("x", "a", 2, created_at=1.0), training("y", "b", created_at=9.0))
+    assert first(node("n", 2), *projects, *rest) == "y"
