@@ -10,7 +10,7 @@ import pytest
 
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
-from contract.ledger.ledger_contract import Ledgers
+from contract.ledger.ledger_tools import Ledgers
 
 CHILD = Path(__file__).with_name("creating_child.py")
 KILLS = {"sqlite": 12, "postgresql": 4}

@@ -13,7 +13,7 @@ from carrel_scheduler.ledger.database import database_of
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 from carrel_scheduler.ledger.migrate import config, upgrade
 from carrel_scheduler.ledger.schema import metadata
-from contract.ledger.ledger_contract import Ledgers, submit
+from contract.ledger.ledger_tools import Ledgers, submit
 
 
 def differences(url: str) -> list[Any]:

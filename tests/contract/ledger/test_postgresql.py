@@ -9,9 +9,9 @@ from sqlalchemy.pool import NullPool
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerNotUsable
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.open import open_ledger
-from contract.ledger.ledger_contract import submit
+from contract.ledger.ledger_tools import submit
 from contract.ledger.ledgers import Ledgers
-from contract.object_store import take, workload
+from contract.ledger.store_tools import take, workload
 from contract.postgresql import PostgreSQL
 
 pytestmark = pytest.mark.postgresql

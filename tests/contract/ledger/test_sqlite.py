@@ -14,9 +14,9 @@ from carrel_scheduler.ledger.errors import LedgerNotUsable, LedgerUnavailable
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
-from contract.ledger.ledger_contract import submit
+from contract.ledger.ledger_tools import submit
 from contract.ledger.ledgers import Ledgers
-from contract.object_store import take
+from contract.ledger.store_tools import take
 
 UNPRIVILEGED = 65534
 
