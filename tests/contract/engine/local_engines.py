@@ -1,6 +1,7 @@
 """Local engines over one folder, and the end of everything that a test started with them."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -32,11 +33,12 @@ class LocalEngines:
         """Close all engines and end all tasks."""
         for engine in self._open:
             await engine.close()
-        for pid in supervisors(self.root):
-            os.kill(pid, signal.SIGKILL)
         engine = LocalEngine(self.root, self.node)
 
         async def at_rest() -> bool:
+            for pid in supervisors(self.root):
+                with contextlib.suppress(ProcessLookupError):  # it just ended
+                    os.kill(pid, signal.SIGKILL)
             ended = all(status.phase == "ended" for status in await engine.list())
             return ended and not supervisors(self.root)
 

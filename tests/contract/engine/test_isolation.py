@@ -12,7 +12,7 @@ import pytest
 from carrel_scheduler.engines.contract import EngineError, TaskPhase
 from carrel_scheduler.engines.local.accounts import DYNAMIC_UIDS
 from contract.engine.local_engines import AS_ROOT, LocalEngines
-from contract.engine_contract import a_task, output, run, wait_for_output
+from contract.engine_tasks import a_task, output, run, wait_for_output
 
 # What an ordinary person's engine does, run as one: by root through an engine of root's.
 ORDINARY = """

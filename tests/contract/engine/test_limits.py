@@ -7,7 +7,7 @@ from pathlib import Path
 from carrel_scheduler.engines.contract import TaskPhase
 from carrel_scheduler.engines.local.cgroups import base_name, find_limiter
 from contract.engine.local_engines import LocalEngines, supervisors
-from contract.engine_contract import a_task, next_status, output, run, wait_for_output
+from contract.engine_tasks import a_task, next_status, output, run, wait_for_output
 
 EATER = "x = bytearray(400 << 20); print(len(x))"
 

@@ -3,7 +3,7 @@
 import hashlib
 
 from contract.engine.local_engines import LocalEngines
-from contract.engine_contract import a_task, output, run
+from contract.engine_tasks import a_task, output, run
 
 SMALL = {"log_segment_bytes": 20_000, "log_segments": 3}
 

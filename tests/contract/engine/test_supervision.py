@@ -12,7 +12,7 @@ import pytest
 from carrel_scheduler.engines.contract import TaskPhase
 from carrel_scheduler.engines.local.shim import tree
 from contract.engine.local_engines import LocalEngines, marked, supervisors
-from contract.engine_contract import (
+from contract.engine_tasks import (
     STUBBORN,
     a_task,
     next_status,
