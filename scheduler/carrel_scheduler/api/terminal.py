@@ -37,6 +37,7 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
     session: ExecSession | None = None
     call: Call
     _tasks: Sequence["asyncio.Task[None]"] = ()
+    _closing: "asyncio.Task[int] | None" = None
 
     @override
     async def prepare(self) -> None:
@@ -91,12 +92,22 @@ class TerminalHandler(ApiHandler, websocket.WebSocketHandler):
             log.info("a terminal takes no more input: %s", error)
 
     @override
+    def on_finish(self) -> None:
+        """The upgrade was answered; if not with a websocket, nobody will ever read the session."""
+        if self.get_status() != 101:
+            self._hang_up()
+
+    @override
     def on_close(self) -> None:
-        """The window was closed: hang up."""
+        """The window was closed."""
         for task in self._tasks:
             task.cancel()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self.session is not None:
-            asyncio.ensure_future(self.session.close())  # noqa: RUF006 - it ends by itself
+            self._closing = asyncio.ensure_future(self.session.close())
+            self.session = None
 
     async def _pass_output(self) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -83,3 +83,11 @@ async def test_a_plain_request_is_told_what_is_expected(desk: Desk) -> None:
     reply = await desk.ask("GET", PATH)
     assert (reply.status, reply.code) == (400, "websocket_expected")
     assert desk.engine.terminals == []
+
+
+async def test_an_upgrade_that_is_not_whole_leaves_no_terminal_behind(desk: Desk) -> None:
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    reply = await desk.ask("GET", PATH, headers=headers)
+    assert reply.status == 400 or reply.status == 426
+    ((_, _, shell),) = desk.engine.terminals
+    await desk.until(lambda: shell.closed)
