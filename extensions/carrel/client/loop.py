@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 CANCEL_SECONDS = 5.0
+ROUNDS_TO_CLOSE = 5  # closed transports give their sockets back some rounds later
 
 
 class BackgroundLoop:
@@ -90,17 +91,20 @@ class BackgroundLoop:
         """Cancel what still runs there and end the thread."""
         if not self._thread.is_alive():
             return
-        self.run(_cancel_others())
+        self.run(_settle())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
 
 
-async def _cancel_others() -> None:
+async def _settle() -> None:
     tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+    for _ in range(ROUNDS_TO_CLOSE):
+        await asyncio.sleep(0)
 
 
 class _Shared:

@@ -7,7 +7,6 @@ from types import FrameType
 import pytest
 
 from carrel import checkpoint
-from carrel.job import checkpoint as pacing
 from carrel.job import preemption
 
 
@@ -24,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(pacing.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr("carrel.job.checkpoint.time.monotonic", clock.monotonic)
     return clock
 
 

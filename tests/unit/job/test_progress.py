@@ -4,6 +4,7 @@ import io
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from carrel.job import progress
 from carrel.job import report as reporting
@@ -16,6 +17,7 @@ class Kept(reporting.Reporter):
         super().__init__(None)
         self.bodies: list[dict[str, Any]] = []
 
+    @override
     def put(self, body: dict[str, Any]) -> None:
         self.bodies.append(body)
 
@@ -30,7 +32,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("carrel.job.progress.time.monotonic", lambda: now[0])
     return now
 
 

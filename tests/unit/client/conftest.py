@@ -1,0 +1,46 @@
+"""A fake scheduler without a network, and a client of ada's."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from carrel.client import Client
+from carrel.client.transport import Pauses
+from carrel.testing import FakeScheduler
+
+
+class Waits:
+    """Pauses that take no time; remembers how long they would have been."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+    def pauses(self) -> Pauses:
+        return Pauses(self.sleep, lambda: 1.0)
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for name in ("CARREL_URL", "CARREL_TOKEN", "CARREL_PROJECT", "JUPYTERHUB_API_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CARREL_CONFIG_FILE", str(tmp_path_factory.mktemp("config") / "c.json"))
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeScheduler]:
+    with FakeScheduler({"ada": ["vision"], "bob": ["speech"]}) as fake:
+        yield fake
+
+
+@pytest.fixture
+def client(fake: FakeScheduler, waits: Waits) -> Iterator[Client]:
+    with Client(fake.url, fake.token("ada"), pauses=waits.pauses()) as client:
+        yield client
