@@ -8,6 +8,7 @@ import base64
 import io
 import pickle
 import types
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,15 +48,16 @@ def capture(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) ->
     if not source.strip():
         raise CannotSend("The cell is empty: write the training below %%train.")
     _check_names(source, inputs, namespace)
-    packed = _pack({name: namespace[name] for name in inputs})
+    packed, size = _pack({name: namespace[name] for name in inputs})
     files = {
         "job.py": STARTER.read_text(encoding="utf-8"),
         # The first line stands for the magic, so that line numbers are those of the notebook.
         "cell.py": f"{FIRST_LINE}\n{source.rstrip()}\n",
     }
     if inputs:
-        files["inputs.b64"] = base64.encodebytes(packed).decode("ascii")
-    return Captured(files, tuple(inputs), len(packed) if inputs else 0)
+        files["inputs.b85"] = packed
+    _check_size(files, namespace, inputs)
+    return Captured(files, tuple(inputs), size if inputs else 0)
 
 
 def _check_names(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) -> None:
@@ -96,16 +98,27 @@ def _check_names(source: str, inputs: Sequence[str], namespace: Mapping[str, Any
         )
 
 
-def _pack(values: Mapping[str, Any]) -> bytes:
-    sizes = {name: len(_pickled(name, value)) for name, value in values.items()}
-    packed = _pickled(" and ".join(values), dict(values))
-    if len(packed) > LARGEST:
-        biggest = max(sizes, key=lambda name: sizes[name])
-        raise CannotSend(
-            f"--in: {_listed(values)} takes {len(packed) / LARGEST:.1f} MiB, more than 1 MiB. "
-            f"Save `{biggest}` to a file in your folder and load it in the cell."
-        )
-    return packed
+def _pack(values: Mapping[str, Any]) -> tuple[str, int]:
+    """The variables as text, and their size before it was made small."""
+    for name, value in values.items():
+        _pickled(name, value)
+    pickled = _pickled(" and ".join(values), dict(values))
+    return base64.b85encode(zlib.compress(pickled)).decode("ascii"), len(pickled)
+
+
+def _check_size(
+    files: Mapping[str, str], namespace: Mapping[str, Any], inputs: Sequence[str]
+) -> None:
+    size = sum(len(text.encode()) for text in files.values())
+    if size <= LARGEST:
+        return
+    if not inputs:
+        raise CannotSend("The cell is longer than 1 MiB; read its data from a file.")
+    biggest = max(inputs, key=lambda name: len(_pickled(name, namespace[name])))
+    raise CannotSend(
+        f"--in: {_listed(inputs)} takes {size / LARGEST:.1f} MiB, more than 1 MiB. "
+        f"Save `{biggest}` to a file in your folder and load it in the cell."
+    )
 
 
 def _pickled(name: str, value: Any) -> bytes:

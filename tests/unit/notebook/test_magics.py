@@ -34,7 +34,7 @@ def test_train_sends_the_cell_and_returns_the_job(
     assert (spec["checkpoint_every_seconds"], spec["grace_seconds"]) == (30.0, 60.0)
     assert (spec["priority"], spec["inputs"]) == ("high", ["a"])
     assert spec["command"][1:] == ["job.py", str(tmp_path)]
-    assert set(spec["files"]) == {"job.py", "cell.py", "inputs.b64"}
+    assert set(spec["files"]) == {"job.py", "cell.py", "inputs.b85"}
 
 
 def test_train_without_a_name_is_numbered(ipython: Any) -> None:
