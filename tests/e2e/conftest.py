@@ -1,0 +1,30 @@
+"""One stack and one browser for each module: starting them takes a while."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.stack import People, Stack, people
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """``carrel up --demo``, ended with everything that it started."""
+    folder = tmp_path_factory.mktemp("up")
+    shots = Path(os.environ.get("CARREL_SHOTS", folder / "shots"))
+    shots.mkdir(parents=True, exist_ok=True)
+    stack = Stack(folder / "state", shots)
+    try:
+        stack.start()
+        yield stack
+    finally:
+        stack.stop(jobs=True)
+
+
+@pytest.fixture(scope="module")
+def team(stack: Stack) -> Iterator[People]:
+    """Everybody's browser."""
+    with people(stack) as everybody:
+        yield everybody

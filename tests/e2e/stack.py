@@ -1,0 +1,178 @@
+"""The whole product as a user starts it: ``carrel up --demo`` in a state folder of its own."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from carrel import Client
+
+START_SECONDS = 180.0
+CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+FLAGS = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-sandbox",
+]
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(what: Callable[[], Any], *, seconds: float, every: float = 0.5, why: str = "") -> Any:
+    """The first true value of ``what``; raises ``AssertionError`` after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = what()
+        if found:
+            return found
+        time.sleep(every)
+    raise AssertionError(f"not within {seconds:g} s: {why or what}")
+
+
+@dataclass
+class Stack:
+    """A running ``carrel up``."""
+
+    state_dir: Path
+    shots: Path
+    arguments: tuple[str, ...] = ("--demo",)
+    port: int = field(default_factory=free_port)
+    passwords: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where people reach it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def output(self) -> str:
+        """What it printed so far."""
+        return (self.state_dir.parent / "up.log").read_text()
+
+    def start(self) -> None:
+        """Start and wait until it says that it is ready."""
+        with (self.state_dir.parent / "up.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "carrel_hub.up", *self.arguments),
+                    *("--state-dir", str(self.state_dir), "--port", str(self.port)),
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "COLUMNS": "100"},
+            )
+        until(self._said_ready, seconds=START_SECONDS, why="carrel up gets ready")
+        printed = re.compile(r"^\s+(\w+)\s+(\S{4}(?:-\S{4})+)\s", re.MULTILINE)
+        for user, password in printed.findall(self.output):
+            self.passwords[user] = password
+
+    def _said_ready(self) -> bool:
+        if self.process is not None and self.process.poll() is not None:
+            raise AssertionError(f"carrel up ended:\n{self.output}")
+        return "Stop with Ctrl-C" in self.output
+
+    def stop(self, *, jobs: bool = False) -> None:
+        """Ctrl-C; with ``jobs``, what goes on without it is ended too."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGINT)
+            self.process.wait(60)
+        if jobs:
+            self._end_what_goes_on()
+
+    def _end_what_goes_on(self) -> None:
+        """Workspaces and jobs outlive Ctrl-C; a test leaves nothing behind."""
+        for supervisor in self.state_dir.glob("engine/tasks/*/*"):
+            self._hang_up(supervisor)
+
+    def _hang_up(self, folder: Path) -> None:
+        for proc in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                text = (proc / "environ").read_bytes() + (proc / "cmdline").read_bytes()
+                if str(self.state_dir).encode() in text and int(proc.name) != os.getpid():
+                    os.kill(int(proc.name), signal.SIGKILL)
+        del folder
+
+    def client(self, token: str) -> Client:
+        """The scheduler as the owner of a token sees it."""
+        return Client(f"{self.url}/services/carrel", token)
+
+
+class People:
+    """Browsers of several people on one stack."""
+
+    def __init__(self, stack: Stack, browser: Browser) -> None:
+        self.stack = stack
+        self._browser = browser
+        self._contexts: dict[str, BrowserContext] = {}
+
+    def page(self, user: str) -> Page:
+        """A new tab of that person, signed in."""
+        if user not in self._contexts:
+            self._contexts[user] = self._sign_in(user)
+        page = self._contexts[user].new_page()
+        page.set_default_timeout(90_000)
+        return page
+
+    def leave(self, user: str) -> None:
+        """Close that person's browser."""
+        self._contexts.pop(user).close()
+
+    def token(self, user: str) -> str:
+        """A token made on the Hub's own API with the person's cookie."""
+        page = self.page(user)
+        page.goto(f"{self.stack.url}/hub/home")
+        xsrf = page.evaluate("window.jhdata.xsrf_token")
+        answer = page.request.post(
+            f"{self.stack.url}/hub/api/users/{user}/tokens?_xsrf={xsrf}", data={"note": "test"}
+        )
+        assert answer.status == 201, answer.text()
+        page.close()
+        return str(answer.json()["token"])
+
+    def shot(self, page: Page, name: str) -> None:
+        """A picture to look at."""
+        page.screenshot(path=str(self.stack.shots / f"{name}.png"))
+
+    def _sign_in(self, user: str) -> BrowserContext:
+        context = self._browser.new_context(viewport={"width": 1380, "height": 900})
+        page = context.new_page()
+        page.goto(f"{self.stack.url}/hub/login")
+        page.fill("input[name=username]", user)
+        page.fill("input[name=password]", self.stack.passwords[user])
+        page.locator("form [type=submit]").first.click()
+        page.wait_for_url("**/hub/home")
+        page.close()
+        return context
+
+
+@contextlib.contextmanager
+def people(stack: Stack) -> Iterator[People]:
+    """A browser for the people of a stack."""
+    path = next((name for name in CHROMIUM if Path(name).exists()), None)
+    if path is None:
+        raise AssertionError("no Chromium: `make test` installs it, or apt install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield People(stack, browser)
+        browser.close()

@@ -1,0 +1,219 @@
+"""The story of the README in a real browser: borrow, give back, go on, and end the same.
+
+The tests of this module build on each other, in order.
+"""
+
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from playwright.sync_api import Page
+
+from carrel import Client
+from carrel.errors import ApiError
+from e2e.stack import People, Stack, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+
+JOBS = ("digits-1", "digits-2", "digits-3", "digits-4")
+
+
+@pytest.fixture(scope="module")
+def ada(team: People, stack: Stack) -> Client:
+    return stack.client(team.token("ada"))
+
+
+@pytest.fixture(scope="module")
+def grace(team: People, stack: Stack) -> Client:
+    return stack.client(team.token("grace"))
+
+
+def start_workspace(page: Page, stack: Stack, gpus: int) -> None:
+    page.goto(f"{stack.url}/hub/spawn")
+    page.fill("input[name=gpus]", str(gpus))
+    page.locator("form [type=submit]").last.click()
+
+
+def phases(client: Client) -> dict[str, str]:
+    return {
+        name: client.get_workload("vision", name).status.phase
+        for name in JOBS
+        if any(one.name == name for one in client.list_workloads(project="vision"))
+    }
+
+
+def test_the_researcher_of_vision_opens_a_workspace(team: People, stack: Stack) -> None:
+    page = team.page("ada")
+    start_workspace(page, stack, 0)
+    page.wait_for_url("**/lab**")
+    page.wait_for_selector(".jp-DirListing-item >> text=carrel-demo.ipynb")
+    team.shot(page, "lab")
+    page.close()
+
+
+def test_four_cells_fill_the_gpus_and_two_are_borrowed(
+    team: People, stack: Stack, ada: Client
+) -> None:
+    page = team.page("ada")
+    page.goto(f"{stack.url}/user/ada/lab/tree/carrel-demo.ipynb")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+    page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
+    page.locator(".jp-Notebook .jp-Cell").first.click()
+    for _ in range(7):
+        page.keyboard.press("Shift+Enter")
+        time.sleep(0.5)
+    until(
+        lambda: list(phases(ada).values()) == ["running"] * 4,
+        seconds=120,
+        why="four trainings run",
+    )
+    page.locator(".jp-Notebook .jp-Cell").nth(2).scroll_into_view_if_needed()
+    page.wait_for_selector(".jp-OutputArea-output >> text=Running")
+    team.shot(page, "notebook")
+    (vision,) = [one for one in ada.list_projects() if one.name == "vision"]
+    assert (vision.use.gpus_allocated, vision.use.gpus_borrowed) == (4, 2)
+    console = team.page("ada")
+    console.goto(f"{stack.url}/services/console/cluster")
+    console.wait_for_selector("main svg >> nth=0")
+    team.shot(console, "cluster")
+    console.close()
+
+
+def test_a_workspace_of_speech_takes_back_exactly_one(
+    team: People, stack: Stack, ada: Client
+) -> None:
+    until(
+        lambda: all(ada.get_workload("vision", name).status.checkpoint for name in JOBS),
+        seconds=120,
+        why="every training has saved a checkpoint",
+    )
+    page = team.page("grace")
+    start_workspace(page, stack, 1)
+    page.wait_for_selector("text=vision", timeout=30_000)
+    team.shot(page, "taking-back")
+    page.wait_for_url("**/lab**")
+    gave_way = [
+        one for one in (ada.get_workload("vision", name) for name in JOBS) if one.status.preemptions
+    ]
+    assert [one.status.preemptions for one in gave_way] == [1]
+    (victim,) = gave_way
+    assert victim.status.phase in ("preempting", "pending")
+    waiting = until(
+        lambda: (
+            (found := ada.get_workload("vision", victim.name)).status.phase == "pending" and found
+        ),
+        seconds=40,
+        why="the borrowed training has given way",
+    )
+    assert waiting.status.reason is not None
+    assert "`speech`" in waiting.status.reason.sentence
+    assert waiting.status.last_preemption is not None
+    assert waiting.status.last_preemption.rule == "reclaim"
+    assert waiting.status.last_preemption.for_project == "speech"
+    console = team.page("ada")
+    for name in ("", "cluster", "queue", "projects", f"jobs/vision/{victim.name}"):
+        console.goto(f"{stack.url}/services/console/{name}")
+        console.wait_for_selector("h1")
+        team.shot(console, f"console-{name.replace('/', '-') or 'home'}")
+    console.close()
+
+
+def test_it_goes_on_from_its_checkpoint_and_ends_as_if_undisturbed(
+    team: People, stack: Stack, ada: Client
+) -> None:
+    done = until(
+        lambda: (found := phases(ada)) and set(found.values()) == {"succeeded"} and found,
+        seconds=400,
+        every=2.0,
+        why="all four trainings are done",
+    )
+    assert set(done) == set(JOBS)
+    (victim,) = [
+        one for one in (ada.get_workload("vision", name) for name in JOBS) if one.status.preemptions
+    ]
+    seed = victim.name.rpartition("-")[2]
+    said = "".join(ada.logs("vision", victim.name))
+    undisturbed = subprocess.run(
+        [
+            *(sys.executable, "-m", "carrel.notebook.demo.train"),
+            *(f"--seed={seed}", "--epochs=60", "--seconds-per-epoch=0"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    pattern = r"final accuracy ([0-9.]+)"
+    assert re.findall(pattern, said)[-1] == re.findall(pattern, undisturbed)[-1]
+    first = re.search(r"epoch +(\d+)", said)
+    assert first is not None
+    assert int(first.group(1)) > 1, "the last attempt began at its checkpoint"
+
+
+def test_nobody_sees_into_the_other_project(
+    team: People, stack: Stack, ada: Client, grace: Client
+) -> None:
+    assert {one.project for one in grace.list_workloads()} == {"speech"}
+    with pytest.raises(ApiError) as refused:
+        grace.get_workload("vision", "digits-1")
+    assert refused.value.status in (403, 404)
+    with pytest.raises(ApiError):
+        "".join(grace.logs("vision", "digits-1"))
+    with pytest.raises(ApiError):
+        grace.delete_workload("vision", "digits-1")
+    token = team.token("grace")
+    shell = subprocess.run(
+        [sys.executable, "-m", "carrel.cli.main", "describe", "job", "digits-1", "-p", "vision"],
+        env={"CARREL_URL": f"{stack.url}/services/carrel", "CARREL_TOKEN": token, "HOME": "/"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shell.returncode == 1
+    assert "digits-1" not in shell.stdout
+    page = team.page("grace")
+    answer = page.goto(f"{stack.url}/services/console/jobs/vision/digits-1")
+    assert answer is not None
+    assert answer.status in (403, 404)
+    assert "train" not in page.inner_text("main")
+    page.close()
+
+
+def test_the_admin_sets_quota_and_limits_on_the_page(team: People, stack: Stack) -> None:
+    page = team.page("admin")
+    page.goto(f"{stack.url}/services/console/projects/vision")
+    page.wait_for_selector("form")
+    team.shot(page, "admin-project")
+    admin = stack.client(team.token("admin"))
+    admin.update_project("vision", {"quota": {"gpus": 3}, "interactive": {"max_extensions": 2}})
+    changed = admin.get_project("vision")
+    assert (changed.quota.gpus, changed.interactive.max_extensions) == (3, 2)
+    page.close()
+
+
+def test_after_ctrl_c_everything_is_there_again(team: People, stack: Stack) -> None:
+    admin_token = team.token("admin")
+    before = stack.client(admin_token)
+    going_on = before.create_workload(
+        {"name": "long", "project": "speech", "command": ["sleep", "300"], "gpus": 1}
+    )
+    until(
+        lambda: before.get_workload("speech", "long").status.phase == "running",
+        seconds=60,
+        why="the job runs",
+    )
+    pid = before.get_workload("speech", "long").status.tasks[0].pid
+    stack.stop()
+    stack.start()
+    after = stack.client(admin_token)
+    found = until(
+        lambda: (one := after.get_workload("speech", "long")).status.phase == "running" and one,
+        seconds=60,
+        why="the job is found again",
+    )
+    assert (found.uid, found.status.tasks[0].pid) == (going_on.uid, pid)
+    assert {one.name for one in after.list_projects()} >= {"vision", "speech"}
+    assert after.get_workload("vision", "digits-1").status.phase == "succeeded"
+    workspaces = [one for one in after.list_workloads() if one.spec.kind == "workspace"]
+    assert {one.status.phase for one in workspaces} == {"running"}
