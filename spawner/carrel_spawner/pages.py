@@ -18,7 +18,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(gpus=words.gpus, gib=words.gib, cores=words.cores)
+    environment.filters["plain"] = words.plain
     return environment
 
 

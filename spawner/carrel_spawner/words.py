@@ -1,6 +1,11 @@
 """Amounts and times as people read them: ``2 GPUs``, ``2 GiB``, ``3 h 05 min``."""
 
 
+def plain(amount: float) -> str:
+    """A number as one would type it: ``2``, ``0.5``."""
+    return f"{amount:g}"
+
+
 def gpus(amount: float) -> str:
     """``1 GPU``, ``0.5 GPU``, ``2 GPUs``."""
     return f"{amount:g} GPU" if 0 < amount <= 1 else f"{amount:g} GPUs"
