@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import words
 from carrel_spawner.choosing import Choosing
 from carrel_spawner.form import Place, place
+from carrel_spawner.pages import said
 from carrel_spawner.state import Ending
 from carrel_spawner.workplace import is_queued
 
@@ -83,6 +86,10 @@ class Pages:
         """A workspace that is in the queue."""
         row = (await self.desks(user)).rows.get(server_name)
         return row if row is not None and row.place is not None else None
+
+    def said(self, sentence: str) -> Markup:
+        """A sentence of the scheduler for a page."""
+        return said(sentence)
 
     def ending(self, user: Any, server_name: str) -> Ending | None:
         """How a workspace ended, when it did so by itself."""

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from carrel_spawner.pages import said
+
 
 class Bulletin:
     """An append-only list of progress events. Not thread-safe; lives in the Hub's event loop."""
@@ -19,7 +21,11 @@ class Bulletin:
 
     def post(self, percent: int, message: str) -> None:
         """Add an event, unless it says what the last one said."""
-        event = {"progress": max(percent, self._percent()), "message": message}
+        event = {
+            "progress": max(percent, self._percent()),
+            "message": message,
+            "html_message": str(said(message)),
+        }
         if not self._events or self._events[-1]["message"] != message:
             self._events.append(event)
             self._wake()

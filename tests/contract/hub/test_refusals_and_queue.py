@@ -86,7 +86,7 @@ async def test_the_form_page_shows_the_refusal(stack: Stack) -> None:
             page = events[-1]["html_message"]
         else:
             assert status == 409
-        assert SENTENCE in page
+        assert "<code>vision</code> uses all 2 of its GPUs." in page
         assert "Put me in the queue" in page
 
 
@@ -110,6 +110,7 @@ async def test_room_that_is_being_freed_is_waited_for(stack: Stack) -> None:
             messages = [event["message"] for event in events]
             assert any("Taking back 1 GPU" in message for message in messages)
             assert any("up to 30 s" in message for message in messages)
+            assert any("<code>speech</code>" in one.get("html_message", "") for one in events)
             percents = [event["progress"] for event in events]
             assert percents == sorted(percents)
             assert events[-1]["ready"]

@@ -94,6 +94,10 @@ async def test_every_reader_gets_all_news_once() -> None:
     assert await early == late
     assert [event["message"] for event in late] == ["Asking.", "Making room.", "Starting."]
     assert [event["progress"] for event in late] == [5, 40, 40]
+    bulletin.post(50, "`speech` & <co> give way.")
+    assert bulletin._events[-1]["html_message"] == (
+        "<code>speech</code> &amp; &lt;co&gt; give way."
+    )
     assert bulletin.last == "Starting."
 
 
