@@ -39,7 +39,7 @@ def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
 
 def _type(loop: "BackgroundLoop", terminal: "Terminal", descriptor: int) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with suppress(ConnectionResetError):  # the session ended while somebody was typing
+    with suppress(OSError):  # this terminal hung up, or the session ended while somebody typed
         while piece := os.read(descriptor, CHUNK):
             loop.run(terminal.write(decoder.decode(piece)))
         loop.run(terminal.write(END_OF_FILE))
@@ -51,7 +51,7 @@ def _raw(descriptor: int) -> Iterator[None]:
         yield
         return
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     finally:

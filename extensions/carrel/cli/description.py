@@ -58,7 +58,8 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
 
 def _ran(workload: Workload, now: float) -> str:
     status = workload.status
-    if status.started_at is None:
+    over = status.ended_at is not None and workload.at_rest
+    if status.started_at is None or not (workload.holds_resources or over):
         return ""
     return units.duration((status.ended_at or now) - status.started_at)
 

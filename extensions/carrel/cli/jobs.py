@@ -134,9 +134,14 @@ def resume(names: Names, *, project: ProjectOption = None) -> None:
 
 def delete_job(names: Names, *, project: ProjectOption = None) -> None:
     """End jobs and remove them; their checkpoints stay."""
-    _each(
-        names, project, "deleted", lambda client, where, name: client.delete_workload(where, name)
-    )
+    _each(names, project, "deleted", _delete)
+
+
+def _delete(client: "Client", project: str, name: str) -> None:
+    """Delete it once: a job that is on its way out is as good as gone."""
+    if client.get_workload(project, name).spec.delete:
+        raise ApiError(409, detail=f"Job {name} is being deleted already.")
+    client.delete_workload(project, name)
 
 
 def _each(

@@ -127,7 +127,8 @@ def _show_usage(error: typer.TyperException) -> None:
     """What was wrong with the words, in a line; a group without its verb shows its help."""
     text = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
-        typer.echo(text, err=True)
+        if text:  # with rich, the help was shown already
+            typer.echo(text, err=True)
         return
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "carrel"

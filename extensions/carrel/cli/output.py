@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TextIO
 
 import typer
 
+UNBOUND: Final = 10_000  # a row is never cut; terminals break what is too long for them
 STYLES: Final = {
     "Pending": "yellow",
     "Preempted": "yellow",
@@ -109,8 +110,7 @@ def _for_people(
         shown.add_column(Text(header), justify=side, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
         shown.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    console = Console()
-    console.print(shown, soft_wrap=True, no_wrap=True, overflow="ignore", crop=False)
+    Console(width=UNBOUND).print(shown, soft_wrap=True)
 
 
 def document(content: Any, output: Output) -> None:

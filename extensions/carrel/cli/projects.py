@@ -112,9 +112,9 @@ def update(
 
 
 def _impact(name: str, impact: "ProjectImpact") -> None:
-    say(f"Nothing was changed in {name}. At once,")
-    say(f"would start: {', '.join(impact.would_start) or 'no job'};")
-    say(f"would give way: {', '.join(impact.would_give_way) or 'no job'}.")
+    say(f"Nothing was changed in {name}.")
+    say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
+    say(f"Would give way at once: {', '.join(impact.would_give_way) or 'no job'}")
 
 
 def delete(name: Name) -> None:

@@ -8,14 +8,19 @@ from carrel.cli.context import Invocation, connected, project_of
 from carrel.cli.output import ProjectOption
 from carrel.errors import BadSetting
 
+TaskOption = Annotated[
+    int, typer.Option("--task", "--pod", min=0, help="Beside which task, from 0.")
+]
+
 
 def bash(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The job.")],
     *,
     project: ProjectOption = None,
+    task: TaskOption = 0,
 ) -> None:
     """Open a shell beside a running job."""
-    _attach(project, name, ["/bin/bash"])
+    _attach(project, name, [], task)
 
 
 def exec_command(
@@ -25,6 +30,7 @@ def exec_command(
     ],
     *,
     project: ProjectOption = None,
+    task: TaskOption = 0,
     tty: Annotated[bool, typer.Option("--tty", "--stdin", "-t", "-i", "-it", hidden=True)] = False,
 ) -> None:
     """Run a command beside a running job: `carrel exec NAME -- nvidia-smi`."""
@@ -34,13 +40,13 @@ def exec_command(
     command += invocation.rest or []
     if not command:
         raise BadSetting(f"Which command? `carrel exec {name} -- nvidia-smi`.")
-    _attach(project, name, command)
+    _attach(project, name, command, task)
 
 
-def _attach(project: str | None, name: str, command: list[str]) -> None:
+def _attach(project: str | None, name: str, command: list[str], task: int) -> None:
     from carrel.cli import attach
 
     with connected() as client:
-        terminal = client.exec(project_of(client, project), name, command)
+        terminal = client.exec(project_of(client, project), name, command, index=task)
         code = attach.attach(client.loop, terminal)
     raise typer.Exit(code)

@@ -24,8 +24,13 @@ def submit(
     *,
     project: Annotated[str | None, typer.Option("--project", "-p", help="The project.")] = None,
     gpus: Annotated[float, typer.Option("--gpus", "--gpu", "-g", help="GPUs of each task.")] = 0,
-    cpu: Annotated[str, typer.Option("--cpu", help="Processors: 2, 0.5 or 500m.")] = "1",
-    memory: Annotated[str, typer.Option("--memory", help="Memory: 512M, 4G.")] = "1G",
+    cpu: Annotated[
+        str | None, typer.Option("--cpu", help="Its share of a busy machine: 2, 0.5 or 500m.")
+    ] = None,
+    cpu_limit: Annotated[
+        str | None, typer.Option("--cpu-limit", help="Never more processors than this.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option("--memory", help="Memory: 512M, 4G.")] = None,
     environment: Annotated[
         Texts, typer.Option("--environment", "-e", help="K=V, or K to take yours along.")
     ] = None,
@@ -92,8 +97,9 @@ def submit(
         "volumes": [_volume(text) for text in volume or []],
         "image": image,
         "gpus": gpus,
-        "cpu_millicores": units.cpu_millicores(cpu),
-        "memory_bytes": units.memory_bytes(memory),
+        "cpu_millicores": cpu and units.cpu_millicores(cpu),
+        "cpu_limit_millicores": cpu_limit and units.cpu_millicores(cpu_limit, "--cpu-limit"),
+        "memory_bytes": memory and units.memory_bytes(memory),
         "tasks": tasks,
         "backoff_limit": backoff_limit,
         "working_dir": _working_dir(working_dir),

@@ -201,9 +201,11 @@ class Client:
         """Events of one workload, or of all visible ones, for ever."""
         return self.loop.iterate(self.aio.events(project, name, kind=kind))
 
-    def exec(self, project: str, name: str, command: Sequence[str] = ()) -> Terminal:
-        """Open a terminal beside the running task; its coroutines run in ``loop``."""
-        return self.loop.run(self.aio.exec(project, name, command))
+    def exec(
+        self, project: str, name: str, command: Sequence[str] = (), *, index: int = 0
+    ) -> Terminal:
+        """Open a terminal beside a running task; its coroutines run in ``loop``."""
+        return self.loop.run(self.aio.exec(project, name, command, index=index))
 
     def whoami(self) -> Identity:
         """Who the token belongs to, and which projects it may use."""

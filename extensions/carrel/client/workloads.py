@@ -223,10 +223,13 @@ class Workloads:
             async for event in found:
                 yield event
 
-    async def exec(self, project: str, name: str, command: Sequence[str] = ()) -> Terminal:
-        """Open a terminal beside the running task, with a shell or the command in it."""
+    async def exec(
+        self, project: str, name: str, command: Sequence[str] = (), *, index: int = 0
+    ) -> Terminal:
+        """Open a terminal beside a running task, with a shell or the command in it."""
         path = workload_path(project, name, "exec")
-        socket = await self._transport.websocket(path, parameters={"command": list(command)})
+        parameters = {"command": list(command), "index": index or None}
+        socket = await self._transport.websocket(path, parameters=parameters)
         return Terminal(socket)
 
     async def _post(

@@ -1,0 +1,197 @@
+"""Signing in and out, defaults, shells, exit codes, and commands of other packages."""
+
+import io
+import os
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import typer
+from typing_extensions import override
+
+from carrel.cli import attach, main, plugins
+from carrel.client import Client, config
+from carrel.testing import FakeScheduler
+from unit.cli.conftest import Run
+
+
+def test_login_with_a_token_from_standard_input(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CARREL_URL", "CARREL_TOKEN"):
+        monkeypatch.delenv(name)
+    assert run("whoami").code == 3
+    monkeypatch.setattr(sys, "stdin", io.StringIO(fake.token("ada") + "\n"))
+    done = run("login", "--url", fake.url, "--token-stdin")
+    assert (done.code, done.out) == (0, "Signed in to URL as ada.\n")
+    assert "token-of" not in done.out + done.err
+    assert run("whoami").out.startswith("ada at URL")
+    assert run("logout").code == 0
+    assert config.load().token == ""
+    done = run("whoami")
+    assert (done.code, done.err.count("carrel login")) == (3, 1)
+
+
+def test_a_wrong_token_is_not_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("wrong\n"))
+    assert run("login", "--token-stdin").code == 3
+    assert not config.path().exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--token-stdin"], "no token to read"),
+        (["--url", "nonsense"], "not the URL of a Carrel server"),
+    ],
+)
+def test_login_refuses_what_cannot_be(
+    run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    done = run("login", *arguments)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_login_without_a_server(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CARREL_URL")
+    assert "--url http" in run("login").err
+
+
+def test_the_default_project(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FakeScheduler({"eve": ["a", "b"]}) as several:
+        monkeypatch.setenv("CARREL_URL", several.url)
+        assert run("list", "jobs", user="eve").code == 2
+        assert run("config", "project", "b").out == "Project b is your default now.\n"
+        assert run("list", "jobs").out.startswith("Showing jobs for project b\n")
+        assert "Projects: a, b (default)" in run("whoami").out
+        wrong = run("config", "project", "c")
+        assert (wrong.code, "you are in: a, b" in wrong.err) == (2, True)
+
+
+def test_nobody_there_is_exit_code_3(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARREL_URL", "http+unix://%2Fnowhere/services/carrel")
+    done = run("list", "jobs", "-p", "x")
+    assert (done.code, done.out) == (3, "")
+    assert "No answer from" in done.err
+
+
+def test_groups_without_a_verb_show_what_there_is(run: Run) -> None:
+    done = run("list")
+    assert (done.code, "projects" in done.out + done.err) == (2, True)
+    assert run("list", "--help").code == 0
+    assert run("-h").code == 0
+    assert "No such command 'bogus'" in run("bogus").err
+
+
+def test_colours_are_for_terminals(run: Run, fake: FakeScheduler) -> None:
+    fake.submit("vision", "x")
+    assert "\x1b" not in run("list", "jobs").out + run("delete", "job", "nope").err
+
+
+class Screen(io.StringIO):
+    """A terminal, as far as anybody asks."""
+
+    @override
+    def isatty(self) -> bool:
+        return True
+
+
+def test_people_see_whole_rows_in_colour(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    fake.submit("vision", "a-job-with-a-rather-long-name-that-needs-room")
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    assert main.run(["list", "jobs"]) == 0
+    row = next(line for line in screen.getvalue().splitlines() if "rather-long" in line)
+    assert "Pending" in row
+    assert "a-job-with-a-rather-long-name-that-needs-room" in row
+    assert "0 (1)" in row
+    assert "\x1b[33m" in row
+
+
+def test_a_shell_beside_a_job(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.submit("vision", "x")
+    waiting = run("bash", "x")
+    assert (waiting.code, "not running" in waiting.err) == (1, True)
+    fake.run("vision", "x")
+    reading, writing = os.pipe()
+    os.write(writing, b"exit\n")
+    os.close(writing)
+    with os.fdopen(reading) as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        done = run("bash", "x")
+    assert done.code == 0
+    assert "shell" in done.out
+
+
+def test_a_command_beside_a_job(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Which command?" in run("exec", "x").err
+    fake.submit("vision", "x")
+    fake.run("vision", "x")
+    with Path("/dev/null").open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        done = run("exec", "-it", "x", "--", "nvidia-smi", "-L")
+    assert (done.code, "nvidia-smi -L" in done.out) == (0, True)
+
+
+def test_the_local_terminal_is_put_back(
+    fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pty
+    import termios
+
+    fake.submit("vision", "x")
+    fake.run("vision", "x")
+    keyboard, terminal = pty.openpty()
+    before = termios.tcgetattr(terminal)
+    with Client(fake.url, fake.token("ada")) as client, os.fdopen(terminal) as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        os.write(keyboard, b"exit\n")
+        assert attach.attach(client.loop, client.exec("vision", "x")) == 0
+        assert termios.tcgetattr(typed.fileno()) == before
+    os.close(keyboard)
+
+
+def test_commands_of_other_packages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint("up", "unit.cli.extra:up", plugins.GROUP),
+        EntryPoint("user", "unit.cli.extra:app", plugins.GROUP),
+        EntryPoint("gone", "package_that_is_not_there:x", plugins.GROUP),
+    ]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    done = run("up", "--gpus", "3", "--", "more")
+    assert (done.code, done.out) == (0, "up with 3 GPUs and more\n")
+    assert run("user", "add", "eve").out == "added eve\n"
+    assert run("user", "refuse").code == 4
+    assert "Options" in run("up", "--help").out
+    bad = run("up", "--gpus", "many")
+    assert (bad.code, len(bad.err.splitlines())) == (2, 1)
+    gone = run("gone")
+    assert (gone.code, "not installed here" in gone.err) == (1, True)
+    assert "Brought by package_that_is_not_there" in run("--help").out
+
+
+def test_an_interrupt_ends_with_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> typer.Typer:
+        app = typer.Typer()
+
+        @app.command()
+        def wait() -> None:
+            raise KeyboardInterrupt
+
+        return app
+
+    monkeypatch.setattr(main, "build", interrupted)
+    assert run().code == 130

@@ -1,0 +1,118 @@
+"""What the options of ``carrel submit`` ask for, and what they refuse."""
+
+from pathlib import Path
+
+import pytest
+
+from carrel.testing import FakeScheduler
+from unit.cli.conftest import Run
+
+
+def test_everything_at_once(run: Run, fake: FakeScheduler, tmp_path: Path) -> None:
+    done = run(
+        "submit", "x", "-p", "vision", "-g", "2", "--cpu", "500m", "--memory", "4G",
+        "-e", "A=b=c", "-e", "HOME", "--secret", "KEY=hidden", "-v", f"{tmp_path}:/data",
+        "-i", "img:1", "-w", "/work", "--priority", "high", "--non-preemptible", "--tasks", "2",
+        "--backoff-limit", "3", "-l", "run=1", "--checkpoint-every", "30", "--grace-period", "1m",
+        "--large-shm", "--", "python", "train.py", "--", "-g", "9",
+    )  # fmt: skip
+    assert done.code == 0
+    job = fake.workload("vision", "x")
+    spec = job["spec"]
+    assert spec["command"] == ["python", "train.py", "--", "-g", "9"]
+    assert (spec["gpus"], spec["cpu_millicores"], spec["memory_bytes"]) == (2, 500, 4 * 1024**3)
+    assert spec["environment"]["A"] == "b=c"
+    assert spec["environment"]["HOME"] == str(Path.home())
+    assert spec["volumes"] == [{"source": str(tmp_path), "destination": "/data"}]
+    assert (spec["image"], spec["working_dir"], spec["priority"]) == ("img:1", "/work", "high")
+    assert (spec["kind"], spec["preemptible"], spec["tasks"]) == ("training", False, 2)
+    assert (spec["backoff_limit"], spec["grace_seconds"]) == (3, 60)
+    assert (spec["checkpoint_every_seconds"], job["labels"]) == (30, {"run": "1"})
+    assert "hidden" not in str(job)
+
+
+def test_little_is_asked_for_by_default(run: Run, fake: FakeScheduler) -> None:
+    assert run("submit", "x", "--", "true").code == 0
+    spec = fake.workload("vision", "x")["spec"]
+    assert (spec["gpus"], spec["kind"], spec.get("working_dir", "")) == (0, "training", "")
+    assert "priority" not in spec
+
+
+def test_a_line_of_docker_run_works_as_it_is(run: Run, fake: FakeScheduler) -> None:
+    done = run("submit", "x", "--rm", "-it", "-e", "A=1", "-v", "/data", "-w", "/d", "-i", "img",
+               "python", "train.py")  # fmt: skip
+    assert done.code == 0
+    assert "carrel bash x" in done.err
+    spec = fake.workload("vision", "x")["spec"]
+    assert spec["command"] == ["python", "train.py"]
+    assert spec["volumes"] == [{"source": "/data", "destination": "/data"}]
+
+
+def test_names_are_numbered(run: Run) -> None:
+    assert "Job job-1 submitted" in run("submit", "--", "true").out
+    assert "Job sweep-1 submitted" in run("submit", "--name-prefix", "sweep", "--", "true").out
+
+
+def test_interactive_is_a_workspace(run: Run, fake: FakeScheduler) -> None:
+    assert run("submit", "x", "--interactive", "--preemptible", "--", "bash").code == 0
+    spec = fake.workload("vision", "x")["spec"]
+    assert (spec["kind"], spec["preemptible"]) == ("workspace", True)
+
+
+def test_a_workspace_sends_its_folder_along(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "any")
+    monkeypatch.chdir(tmp_path)
+    assert run("submit", "x", "--", "true").code == 0
+    assert fake.workload("vision", "x")["spec"]["working_dir"] == str(tmp_path)
+
+
+def test_a_dry_run_says_what_would_happen(run: Run) -> None:
+    done = run("submit", "x", "-g", "1", "--dry-run", "--", "python", "train.py")
+    assert done.out.startswith("Nothing was submitted. It would start now.\nname: x\n")
+    assert "no jobs" not in done.out
+    assert run("list", "jobs", "--no-headers").out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["x"], "What should the job run?"),
+        ([], "What should the job run?"),
+        (["x", "y", "--", "true"], "Only the job's name"),
+        (["x", "--memory", "much", "--", "true"], "--memory 'much' is no amount of memory"),
+        (["x", "--cpu", "-1", "--", "true"], "--cpu '-1' is no number of processors"),
+        (["x", "-e", "=1", "--", "true"], "-e '=1' should be NAME=VALUE"),
+        (["x", "-e", "NOT_SET_HERE", "--", "true"], "there is no such variable here"),
+        (["x", "-l", "run", "--", "true"], "--label 'run' should be NAME=VALUE"),
+        (["x", "-v", ":x", "--", "true"], "-v ':x' should be SOURCE"),
+        (["x", "--checkpoint-every", "soon", "--", "true"], "is no time span"),
+        (["x", "-g", "many", "--", "true"], "Invalid value for"),
+        (["x", "--frobnicate", "--", "true"], "No such option"),
+    ],
+)
+def test_bad_words_are_one_sentence(run: Run, words: list[str], sentence: str) -> None:
+    done = run("submit", *words)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("user", ["eve", "nobody"])
+def test_without_a_project_nothing_is_submitted(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch, user: str
+) -> None:
+    projects = {"eve": ["vision", "speech"], "nobody": []}
+    with FakeScheduler(projects) as several:
+        monkeypatch.setenv("CARREL_URL", several.url)
+        done = run("submit", "x", "--", "true", user=user)
+        assert done.code == 2
+        assert "project" in done.err
+        assert ("POST", "/workloads") not in several.requests
+        assert run("submit", "x", "-p", "vision", "--", "true", user="eve").code == 0
+
+
+def test_a_project_one_is_not_in_is_refused(run: Run) -> None:
+    done = run("submit", "x", "-p", "speech", "--", "true")
+    assert (done.code, done.err) == (1, "You are not a member of `speech`.\n")
