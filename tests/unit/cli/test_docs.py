@@ -1,0 +1,42 @@
+"""docs/cli.md names every command, no other, with the very sentence that the tool shows."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from carrel.cli.main import build
+
+PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+ROW = re.compile(r"^\| `carrel ([a-z -]+)`[^|]*\| (.+?) \|$", re.MULTILINE)
+
+
+def commands(command: Any, words: tuple[str, ...] = ()) -> dict[str, str]:
+    """Every command with the first line of its help."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        first_line = (command.help or "").split("\n")[0]
+        return {" ".join(words): first_line.partition(": `")[0].rstrip(".")}
+    found: dict[str, str] = {}
+    for name, one in below.items():
+        found |= commands(one, (*words, name))
+    return found
+
+
+def test_the_table_of_commands_is_complete_and_true() -> None:
+    documented = {name.strip(): text.rstrip(".") for name, text in ROW.findall(PAGE.read_text())}
+    assert documented == commands(typer.main.get_command(build()))
+
+
+def test_every_option_of_submit_is_in_the_page() -> None:
+    group: Any = typer.main.get_command(build())
+    text = PAGE.read_text()
+    for option in group.commands["submit"].params:
+        if option.param_type_name == "option" and not option.hidden and option.name != "help":
+            assert f"`{option.opts[0]}" in text, option.opts[0]
+
+
+def test_exit_codes_are_in_the_page() -> None:
+    text = PAGE.read_text()
+    assert all(f"| {code} |" in text for code in (0, 1, 2, 3, 130))
