@@ -9,6 +9,7 @@ from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import form, options, refusal
 from carrel_spawner.configured import Configured
+from carrel_spawner.discretion import discreet
 from carrel_spawner.options import BadOption, Choice
 
 
@@ -60,10 +61,11 @@ class Choosing(Configured):
     async def waiting(self) -> Workload | None:
         """This workspace's workload in the queue; ``None`` also when nobody can tell."""
         try:
-            return await self.workplace.waiting()
+            queued = await self.workplace.waiting()
         except CarrelError as error:
             self.log.warning("The queue could not be read for %s: %s", self._log_name, error)
             return None
+        return None if queued is None else discreet(queued, self.projects)
 
     async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
         """Wait in the queue with these options. Raises ``Refused``."""

@@ -47,7 +47,7 @@ class Configured(LoggingConfigurable):
         config=True
     )
     default_gpus = Integer(0, help="GPUs of a workspace when nothing is chosen.").tag(config=True)
-    default_cpu = Float(1.0, help="Processor cores when nothing is chosen.").tag(config=True)
+    default_cpu = Float(0.5, help="Processor cores when nothing is chosen.").tag(config=True)
     default_memory_gib = Float(2.0, help="Memory in GiB when nothing is chosen.").tag(config=True)
     demo = Bool(default_value=False, help="Put the demo notebooks into homes that lack them.").tag(
         config=True

@@ -13,6 +13,7 @@ from jupyterhub.spawner import SpawnException
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner import pages, words
+from carrel_spawner.discretion import holders
 from carrel_spawner.options import BadOption, Choice
 from carrel_spawner.verdict import Verdict
 
@@ -59,17 +60,15 @@ def no_room(
     now: float,
 ) -> Refused:
     """There is no place now (or never): what is short, who holds it, and the way into the queue."""
-    holders = holdings(workload, projects, now)
-    sentence = spoken(workload, projects) or verdict.sentence
     html = pages.render(
         "refusal.html",
-        sentence=sentence,
+        sentence=verdict.sentence,
         help=verdict.help,
-        holders=holders,
+        holders=holdings(workload, projects, now),
         choice=choice,
         queue_url=queue_url if verdict.because in QUEUEABLE else "",
     )
-    message = f"{sentence} {verdict.help}".strip()
+    message = f"{verdict.sentence} {verdict.help}".strip()
     return Refused(message, reason=verdict.because, html=html)
 
 
@@ -121,23 +120,7 @@ def holdings(workload: Workload, projects: Collection[str], now: float) -> list[
     if reason is None:
         return []
     resource = str(reason.data.get("resource", "gpu"))
-    holders = reason.data.get("holders") or ()
-    return [
-        _holding(holder, resource, projects, now)
-        for holder in holders
-        if isinstance(holder, Mapping)
-    ]
-
-
-def spoken(workload: Workload, projects: Collection[str]) -> str:
-    """The reason's sentence, without foreign names where there are any."""
-    reason = workload.status.reason
-    if reason is None:
-        return ""
-    holders = [one for one in reason.data.get("holders") or () if isinstance(one, Mapping)]
-    if any(holder.get("project") not in projects for holder in holders):
-        return str(reason.data.get("sentence_without_names") or reason.sentence)
-    return reason.sentence
+    return [_holding(holder, resource, projects, now) for holder in holders(reason)]
 
 
 def _holding(

@@ -20,6 +20,7 @@ from carrel_spawner import refusal
 from carrel_spawner.arrival import free_port
 from carrel_spawner.bulletin import Bulletin
 from carrel_spawner.choosing import Choosing
+from carrel_spawner.discretion import discreet
 from carrel_spawner.options import Choice
 from carrel_spawner.starting import NotPlaced, until_answering, until_placed
 from carrel_spawner.state import Address, Ending
@@ -78,13 +79,19 @@ class CarrelSpawner(Choosing, Spawner):
         if queued.holds_resources:
             self.bulletin.post(30, "It is your turn; the place in the queue is yours.")
             return await self.workplace.claim(queued, self.launch(queued.project))
-        reason = queued.status.reason
+        reason = discreet(queued, self.projects).status.reason
         sentence = reason.sentence if reason else ""
         raise refusal.queued(queued.status.queue_position, sentence, self.queue_url)
 
     async def _until_there(self, workload: Workload) -> None:
         """Both waits of a start. Raises ``NotPlaced``."""
-        await until_placed(self.client, workload, self.bulletin, settle_seconds=self.settle_seconds)
+        await until_placed(
+            self.client,
+            workload,
+            self.bulletin,
+            projects=self.projects,
+            settle_seconds=self.settle_seconds,
+        )
         await until_answering(self.client, workload, self.answer_url(), self.bulletin)
 
     async def _explain(self, outcome: NotPlaced, choice: Choice) -> refusal.Refused:

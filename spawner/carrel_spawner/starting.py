@@ -1,6 +1,7 @@
 """The two waits of a start: for a place, and for the server that then runs there."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import aclosing
 
 from carrel.client import AsyncClient
@@ -8,6 +9,7 @@ from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner.arrival import wait_for_answer
 from carrel_spawner.bulletin import Bulletin
+from carrel_spawner.discretion import discreet
 from carrel_spawner.verdict import Outcome, Verdict, judge
 from carrel_spawner.watching import changes
 
@@ -21,9 +23,16 @@ class NotPlaced(Exception):  # noqa: N818 - an outcome to explain, not a mishap
 
 
 async def until_placed(
-    client: AsyncClient, workload: Workload, bulletin: Bulletin, *, settle_seconds: float
+    client: AsyncClient,
+    workload: Workload,
+    bulletin: Bulletin,
+    *,
+    projects: Collection[str],
+    settle_seconds: float,
 ) -> None:
     """Wait while room is being made; return when it runs. Raises ``NotPlaced``.
+
+    What is told on the way is fit for a member of ``projects``.
 
     A refusal must still stand after ``settle_seconds``: the scheduler may be in the middle of
     deciding.
@@ -31,10 +40,11 @@ async def until_placed(
     project, name = workload.project, workload.name
     async with aclosing(changes(client, project, name)) as snapshots:
         async for latest in snapshots:
-            verdict, seen = judge(latest), latest
+            seen = discreet(latest, projects)
+            verdict = judge(seen)
             if verdict.outcome is Outcome.REFUSED:
                 await asyncio.sleep(settle_seconds)
-                seen = await client.get_workload(project, name)
+                seen = discreet(await client.get_workload(project, name), projects)
                 verdict = judge(seen)
             if verdict.outcome in (Outcome.REFUSED, Outcome.ENDED):
                 raise NotPlaced(verdict, seen)

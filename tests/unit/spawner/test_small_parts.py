@@ -98,7 +98,7 @@ async def test_every_reader_gets_all_news_once() -> None:
     assert bulletin._events[-1]["html_message"] == (
         "<code>speech</code> &amp; &lt;co&gt; give way."
     )
-    assert bulletin.last == "Starting."
+    assert bulletin.last == "`speech` & <co> give way."
 
 
 async def test_a_reader_that_leaves_disturbs_nobody() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
+from carrel.models import Workload
 from carrel.testing import FakeScheduler
 from carrel_spawner import watching
 from carrel_spawner.bulletin import Bulletin
@@ -34,6 +35,10 @@ async def client(fake: FakeScheduler) -> AsyncIterator[AsyncClient]:
 @pytest.fixture
 def place(client: AsyncClient) -> Workplace:
     return Workplace(client, "ada")
+
+
+async def placed(place: Workplace, made: Workload, bulletin: Bulletin, settle: float) -> None:
+    await until_placed(place.client, made, bulletin, projects=["vision"], settle_seconds=settle)
 
 
 async def test_a_request_is_a_workspace_of_the_user(fake: FakeScheduler, place: Workplace) -> None:
@@ -112,7 +117,7 @@ async def test_stopping_keeps_the_record(fake: FakeScheduler, place: Workplace) 
 async def test_a_wait_ends_when_it_runs(fake: FakeScheduler, place: Workplace) -> None:
     made = await place.request(CHOICE, LAUNCH)
     bulletin = Bulletin()
-    waiting = asyncio.create_task(until_placed(place.client, made, bulletin, settle_seconds=0.01))
+    waiting = asyncio.create_task(placed(place, made, bulletin, 0.01))
     await asyncio.sleep(0)
     why = {"token": "WaitsForRoom", "cls": "not-now", "sentence": "Taking back 1 GPU.",
            "data": {"nominated": True}}  # fmt: skip
@@ -129,14 +134,14 @@ async def test_a_wait_ends_with_a_refusal(fake: FakeScheduler, place: Workplace)
     made = await place.request(CHOICE, LAUNCH)
     fake.wait("vision", "workspace-ada", "Full.", why="QuotaUsed")
     with pytest.raises(NotPlaced) as caught:
-        await until_placed(place.client, made, Bulletin(), settle_seconds=0.01)
+        await placed(place, made, Bulletin(), 0.01)
     assert caught.value.verdict.because == "quota"
 
 
 async def test_a_passing_refusal_is_not_believed(fake: FakeScheduler, place: Workplace) -> None:
     made = await place.request(CHOICE, LAUNCH)
     fake.wait("vision", "workspace-ada", "Full.", why="QuotaUsed")
-    waiting = asyncio.create_task(until_placed(place.client, made, Bulletin(), settle_seconds=0.4))
+    waiting = asyncio.create_task(placed(place, made, Bulletin(), 0.4))
     await asyncio.sleep(0.1)
     fake.run("vision", "workspace-ada")
     await asyncio.wait_for(waiting, 10)
