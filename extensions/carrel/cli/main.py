@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 refused by the service, 2 wrong usage, 3 not signed in or 
 130 interrupted.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -141,7 +142,14 @@ def main() -> None:
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        sys.stderr.close()
-        code = 0
+    except BrokenPipeError:
+        code = _enough()
+    except SystemExit as end:  # typer's answer to a broken pipe
+        code = _enough() if isinstance(end.__context__, BrokenPipeError) else REFUSED
     sys.exit(code)
+
+
+def _enough() -> int:
+    """The reader, such as ``head``, has seen enough: nothing more can be written."""
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - until the very end
+    return 0

@@ -71,6 +71,8 @@ class Server:
         try:
             self._admit(request)
             return await handler(request)
+        except ConnectionResetError:
+            return web.Response()  # the reader left, as readers do; this goes nowhere
         except Refusal as refusal:
             return web.json_response(
                 refusal.body, status=refusal.status, content_type="application/problem+json"
@@ -238,8 +240,6 @@ class Server:
         world.listeners.add(wanted)
         try:
             await self._send_events(response, wanted, mine)
-        except ConnectionResetError:
-            return response  # the listener left, as listeners do
         finally:
             world.listeners.discard(wanted)
         return response
