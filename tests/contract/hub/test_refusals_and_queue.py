@@ -93,8 +93,9 @@ async def test_the_form_page_shows_the_refusal(stack: Stack) -> None:
 async def test_room_that_is_being_freed_is_waited_for(stack: Stack) -> None:
     async with person(stack, "ada") as ada:
         stack.runner.hold = True
-        why = reason("WaitsForRoom", nominated=True) | {
-            "sentence": "Taking back 1 GPU that `speech` had borrowed.",
+        told = "Taking back 1 GPU that `speech` had borrowed."
+        why = reason("WaitsForRoom", nominated=True, sentence_without_names=told) | {
+            "sentence": "Taking back 1 GPU that `speech` had borrowed for `secret-job`.",
             "help": "It saves its checkpoint, up to 30 s.",
         }
         waiting = asyncio.create_task(make_wait(stack, ("vision", "workspace-ada"), reason=why))
@@ -109,6 +110,7 @@ async def test_room_that_is_being_freed_is_waited_for(stack: Stack) -> None:
         for events in await asyncio.gather(*viewers):
             messages = [event["message"] for event in events]
             assert any("Taking back 1 GPU" in message for message in messages)
+            assert not any("secret-job" in message for message in messages)
             assert any("up to 30 s" in message for message in messages)
             assert any("<code>speech</code>" in one.get("html_message", "") for one in events)
             percents = [event["progress"] for event in events]
