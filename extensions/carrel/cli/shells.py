@@ -20,7 +20,7 @@ def bash(
     task: TaskOption = 0,
 ) -> None:
     """Open a shell beside a running job."""
-    _attach(project, name, [], task)
+    _attach(project, name, ["bash"], task)
 
 
 def exec_command(

@@ -131,7 +131,7 @@ def test_a_shell_beside_a_job(
         monkeypatch.setattr(sys, "stdin", typed)
         done = run("bash", "x")
     assert done.code == 0
-    assert "shell" in done.out
+    assert "bash" in done.out
 
 
 def test_a_command_beside_a_job(
