@@ -3,10 +3,12 @@
 import os
 import secrets
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 from typing_extensions import override
+
+KEYS_FILE: Final = "keys.json"
 
 
 class Keys(msgspec.Struct, kw_only=True, frozen=True):

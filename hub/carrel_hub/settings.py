@@ -66,6 +66,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         return f"http://{shown}:{self.port}"
 
     @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+    @property
     def hub_url(self) -> str:
         """The Hub itself."""
         return f"http://127.0.0.1:{self.ports.hub}"

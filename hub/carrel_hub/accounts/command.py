@@ -6,18 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import aiohttp
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from carrel_hub.accounts.passwords import generate
 from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.keys import Keys
-from carrel_hub.settings import Settings
 from carrel_hub.up.command import default_state_dir
 from carrel_hub.up.lock import is_running
-from carrel_hub.up.machine import KEYS_FILE
 
 app = typer.Typer(no_args_is_help=True, help="Accounts of this machine (see `carrel up`).")
 StateDir = Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")]
@@ -59,6 +53,9 @@ def list_(state_dir: StateDir = None) -> None:
     accounts, _ = _accounts(state_dir)
     with _told():
         found = accounts.all()
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 2), header_style="dim")
     table.add_column("user")
     table.add_column("may")
@@ -97,22 +94,26 @@ def _told() -> Iterator[None]:
 
 def _tell_hub(folder: Path, method: str, name: str) -> None:
     """Let a running Hub know at once; one that does not run learns it at its start."""
-    if not is_running(folder):
-        return
-    try:
+    if is_running(folder):
         asyncio.run(_ask_hub(folder, method, name))
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        typer.echo(f"The Hub learns of it at the next sign-in ({error}).", err=True)
 
 
 async def _ask_hub(folder: Path, method: str, name: str) -> None:
+    import aiohttp
+
+    from carrel_hub.keys import KEYS_FILE, Keys
+    from carrel_hub.settings import Settings
+
     settings = Settings.load(folder / "hub" / "settings.json")
     keys = Keys.load_or_create(folder / KEYS_FILE)
     headers = {"Authorization": f"token {keys.setup}"}
     timeout = aiohttp.ClientTimeout(total=15)
-    async with (
-        aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
-        session.request(method, f"{settings.hub_url}/hub/api/users/{name}") as answer,
-    ):
-        if answer.status >= 400 and answer.status not in (404, 409):
-            typer.echo(f"The Hub answered {answer.status}.", err=True)
+    try:
+        async with (
+            aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+            session.request(method, f"{settings.hub_url}/hub/api/users/{name}") as answer,
+        ):
+            if answer.status >= 400 and answer.status not in (404, 409):
+                typer.echo(f"The Hub answered {answer.status}.", err=True)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        typer.echo(f"The Hub learns of it at the next sign-in ({error}).", err=True)

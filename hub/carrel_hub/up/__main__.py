@@ -1,8 +1,26 @@
-"""``python -m carrel_hub.up``, the same as ``carrel up``."""
+"""``python -m carrel_hub.up``, the same as ``carrel up``.
 
-import typer
+The version is looked at before anything is imported that an old Python could not read.
+"""
 
-from carrel_hub.up.command import up
+import sys
+
+from carrel_hub.up.checks import check_python
+from carrel_hub.up.trouble import Trouble
+
+
+def main() -> None:
+    """Run ``carrel up``."""
+    try:
+        check_python()
+    except Trouble as trouble:
+        sys.exit(f"✗ {trouble}")
+    import typer
+
+    from carrel_hub.up.command import up
+
+    typer.run(up)
+
 
 if __name__ == "__main__":
-    typer.run(up)
+    main()

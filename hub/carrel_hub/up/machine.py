@@ -13,7 +13,7 @@ import msgspec
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.keys import Keys
+from carrel_hub.keys import KEYS_FILE, Keys
 from carrel_hub.settings import Gpus, Settings
 from carrel_hub.up import checks, ending, facts, readiness
 from carrel_hub.up.first import NewAccount, first_accounts, first_projects
@@ -24,7 +24,6 @@ from carrel_hub.up.screen import Screen
 from carrel_hub.up.supervisor import Supervisor
 from carrel_hub.up.trouble import Trouble
 
-KEYS_FILE = "keys.json"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

@@ -26,7 +26,7 @@ def probes(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str
             f"{settings.api_url}/api/v1/openapi.json",
             {"Authorization": f"token {keys.setup}"},
         ),
-        "hub": (f"{settings.public_url}/hub/api/", {}),
+        "hub": (f"{settings.hub_url}/hub/api/", {}),
         "console": (f"{settings.public_url}/services/console/", {}),
     }
 

@@ -56,6 +56,11 @@ class Screen:
             table.add_row(f"[dim]{label}[/]", escape(value))
         self.console.print(table)
         self.console.print()
+        if not settings.on_loopback:
+            self.say(
+                f"It listens on {settings.host}: whoever reaches this machine can try to sign in, "
+                f"and passwords travel unencrypted. Put a proxy with TLS in front of it."
+            )
         self.say("Stop with Ctrl-C.")
 
     def _passwords(self, new: Sequence[NewAccount]) -> None:

@@ -22,6 +22,7 @@ FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 15.0
+MOST_LOG_BYTES: Final = 16 * 1024 * 1024
 
 
 class Supervisor:
@@ -89,6 +90,7 @@ class Supervisor:
 
     async def _spawn(self, part: Part) -> Process:
         command = [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), *part.command]
+        rotate(part.log)
         with part.log.open("ab") as log:
             part.log.chmod(0o600)
             try:
@@ -119,6 +121,12 @@ class Supervisor:
                 self._group = process.pid
             return process
         raise AssertionError("a new group is always possible")
+
+
+def rotate(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:
+    """Put a log that has grown large aside; one such is kept."""
+    if log.exists() and log.stat().st_size > most_bytes:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def last_line(log: Path) -> str:

@@ -129,7 +129,9 @@ def test_settings_and_keys_survive_the_disk(settings: Settings, tmp_path: Path) 
     ],
 )
 def test_the_public_address(tmp_path: Path, host: str, url: str) -> None:
-    assert Settings(state_dir=tmp_path, host=host, ports=PORTS).public_url == url
+    settings = Settings(state_dir=tmp_path, host=host, ports=PORTS)
+    assert settings.public_url == url
+    assert settings.on_loopback == (host in ("127.0.0.1", "::1"))
 
 
 def test_workspaces_are_found_again_after_the_hub_listens(settings: Settings, keys: Keys) -> None:

@@ -26,7 +26,7 @@ from carrel_hub.up.first import first_accounts, first_projects
 from carrel_hub.up.lock import is_running, only_one
 from carrel_hub.up.screen import Screen
 from carrel_hub.up.sizes import mebibytes
-from carrel_hub.up.supervisor import last_line
+from carrel_hub.up.supervisor import last_line, rotate
 from carrel_hub.up.trouble import Trouble
 
 PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004)
@@ -234,6 +234,24 @@ def test_the_summary_shows_passwords_once(tmp_path: Path) -> None:
     screen.ready(settings, [], "4 simulated GPUs", "each on its own")
     assert "carrel user password NAME" in out.getvalue()
     assert not any(account.password in out.getvalue() for account in new)
+
+
+def test_listening_to_the_world_is_said(tmp_path: Path) -> None:
+    out = io.StringIO()
+    screen = Screen(Console(file=out, width=200, highlight=False))
+    screen.ready(Settings(state_dir=tmp_path, host="0.0.0.0", ports=PORTS), [], "none", "x")
+    assert "It listens on 0.0.0.0" in out.getvalue()
+
+
+def test_large_logs_are_put_aside(tmp_path: Path) -> None:
+    log = tmp_path / "hub.log"
+    rotate(log)
+    log.write_text("long")
+    rotate(log, most_bytes=10)
+    assert log.exists()
+    rotate(log, most_bytes=3)
+    assert not log.exists()
+    assert (tmp_path / "hub.log.1").read_text() == "long"
 
 
 def test_farewell() -> None:
