@@ -91,7 +91,7 @@ def test_a_workspace_of_speech_takes_back_exactly_one(
     )
     page = team.page("grace")
     start_workspace(page, stack, 1)
-    page.wait_for_selector("text=vision", timeout=30_000)
+    page.wait_for_selector("text=Starting your workspace")
     team.shot(page, "taking-back")
     page.wait_for_url("**/lab**")
     gave_way = [
@@ -164,7 +164,7 @@ def test_nobody_sees_into_the_other_project(
         grace.delete_workload("vision", "digits-1")
     token = team.token("grace")
     shell = subprocess.run(
-        [sys.executable, "-m", "carrel.cli.main", "describe", "job", "digits-1", "-p", "vision"],
+        [sys.executable, "-m", "carrel.cli", "describe", "job", "digits-1", "-p", "vision"],
         env={"CARREL_URL": f"{stack.url}/services/carrel", "CARREL_TOKEN": token, "HOME": "/"},
         capture_output=True,
         text=True,

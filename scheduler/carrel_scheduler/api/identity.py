@@ -55,6 +55,13 @@ class Principal:
         """Whether objects of a project are visible to it."""
         return self.sees_all or group_of(project) in self.groups
 
+    def sees_names(self, project: str) -> bool:
+        """Whether it may know what a project's workloads and users are called.
+
+        The spawner may not: it shows what it reads to the person whose workspace it opens.
+        """
+        return self.admin or (not self.spawner and self.sees(project))
+
     def visible_projects(self) -> list[str] | None:
         """Names to filter a listing by, in order; ``None`` means all."""
         return None if self.sees_all else sorted(self.projects)

@@ -47,7 +47,7 @@ def _status(status: WorkloadStatus, viewer: Principal) -> WorkloadStatus:
 
 
 def _preemption(fact: Preemption | None, viewer: Principal) -> Preemption | None:
-    if fact is None or viewer.sees(fact.for_project):
+    if fact is None or viewer.sees_names(fact.for_project):
         return fact
     return msgspec.structs.replace(fact, for_workload="", for_workload_uid="")
 
@@ -74,10 +74,10 @@ def reason(found: ReasonInfo | None, viewer: Principal) -> ReasonInfo | None:
 
 def _hidden_names(data: Mapping[str, Any], viewer: Principal) -> set[str]:
     names: set[str] = set()
-    if not viewer.sees(str(data.get("project", ""))):
+    if not viewer.sees_names(str(data.get("project", ""))):
         names |= {str(data.get("workload") or ""), str(data.get("workload_uid") or "")}
     for holder in _holders(data):
-        if not viewer.sees(str(holder.get("project", ""))):
+        if not viewer.sees_names(str(holder.get("project", ""))):
             names |= {str(holder.get(key) or "") for key in ("name", "uid", "user")}
     return names - {""}
 
@@ -99,13 +99,13 @@ def _nameless_data(data: Mapping[str, Any], viewer: Principal) -> dict[str, Any]
     }
     if "holders" in data:
         kept["holders"] = [_holder_data(holder, viewer) for holder in _holders(data)]
-    if viewer.sees(str(data.get("project", ""))):
+    if viewer.sees_names(str(data.get("project", ""))):
         kept |= {key: data[key] for key in ("workload", "workload_uid") if key in data}
     return kept
 
 
 def _holder_data(holder: Mapping[str, Any], viewer: Principal) -> dict[str, Any]:
-    if viewer.sees(str(holder.get("project", ""))):
+    if viewer.sees_names(str(holder.get("project", ""))):
         return dict(holder)
     names = ("name", "uid", "user")
     return {key: "" if key in names else value for key, value in holder.items()}
@@ -113,7 +113,7 @@ def _holder_data(holder: Mapping[str, Any], viewer: Principal) -> dict[str, Any]
 
 def queue_entry(entry: QueueEntry, viewer: Principal) -> answers.QueueEntryOut:
     """A queue entry; of a foreign one only project, request, place and kind of reason remain."""
-    if viewer.sees(entry.project):
+    if viewer.sees_names(entry.project):
         shown = msgspec.structs.replace(entry, reason=reason(entry.reason, viewer))
     else:
         bare = None
@@ -135,7 +135,7 @@ def node(found: NodeView, viewer: Principal) -> NodeView:
 
 
 def _device_holder(holder: DeviceHolder, viewer: Principal) -> DeviceHolder:
-    if viewer.sees(holder.project):
+    if viewer.sees_names(holder.project):
         return holder
     return msgspec.structs.replace(holder, uid="", name="", user="", kind="")
 

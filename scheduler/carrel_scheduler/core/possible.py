@@ -29,7 +29,7 @@ def never_reason(state: "State", record: "Record") -> Reason | None:
 
     A cluster without any node is still coming up and refuses nothing.
     """
-    return _rules(state, record) or (_nodes(state, record) if state.nodes.slots else None)
+    return (_nodes(state, record) if state.nodes.slots else None) or _rules(state, record)
 
 
 def _rules(state: "State", record: "Record") -> Reason | None:

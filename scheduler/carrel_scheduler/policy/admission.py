@@ -11,12 +11,11 @@ from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.workloads.contract import Live
 
-_CODES: Final[dict[str, str]] = {
-    Token.OVER_LIMIT: "limit_never_met",
-    Token.QUOTA_USED: "quota_never_met",
-    Token.OVER_QUOTA_OFF: "quota_never_met",
-    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: "quota_never_met",
-}
+_CODES: Final[dict[str, str]] = {Token.OVER_LIMIT: "limit_never_met"}
+_WAITS: Final = frozenset(
+    {Token.QUOTA_USED, Token.OVER_QUOTA_OFF, Token.NON_PREEMPTIBLE_BEYOND_QUOTA}
+)
+"""A guarantee too small for it is for an admin to raise: it waits and says so."""
 _FIELDS: Final[dict[str, str]] = {
     "gpu": "gpus",
     "cpu": "cpu_millicores",
@@ -37,7 +36,7 @@ def admit(workload: Workload, live: Live) -> None:
     """Raise ``NotAdmitted`` for what can never run."""
     check_priority(workload.spec.priority)
     reason = live.never(workload)
-    if reason is not None:
+    if reason is not None and reason.token not in _WAITS:
         raise _never(workload, reason)
 
 

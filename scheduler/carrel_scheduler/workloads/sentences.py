@@ -26,8 +26,9 @@ def duration(seconds: float) -> str:
 
 def from_core(reason: Reason, project: str) -> ReasonInfo:
     """A reason of a plan as it is stored; the wording without foreign names lies beside it."""
-    facts = wording.data(reason)
+    facts = wording.data(reason, project)
     facts["sentence_without_names"] = wording.sentence(reason, project, names=False)
+    facts["help_without_names"] = wording.help_text(reason, project, names=False)
     return ReasonInfo(
         token=reason.token.value,
         cls=reason.cls.value,

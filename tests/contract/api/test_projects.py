@@ -131,3 +131,13 @@ async def test_whoami_tells_projects_and_the_usual_one(desk: Desk) -> None:
     await desk.ledger.put_setting("default_project", "vision")
     assert (await desk.ask("GET", "/whoami", "root")).body["default_project"] == "vision"
     assert (await desk.ask("GET", "/whoami", "nobody")).body["default_project"] is None
+
+
+async def test_a_guarantee_of_more_gpus_than_there_are_is_refused(desk: Desk) -> None:
+    there = sum(node.gpu_milli for node in desk.live.nodes()) / 1000
+    body = {"name": "greedy", "quota": {"gpus": there + 1}}
+    reply = await desk.ask("POST", "/projects", "root", json=body)
+    assert (reply.status, reply.code) == (422, "quota_never_met")
+    assert reply.fields == {"quota.gpus": "quota_never_met"}
+    reply = await desk.ask("GET", "/projects/greedy", "root")
+    assert reply.status == 404

@@ -144,17 +144,17 @@ async def test_nan_and_unreadable_bodies(desk: Desk) -> None:
 
 async def test_what_can_never_run_is_refused_with_the_binding_fact(desk: Desk) -> None:
     desk.live.never_reason = ReasonInfo(
-        token="NonPreemptibleBeyondQuota",
+        token="OverLimit",
         cls="never",
-        sentence="Asks for 3 GPUs; `vision` is guaranteed 2.",
-        help="at most 2 GPUs, or `preemptible`",
+        sentence="Asks for 3 GPUs; `vision` may hold 2 at most.",
+        help="at most 2 GPUs",
         data={"resource": "gpu"},
     )
     reply = await desk.ask("POST", "/workloads", json=BODY | {"gpus": 3, "preemptible": False})
     assert (reply.status, reply.code, reply.fields) == (
         422,
-        "quota_never_met",
-        {"gpus": "quota_never_met"},
+        "limit_never_met",
+        {"gpus": "limit_never_met"},
     )
     assert reply.body["errors"][0]["value"] == 3.0
     with pytest.raises(NotFound):

@@ -36,8 +36,6 @@ def test_an_unknown_priority_is_refused_before_the_scheduler_is_asked() -> None:
     [
         ("NeverFits", "gpu", "never_fits", "gpus", 3.0),
         ("OverLimit", "cpu", "limit_never_met", "cpu_millicores", 2000),
-        ("NonPreemptibleBeyondQuota", "memory", "quota_never_met", "memory_bytes", 5),
-        ("OverQuotaOff", "gpu", "quota_never_met", "gpus", 3.0),
         ("SomethingNew", "", "never_fits", "gpus", 3.0),
     ],
 )
@@ -50,3 +48,8 @@ def test_the_binding_fact_is_named(
     found = refused.value
     assert (found.code, found.field, found.value) == (code, field, value)
     assert (found.detail, found.expected) == ("No.", "Less.")
+
+
+@pytest.mark.parametrize("token", ["NonPreemptibleBeyondQuota", "OverQuotaOff", "QuotaUsed"])
+def test_what_a_larger_guarantee_would_admit_waits(token: str) -> None:
+    admit(asks(), says(ReasonInfo(token=token, data={"resource": "gpu"})))

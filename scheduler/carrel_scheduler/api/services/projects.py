@@ -18,7 +18,8 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import IdentityUnavailable, Principal, UnknownHubUser
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.ledger.objects import Project, ProjectSpec, Workload
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.contract import ProjectImpact
 
@@ -82,8 +83,9 @@ class Projects:
             raise _taken(body.name)
         used = Counter(project.spec.color for project in page.items)
         color = min(range(COLORS), key=lambda number: (used[number], number))
-        await self._hub_group(body.name, exists=True)
         project = convert.to_project(body, principal, color=color, now=self._deps.clock())
+        self._check_guarantee(project.spec)
+        await self._hub_group(body.name, exists=True)
         try:
             return await self._deps.ledger.create(project)
         except AlreadyExists:
@@ -114,7 +116,20 @@ class Projects:
         except ValidationError as error:
             raise refusals.from_validation(error) from error
         project.spec = convert.to_project_spec(complete, old.members_group, old.color)
+        if project.spec.quota != old.quota:
+            self._check_guarantee(project.spec)
         return project
+
+    def _check_guarantee(self, spec: ProjectSpec) -> None:
+        """Refuse a guarantee of more GPUs than there are: it could never be kept."""
+        nodes = self._deps.live.nodes()
+        there = sum(node.gpu_milli for node in nodes)
+        asked = spec.quota.gpu_milli
+        if nodes and asked is not None and asked > there:
+            expected = f"at most {there / MILLI:g}, the GPUs that there are"
+            raise problems.invalid_field(
+                "quota.gpus", Code.QUOTA_NEVER_MET, asked / MILLI, expected
+            )
 
     async def delete(self, name: str) -> None:
         """Remove an empty project and its Hub group."""
