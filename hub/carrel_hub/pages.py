@@ -14,7 +14,7 @@ from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import words
 from carrel_spawner.choosing import Choosing
-from carrel_spawner.discretion import discreet
+from carrel_spawner.discretion import readable_by
 from carrel_spawner.form import Place, place
 from carrel_spawner.pages import said
 from carrel_spawner.state import Ending
@@ -81,7 +81,7 @@ class Pages:
             return Desks(
                 {}, f"The scheduler does not answer, so states may be out of date: {error}"
             )
-        allowed = [discreet(one, spawner.projects) for one in _latest(found)]
+        allowed = [readable_by(one, spawner.projects) for one in _latest(found)]
         return Desks({one.spec.server_name: _row(user, one) for one in allowed})
 
     async def waiting(self, user: Any, server_name: str) -> Row | None:

@@ -9,7 +9,7 @@ from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import form, options, refusal
 from carrel_spawner.configured import Configured
-from carrel_spawner.discretion import discreet
+from carrel_spawner.discretion import readable_by
 from carrel_spawner.options import BadOption, Choice
 
 
@@ -65,7 +65,7 @@ class Choosing(Configured):
         except CarrelError as error:
             self.log.warning("The queue could not be read for %s: %s", self._log_name, error)
             return None
-        return None if queued is None else discreet(queued, self.projects)
+        return None if queued is None else readable_by(queued, self.projects)
 
     async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
         """Wait in the queue with these options. Raises ``Refused``."""

@@ -11,7 +11,7 @@ import msgspec
 from carrel.models import Reason, Workload
 
 
-def discreet(workload: Workload, projects: Collection[str]) -> Workload:
+def readable_by(workload: Workload, projects: Collection[str]) -> Workload:
     """The workload with a sentence that a member of ``projects`` may read."""
     reason = workload.status.reason
     if reason is None or not _names_others(reason, projects):

@@ -20,7 +20,7 @@ from carrel_spawner import refusal
 from carrel_spawner.arrival import free_port
 from carrel_spawner.bulletin import Bulletin
 from carrel_spawner.choosing import Choosing
-from carrel_spawner.discretion import discreet
+from carrel_spawner.discretion import readable_by
 from carrel_spawner.options import Choice
 from carrel_spawner.starting import NotPlaced, until_answering, until_placed
 from carrel_spawner.state import Address, Ending
@@ -79,7 +79,7 @@ class CarrelSpawner(Choosing, Spawner):
         if queued.holds_resources:
             self.bulletin.post(30, "It is your turn; the place in the queue is yours.")
             return await self.workplace.claim(queued, self.launch(queued.project))
-        reason = discreet(queued, self.projects).status.reason
+        reason = readable_by(queued, self.projects).status.reason
         sentence = reason.sentence if reason else ""
         raise refusal.queued(queued.status.queue_position, sentence, self.queue_url)
 

@@ -9,7 +9,7 @@ from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner.arrival import wait_for_answer
 from carrel_spawner.bulletin import Bulletin
-from carrel_spawner.discretion import discreet
+from carrel_spawner.discretion import readable_by
 from carrel_spawner.verdict import Outcome, Verdict, judge
 from carrel_spawner.watching import changes
 
@@ -40,11 +40,11 @@ async def until_placed(
     project, name = workload.project, workload.name
     async with aclosing(changes(client, project, name)) as snapshots:
         async for latest in snapshots:
-            seen = discreet(latest, projects)
+            seen = readable_by(latest, projects)
             verdict = judge(seen)
             if verdict.outcome is Outcome.REFUSED:
                 await asyncio.sleep(settle_seconds)
-                seen = discreet(await client.get_workload(project, name), projects)
+                seen = readable_by(await client.get_workload(project, name), projects)
                 verdict = judge(seen)
             if verdict.outcome in (Outcome.REFUSED, Outcome.ENDED):
                 raise NotPlaced(verdict, seen)

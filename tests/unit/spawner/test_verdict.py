@@ -7,7 +7,7 @@ import pytest
 from carrel.errors import ApiError, Unreachable
 from carrel.models import Reason, Workload, WorkloadStatus
 from carrel_spawner import refusal
-from carrel_spawner.discretion import discreet
+from carrel_spawner.discretion import readable_by
 from carrel_spawner.options import Choice
 from carrel_spawner.verdict import Outcome, judge
 
@@ -60,7 +60,7 @@ HOLDERS = [
 
 
 def no_room(one: Workload, projects: list[str]) -> refusal.Refused:
-    one = discreet(one, projects)
+    one = readable_by(one, projects)
     return refusal.no_room(
         judge(one), one, choice=CHOICE, projects=projects, queue_url="/q", now=1000.0
     )
@@ -89,8 +89,8 @@ def test_a_promise_at_the_cost_of_others_names_nobody() -> None:
         project="speech",
         sentence_without_names="Taking back.",
     )
-    assert judge(discreet(one, ["vision"])).sentence == "Taking back."
-    assert judge(discreet(one, ["vision", "speech"])).sentence == "It is WaitsForRoom."
+    assert judge(readable_by(one, ["vision"])).sentence == "Taking back."
+    assert judge(readable_by(one, ["vision", "speech"])).sentence == "It is WaitsForRoom."
 
 
 def test_own_names_are_told() -> None:
