@@ -292,7 +292,7 @@ class Reconciler:
     def _note_borrowing(self, cycle: Cycle) -> None:
         """A running workload may come to lie within or beyond its quota by what others do."""
         for entry in self.book:
-            if not entry.holding or not entry.queued:
+            if entry.workload.status.phase not in ("starting", "running") or not entry.queued:
                 continue
             borrowed = self.state.is_borrowed(entry.uid)
             status = entry.workload.status

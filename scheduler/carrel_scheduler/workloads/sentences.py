@@ -10,7 +10,7 @@ from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 
 def duration(seconds: float) -> str:
     """``45 s``, ``12 min``, ``3 h 05 min``, ``2 d 4 h``."""
-    whole = max(0, round(seconds))
+    whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
     minutes = whole // 60

@@ -93,7 +93,8 @@ class HandEngine:
         self.removed.append(workload_uid)
 
     async def watch(self) -> AsyncIterator[TaskStatus]:
-        for status in ():
+        nothing: Sequence[TaskStatus] = ()
+        for status in nothing:
             yield status
 
     async def logs(self, workload_uid: str, **_: Any) -> AsyncIterator[bytes]:

@@ -15,5 +15,5 @@ def test_the_page_has_every_phase_with_its_transitions() -> None:
     assert set(rows) == set(TRANSITIONS)
     for phase, (holds, moves) in rows.items():
         known = set(re.findall(r"\b(" + "|".join(TRANSITIONS) + r")\b", moves))
-        assert known == TRANSITIONS[phase], phase  # type: ignore[index]
+        assert known == TRANSITIONS[phase], phase
         assert (holds != "no") == (phase in HOLDING), phase

@@ -31,7 +31,7 @@ async def test_the_decision_is_in_the_ledger_before_the_engine_hears_of_it(desk:
         seen.append(len(await desk.ledger.decisions()))
         await start(task)  # type: ignore[arg-type]
 
-    desk.engine.start = watching  # type: ignore[assignment,method-assign]
+    desk.engine.start = watching  # type: ignore[method-assign]
     await desk.submit("vision", "train-1")
     assert seen == [1]
 
