@@ -4,6 +4,7 @@ Usable from anybody's ``jupyterhub_config.py``. What is set here can be set diff
 what Carrel needs to work is in ``_identity``, ``_services`` and ``_workspaces``.
 """
 
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.cleanup_proxy = False
     c.ConfigurableHTTPProxy.should_start = False
+    c.ConfigurableHTTPProxy.command = [sys.executable, "-m", "carrel_hub.proxy"]
     c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"
     c.ConfigurableHTTPProxy.auth_token = keys.proxy
 

@@ -93,4 +93,4 @@ def proxy_command(choice: str) -> list[str]:
         return [found]
     if choice not in ("auto", "python"):
         raise Trouble(f"--proxy is {choice!r}; it should be python, node or auto.")
-    return [sys.executable, "-c", "from configurable_http_proxy.cli import main; main()"]
+    return [sys.executable, "-m", "carrel_hub.proxy"]

@@ -55,7 +55,7 @@ def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]
         return part(label, shown, services.commands()[name], told)
 
     return [
-        # Activity times of the Python proxy are right in this zone only.
+        # Its log is in UTC, like the activity times it tells the Hub.
         part("proxy", "Proxy", _proxy(settings, proxy),
              {"CONFIGPROXY_AUTH_TOKEN": keys.proxy, "TZ": "UTC"}),
         part("hub", "Hub", [sys.executable, "-m", "jupyterhub", "-f", str(config)],
