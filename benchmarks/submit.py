@@ -99,24 +99,29 @@ async def latencies(
 async def measure(jobs: int, runs: int) -> list[Figure]:
     accounts = {"a": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
     folder = Path(tempfile.mkdtemp(prefix="carrel-submit-", dir="/var/tmp"))
-    folder.chmod(0o777)
+    folder.chmod(0o755)
+    state, stamps = folder / "state", folder / "stamps"
+    state.mkdir(mode=0o700)
+    stamps.mkdir()
+    stamps.chmod(0o777)
     try:
         async with (
             StandInHub(accounts) as hub,
             aiohttp.ClientSession(headers={"Authorization": "token a"}) as session,
         ):
-            (folder / "state").mkdir(mode=0o700)
-            scheduler = SchedulerProcess(folder / "state", hub.url, "a")
-            await scheduler.start()
-            await scheduler.ready(session)
-            await post(
-                session, f"{scheduler.api}/projects", {"name": "vision", "quota": {"gpus": 4}}
-            )
-            ours, bare = await latencies(scheduler, session, folder, runs)
-            per_second = await rate(scheduler, session, jobs)
-            async with session.delete(f"{scheduler.api}/workloads/vision/holder") as answer:
-                await answer.read()
-            await scheduler.stop()
+            scheduler = SchedulerProcess(state, hub.url, "a")
+            try:
+                await scheduler.start()
+                await scheduler.ready(session)
+                await post(
+                    session, f"{scheduler.api}/projects", {"name": "vision", "quota": {"gpus": 4}}
+                )
+                ours, bare = await latencies(scheduler, session, stamps, runs)
+                per_second = await rate(scheduler, session, jobs)
+                async with session.delete(f"{scheduler.api}/workloads/vision/holder") as answer:
+                    await answer.read()
+            finally:
+                await scheduler.stop()
     finally:
         shutil.rmtree(folder)
     beyond = median(ours) - median(bare)
