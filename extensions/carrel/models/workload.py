@@ -69,7 +69,8 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Interactive limits of a running workspace and when they strike next.
 
-    ``stops_because`` is ``TimeLimit`` or ``Idle``; ``warn_at`` is when the owner is told.
+    ``stops_because`` is ``TimeLimit`` or ``Idle``; ``warn_at`` is when the owner is told;
+    ``extensions`` counts how often it was kept.
     """
 
     stops_at: float | None = None
@@ -77,6 +78,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     warn_at: float | None = None
     idle_since: float | None = None
     extended_until: float | None = None
+    extensions: int = 0
     may_extend: bool = False
 
 

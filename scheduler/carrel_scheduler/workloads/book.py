@@ -38,6 +38,7 @@ class Entry:
         claim_until: until when a place is held for a workspace that got its turn.
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
+        hear_until: until when a first sign of life is waited for before it may count as idle.
     """
 
     workload: Workload
@@ -49,6 +50,7 @@ class Entry:
     claimed: bool = False
     activity: Activity | None = None
     gpu_active_at: float = 0.0
+    hear_until: float = 0.0
 
     @property
     def uid(self) -> str:

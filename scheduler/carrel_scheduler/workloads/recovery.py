@@ -13,7 +13,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads import plans, spec_changes, task_changes
+from carrel_scheduler.workloads import plans, spec_changes, task_changes, tenure
 from carrel_scheduler.workloads.book import Entry, Place
 from carrel_scheduler.workloads.cycle import Cycle, Stop
 from carrel_scheduler.workloads.lifecycle import FINAL
@@ -74,6 +74,7 @@ def _take(
     if entry.claim_until is not None:
         loop.wake_at(entry.claim_until, entry.uid)
     if status.phase == "running":
+        entry.hear_until = cycle.now + tenure.HEARING_SECONDS
         loop.wake_at(cycle.now, entry.uid)
 
 

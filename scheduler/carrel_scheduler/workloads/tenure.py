@@ -1,4 +1,11 @@
-"""How long workspaces may stay: the project's limits applied to what is known of each run."""
+"""How long workspaces may stay: the project's limits applied to what is known of each run.
+
+What a kernel does is known from signs of life alone and is not kept over a restart of the
+scheduler. So nobody counts as idle after one before a sign of life has had the time to arrive:
+silence of the scheduler's own making is no idleness. The time limit needs no sign and goes on.
+"""
+
+from typing import Final
 
 from carrel_scheduler.ledger.objects import InteractiveLimits, Limits, ReasonInfo
 from carrel_scheduler.policy import limits as policy
@@ -6,6 +13,9 @@ from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Book, Entry
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.spec_changes import stop_for
+
+# Workspaces that met no answer try again at most a minute later; a look and a post come on top.
+HEARING_SECONDS: Final = 90.0
 
 
 def rule_of(book: Book, entry: Entry) -> InteractiveLimits:
@@ -26,9 +36,10 @@ def run_of(entry: Entry, now: float) -> policy.WorkspaceRun:
     last_input = activity.last_input_at if activity else 0.0
     if activity is None and limits is not None and limits.idle_since is not None:
         last_input = limits.idle_since
+    benefit_of_doubt = now if _unheard(entry, now) else None
     return policy.WorkspaceRun(
         started_at=status.started_at if status.started_at is not None else now,
-        busy_since=activity.busy_since if activity else None,
+        busy_since=activity.busy_since if activity else benefit_of_doubt,
         last_input_at=last_input,
         gpu_active_at=entry.gpu_active_at,
         extended_until=limits.extended_until if limits else None,
@@ -51,7 +62,14 @@ def judge(cycle: Cycle, entry: Entry) -> float | None:
     if _differs(entry.workload.status.limits, coming):
         entry.workload.status.limits = coming
         cycle.mark(entry)
-    return policy.next_look(rule, run, cycle.now)
+    again = policy.next_look(rule, run, cycle.now)
+    if again is not None and _unheard(entry, cycle.now):
+        again = min(again, entry.hear_until)
+    return again
+
+
+def _unheard(entry: Entry, now: float) -> bool:
+    return entry.activity is None and now < entry.hear_until
 
 
 def _reason(entry: Entry, rule: InteractiveLimits, coming: Limits, now: float) -> ReasonInfo:

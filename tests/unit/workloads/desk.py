@@ -32,7 +32,9 @@ from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.actor import Actor, HubRefused
+from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.launch import LaunchSettings
+from carrel_scheduler.workloads.live import LiveView
 from carrel_scheduler.workloads.messages import (
     DevicesSampled,
     ProjectChanged,
@@ -283,6 +285,12 @@ class Desk:
         self.engine.stopping.pop(task, None)
         self.engine.ended[task] = status
         self.loop.tell(TaskSeen(status))
+
+    async def computes(self, user: str, *, since: float) -> None:
+        """A sign of life of that user's workspace: a cell has been running silently."""
+        told = Activity(at=self.now, busy_since=since, last_input_at=since, kernels=1)
+        await LiveView(self.loop).activity(user, "", told)
+        await self.settle()
 
     async def gpus_work(self, *indices: int) -> None:
         """The node's devices are looked at; these are busy."""

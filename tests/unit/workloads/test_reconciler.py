@@ -244,6 +244,41 @@ async def test_a_changed_rule_holds_for_running_workspaces_only_when_asked(desk:
     assert await desk.phase(uid) == "stopping"
 
 
+async def test_after_a_crash_a_computing_workspace_is_not_idle_before_it_could_say_so(
+    desk: Desk,
+) -> None:
+    await desk.project("vision", 2, interactive=InteractiveLimits(idle_timeout_seconds=60.0))
+    uid = await desk.submit("vision", "workspace-ada", user="ada", kind="workspace")
+    await desk.runs(uid)
+    began = desk.now
+    for _ in range(10):
+        await desk.computes("ada", since=began)
+        await desk.wait(10.0)
+    await desk.recover()
+    await desk.wait(50.0)
+    assert await desk.phase(uid) == "running"
+    await desk.computes("ada", since=began)
+    await desk.wait(59.0)
+    assert await desk.phase(uid) == "running"
+
+
+async def test_after_a_crash_silence_ends_and_the_time_limit_strikes_on_time(desk: Desk) -> None:
+    idle = InteractiveLimits(idle_timeout_seconds=60.0)
+    await desk.project("vision", 2, interactive=idle)
+    await desk.project("speech", 2, interactive=InteractiveLimits(time_limit_seconds=100.0))
+    silent = await desk.submit("vision", "workspace-ada", kind="workspace")
+    limited = await desk.submit("speech", "workspace-grace", kind="workspace")
+    await desk.runs(silent, limited)
+    await desk.wait(50.0)
+    await desk.recover()
+    await desk.wait(49.0)
+    assert await desk.phases(silent, limited) == ["running", "running"]
+    await desk.wait(1.1)
+    assert await desk.phases(silent, limited) == ["running", "stopping"]
+    await desk.wait(40.0)
+    assert await desk.phase(silent) == "stopping"
+
+
 async def test_t5_a_workspace_beyond_quota_waits_and_says_why(desk: Desk) -> None:
     await desk.project("vision", 1)
     await desk.project("speech", 1)
