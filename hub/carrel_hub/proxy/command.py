@@ -73,6 +73,8 @@ def _run(**given: Any) -> None:
     if not wish.auth_token:
         log.warning("Anybody who reaches port %d can set routes: set %s.", wish.api_port, TOKEN)
     logging.getLogger("aiohttp").setLevel(log.level)
+    # It finds fault with sub-protocols that are for the target to pick.
+    logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
     asyncio.run(serve(wish))
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http import SERVER_SOFTWARE
 
 # The package has no types.
 from configurable_http_proxy import log  # type: ignore[import-untyped]
@@ -133,6 +134,7 @@ def _session(options: Options) -> aiohttp.ClientSession:
 def _runner(proxy: Proxy) -> web.AppRunner:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", proxy.handle)
+    app.on_response_prepare.append(_unnamed)
     return web.AppRunner(
         app,
         access_log=None,
@@ -142,3 +144,9 @@ def _runner(proxy: Proxy) -> web.AppRunner:
         max_line_size=LONGEST_LINE,
         max_field_size=LONGEST_LINE,
     )
+
+
+async def _unnamed(_: web.Request, response: web.StreamResponse) -> None:
+    """Nobody has to know which version of what passes things on."""
+    if response.headers.get("Server") == SERVER_SOFTWARE:
+        del response.headers["Server"]

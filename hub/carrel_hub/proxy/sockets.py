@@ -24,8 +24,10 @@ Side = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 
 def wanted(request: web.BaseRequest) -> bool:
-    """Whether this request asks for a websocket in a way that can be accepted."""
-    return request.method == "GET" and web.WebSocketResponse().can_prepare(request).ok
+    """Whether this request asks for a websocket."""
+    names = ",".join(request.headers.getall("Connection", ())).lower().split(",")
+    asked = request.headers.get("Upgrade", "").strip().lower()
+    return request.method == "GET" and asked == "websocket" and "upgrade" in map(str.strip, names)
 
 
 async def pass_on(passage: Passage) -> web.StreamResponse:

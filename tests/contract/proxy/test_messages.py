@@ -109,6 +109,7 @@ async def test_an_answer_passes_with_every_cookie(
             assert (answer.status, answer.reason) == (418, "Teapot")
             assert answer.headers.getall("Set-Cookie") == ["a=1; Path=/", "b=2"]
             assert answer.headers["Via"] == "x"
+            assert "Server" not in answer.headers
             assert await answer.text() == "short and stout"
 
 

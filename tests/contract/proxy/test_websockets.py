@@ -41,7 +41,8 @@ async def test_messages_pass_both_ways(proxy: ProxyProcess, person: aiohttp.Clie
 
 
 @pytest.mark.parametrize(
-    ("offered", "picked"), [((), None), ((KERNEL,), KERNEL), (("other", KERNEL), KERNEL)]
+    ("offered", "picked"),
+    [((), None), ((KERNEL,), KERNEL), (("other", KERNEL), KERNEL), (("other",), None)],
 )
 async def test_the_target_picks_the_sub_protocol(
     proxy: ProxyProcess,
@@ -53,6 +54,7 @@ async def test_the_target_picks_the_sub_protocol(
         await proxy.add("/sub", target)
         async with person.ws_connect(f"{proxy.url}/sub", protocols=offered) as socket:
             assert socket.protocol == picked
+    assert "protocol" not in proxy.log.read_text()
 
 
 async def test_the_targets_close_code_reaches_the_person(
@@ -187,3 +189,13 @@ async def test_no_target_no_socket(
     with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
         await person.ws_connect(proxy.url + prefix)
     assert refusal.value.status == status
+
+
+async def test_a_handshake_that_is_not_whole_is_a_mistake_of_the_person(
+    proxy: ProxyProcess, person: aiohttp.ClientSession
+) -> None:
+    async with serving(web.get("/half", echo)) as target:
+        await proxy.add("/half", target)
+        headers = {"Connection": "keep-alive, Upgrade", "Upgrade": "WebSocket"}
+        async with person.get(f"{proxy.url}/half", headers=headers) as answer:
+            assert answer.status == 400
