@@ -13,6 +13,8 @@ def _waits_for_room(reason: Reason, project: str) -> str:
         if reason.holders and not others:
             return "Its own project's work of lower priority saves its state and stops first."
         return "Whoever gives way saves its work first; this starts by itself then."
+    if reason.kept:
+        return "It starts when work that holds it ends; asking for less of it may help."
     return "It starts by itself as soon as enough is free."
 
 

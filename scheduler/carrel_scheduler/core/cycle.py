@@ -12,7 +12,7 @@ from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.projects import Triple
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.room import Room
-from carrel_scheduler.core.standings import RESOURCE_NAMES, Standing, standings
+from carrel_scheduler.core.standings import RESOURCE_NAMES, RESOURCES, Standing, standings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.tasks import NOBODY
 from carrel_scheduler.core.workloads import Record
@@ -172,7 +172,7 @@ class Cycle:
 
     def _eviction_reason(self, claimer: Record, token: Token) -> Reason:
         standing, spec = self.standing(claimer), claimer.spec
-        asked = 0 if claimer.demand[0] else 1
+        asked = next((r for r in RESOURCES if claimer.demand[r]), 0)
         guaranteed = standing.within(standing.quota, claimer.demand)
         return Reason(
             ReasonClass.EVICTED,

@@ -1,27 +1,30 @@
 """The one reason of every waiting workload that does not start, with the facts behind it.
 
 Looked at in this order: its room is on its way; a limit or quota bars it; no node is large enough;
-the room went to those served before it; the room is held for somebody; the room is scattered; too
-little is free. Workloads of one kind share the facts, so each kind is looked into once.
+the room went to those served before it; the room is held for somebody; something is short that
+cannot be taken back either (`scarcity`). Workloads of one kind share the facts, so each kind is
+looked into once.
 """
 
 from dataclasses import replace
 
 from carrel_scheduler.core.barriers import Barrier, barrier
+from carrel_scheduler.core.blame import asked_resources, asking, to_blame
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.holders import (
     Holders,
     fixed_holders,
     project_holders,
 )
-from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.order import kind_of
 from carrel_scheduler.core.possible import never_reason
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.resources import MILLI, UNLIMITED
 from carrel_scheduler.core.room import Room, fitting
-from carrel_scheduler.core.standings import RESOURCE_NAMES, RESOURCES
-from carrel_scheduler.core.workloads import Record
+from carrel_scheduler.core.scarcity import Reach
+from carrel_scheduler.core.standings import RESOURCE_NAMES, Standing
+from carrel_scheduler.core.workloads import Record, Shape
 
 
 class Explainer:
@@ -30,6 +33,7 @@ class Explainer:
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._holders = Holders(cycle)
+        self._reach = Reach(cycle)
         self._before: Room | None = None
         self._known: dict[object, Reason] = {}
 
@@ -57,7 +61,7 @@ class Explainer:
         """Its places are held: who is giving way."""
         cycle, uid = self._cycle, record.spec.uid
         places = cycle.promises[uid]
-        asked = _main_resource(record)
+        asked = self._missing_at(record, places)
         return Reason(
             ReasonClass.NOT_NOW,
             Token.WAITS_FOR_ROOM,
@@ -100,52 +104,63 @@ class Explainer:
         nodes = cycle.state.nodes
         devices = (nodes.usable & nodes.schedulable).sum(axis=0)
         if not self._fits(record, fitting(record.shape, eligible, devices, nodes.capacity)):
-            return self._no_node(record, eligible, devices, nodes.capacity)
+            scarce = self._scarce_in(record, eligible, devices, nodes.capacity)
+            return self._no_node(record, eligible, devices, nodes.capacity, scarce)
         if cycle.bindings and self._fits_before(record, eligible):
-            return self._simple(record, Token.QUEUED_BEHIND)
+            return self._queued_behind(record, eligible)
         ignoring = fitting(record.shape, eligible, self._free_devices(), room.free.host)
         if self._fits(record, ignoring):
             return self._held_for_another(record, ignoring)
+        if self._reach.could_get(record, record.shape):
+            return self._queued_behind(record, eligible)
         return self._too_little(record, eligible)
 
     def _too_little(self, record: Record, eligible: Bools) -> Reason:
+        """About what is short even after everything that may be taken back."""
         cycle, room = self._cycle, self._cycle.room
+        scarce = self._reach.scarce(record)
+        free = int((_by_resource(room.idle_devices, room.idle_host)[scarce] * eligible).sum())
+        if free >= record.demand[scarce]:
+            return self._no_node(record, eligible, room.idle_devices, room.idle_host, scarce)
         nodes = cycle.state.nodes
-        idle = (room.idle_devices * MILLI, room.idle_host[0], room.idle_host[1])
-        free = [int((amount * eligible).sum()) for amount in idle]
-        scarce = next((r for r in RESOURCES if free[r] < record.demand[r]), None)
-        if scarce is None:
-            return self._no_node(record, eligible, room.idle_devices, room.idle_host)
-        capacity = (
-            (nodes.usable & nodes.schedulable).sum(axis=0) * MILLI,
-            nodes.capacity[0],
-            nodes.capacity[1],
-        )
+        healthy = (nodes.usable & nodes.schedulable).sum(axis=0)
+        capacity = _by_resource(healthy, nodes.capacity)[scarce]
         standing = cycle.standing(record)
-        borrowing = not standing.within(standing.quota, record.demand)
+        borrowing = _borrows(standing, record, scarce)
         return Reason(
             ReasonClass.NOT_NOW,
             Token.QUOTA_USED if borrowing else Token.WAITS_FOR_ROOM,
             resource=RESOURCE_NAMES[scarce],
             requested=record.demand[scarce],
-            short=record.demand[scarce] - free[scarce],
-            bound=standing.quota[scarce] if borrowing else int((capacity[scarce] * eligible).sum()),
+            short=record.demand[scarce] - free,
+            bound=standing.quota[scarce] if borrowing else int((capacity * eligible).sum()),
             project=record.spec.project,
             holders=self._holders.of(scarce, record.spec.nodes),
+            kept=not borrowing and self._reach.others_come_back(record, scarce),
         )
 
-    def _no_node(self, record: Record, eligible: Bools, devices: Counts, host: Counts) -> Reason:
-        """No single node has enough: the request of one task against the largest node's room."""
-        largest = [int((amount * eligible).max(initial=0)) for amount in (devices * MILLI, *host)]
-        request = record.spec.request.as_tuple()
-        scarce = next((r for r in RESOURCES if largest[r] < request[r]), _main_resource(record))
+    def _no_node(
+        self, record: Record, eligible: Bools, devices: Counts, host: Counts, scarce: int
+    ) -> Reason:
+        """No single node has enough: the request of one task against the largest node's room.
+
+        Where a node has enough of it, but not of the rest, the room is scattered.
+        """
+        shape, amounts = record.shape, _by_resource(devices, host)[scarce]
+        request = record.spec.request.as_tuple()[scarce]
+        largest = int((amounts * eligible).max(initial=0))
+        if largest < request:
+            others = [other for other in asked_resources(shape) if other != scarce]
+            rest = asking((shape[0], shape[1], shape[2], 1, shape[4]), others)
+            there = fitting(rest, eligible, devices, host) > 0
+            largest = int((amounts * there).max(initial=0)) or largest
         return Reason(
             ReasonClass.NOT_NOW,
             Token.NO_NODE_FITS,
             resource=RESOURCE_NAMES[scarce],
-            requested=request[scarce],
-            short=max(0, request[scarce] - largest[scarce]),
-            bound=largest[scarce],
+            requested=request,
+            short=max(0, request - largest),
+            bound=largest,
             project=record.spec.project,
             holders=self._holders.of(scarce, record.spec.nodes),
             nodes=tuple(sorted(record.spec.nodes or ())),
@@ -160,7 +175,9 @@ class Explainer:
             if held and (best is None or held > best[0]):
                 best = (held, uid)
         other = cycle.held.get(best[1]) if best else None
-        asked = _main_resource(record)
+        room = cycle.room
+        eligible = cycle.eligible(record.spec.nodes)
+        asked = self._scarce_in(record, eligible, room.idle_devices, room.idle_host)
         return Reason(
             ReasonClass.NOT_NOW,
             Token.HELD_FOR,
@@ -171,16 +188,40 @@ class Explainer:
             workload_uid=other.spec.uid if other else "",
         )
 
-    def _simple(self, record: Record, token: Token) -> Reason:
-        asked = _main_resource(record)
+    def _queued_behind(self, record: Record, eligible: Bools) -> Reason:
+        room = self._cycle.room
+        asked = self._scarce_in(record, eligible, room.idle_devices, room.idle_host)
         return Reason(
             ReasonClass.NOT_NOW,
-            token,
+            Token.QUEUED_BEHIND,
             resource=RESOURCE_NAMES[asked],
             requested=record.demand[asked],
             project=record.spec.project,
             holders=self._holders.of(asked, record.spec.nodes),
         )
+
+    def _scarce_in(self, record: Record, eligible: Bools, devices: Counts, host: Counts) -> int:
+        """The resource to blame in this room, whatever may be taken back."""
+
+        def can_be_had(shape: Shape) -> bool:
+            return int(fitting(shape, eligible, devices, host).sum()) >= shape[3]
+
+        return to_blame(record.shape, can_be_had)
+
+    def _missing_at(self, record: Record, places: tuple[Footprint, ...]) -> int:
+        """The first resource that is not free at the places held for a workload."""
+        free = self._cycle.state.nodes.free
+        for place in places:
+            if any(free.devices[device, place.node] < place.share for device in place.devices):
+                return 0
+        for resource in (1, 2):
+            wanted: dict[int, int] = {}
+            for place in places:
+                asked = record.spec.request.as_tuple()[resource]
+                wanted[place.node] = wanted.get(place.node, 0) + asked
+            if any(free.host[resource - 1, node] < amount for node, amount in wanted.items()):
+                return resource
+        return next(iter(asked_resources(record.shape)), 0)
 
     def _fits(self, record: Record, counts: Counts) -> bool:
         return int(counts.sum()) >= record.shape[3]
@@ -196,5 +237,12 @@ class Explainer:
         return free
 
 
-def _main_resource(record: Record) -> int:
-    return next((r for r in RESOURCES if record.demand[r]), 0)
+def _by_resource(devices: Counts, host: Counts) -> tuple[Counts, Counts, Counts]:
+    """(N,) amounts in the order of the resources; ``devices`` counts whole ones."""
+    return devices * MILLI, host[0], host[1]
+
+
+def _borrows(standing: Standing, record: Record, resource: int) -> bool:
+    """Whether it reaches beyond what its project is guaranteed of this resource."""
+    quota = standing.quota[resource]
+    return quota != UNLIMITED and standing.used[resource] + record.demand[resource] > quota

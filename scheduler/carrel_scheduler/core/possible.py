@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.barriers import barrier
+from carrel_scheduler.core.blame import asked_resources, asking, to_blame
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.room import fitting
 from carrel_scheduler.core.standings import (
     RESOURCE_NAMES,
-    RESOURCES,
     Standing,
     cap_of,
 )
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.state import State
-    from carrel_scheduler.core.workloads import Record
+    from carrel_scheduler.core.workloads import Record, Shape
 
 
 def never_reason(state: "State", record: "Record") -> Reason | None:
@@ -67,15 +67,20 @@ def _nodes(state: "State", record: "Record") -> Reason | None:
     if int(counts.sum()) >= record.shape[3]:
         return None
     request = record.spec.request.as_tuple()
+
+    def could_hold(shape: "Shape") -> bool:
+        there = fitting(shape, eligible, nodes.devices, nodes.capacity)
+        return int(there.sum()) >= shape[3]
+
+    scarce = to_blame(record.shape, could_hold)
+    rest = asking((*request, 1, wanted), [r for r in asked_resources(record.shape) if r != scarce])
+    with_rest = fitting(rest, eligible, nodes.devices, nodes.capacity) > 0
     amounts = (nodes.devices * MILLI, nodes.capacity[0], nodes.capacity[1])
-    largest = [int((amount * eligible).max(initial=0)) for amount in amounts]
-    scarce = next((r for r in RESOURCES if largest[r] < request[r]), None)
-    if scarce is not None:
-        asked, bound = request[scarce], largest[scarce]
+    largest = int((amounts[scarce] * (with_rest if with_rest.any() else eligible)).max(initial=0))
+    if largest < request[scarce]:
+        asked, bound = request[scarce], largest
     else:
-        scarce = next((r for r in RESOURCES if request[r]), 0)
-        asked = record.demand[scarce]
-        bound = int(counts.sum()) * request[scarce]
+        asked, bound = record.demand[scarce], int(counts.sum()) * request[scarce]
     return Reason(
         ReasonClass.NEVER,
         Token.NEVER_FITS,

@@ -62,6 +62,7 @@ class Reason:
         holders: who holds the resource, largest first, at most five.
         nodes: the nodes it is about.
         ahead: how many workloads of the same project are served before it.
+        kept: other things it lacks could be taken back, but too little of this resource.
     """
 
     cls: ReasonClass
@@ -76,3 +77,4 @@ class Reason:
     holders: tuple[Holder, ...] = ()
     nodes: tuple[str, ...] = ()
     ahead: int = 0
+    kept: bool = False

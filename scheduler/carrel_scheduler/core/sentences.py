@@ -43,7 +43,8 @@ def _waits_for_room(reason: Reason, reader: Reader) -> str:
     if reason.workload_uid:
         return _room_coming(reason, reader)
     asked = amount(reason.resource, reason.requested)
-    return f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}."
+    kept = ", and too little of it can be taken back" if reason.kept else ""
+    return f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}{kept}."
 
 
 def _room_coming(reason: Reason, reader: Reader) -> str:

@@ -19,6 +19,7 @@ def held(name: str, project: str, gpus: float, *, borrowed: bool = False) -> Hol
 TRAIN_7 = held("train-7", "speech", 1, borrowed=True)
 TRAIN_8 = held("train-8", "speech", 1, borrowed=True)
 OWN = held("mine", "vision", 2)
+DESK = Holder("speech", "uid-desk", "desk", "desk-user", 98304, borrowed=False, since=5.0)
 
 GOLDEN = [
     (
@@ -51,6 +52,23 @@ GOLDEN = [
         Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 2000, 1000, 4000, holders=(OWN,)),
         "Waiting for 2 GPUs: 1 of 4 is free; `mine` holds 2.",
         "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(
+            NOT_NOW,
+            Token.WAITS_FOR_ROOM,
+            "memory",
+            65536,
+            61440,
+            131072,
+            holders=(DESK,),
+            kept=True,
+        ),
+        (
+            "Waiting for 64 GiB of memory: 4 GiB of 128 GiB is free; `desk` of `speech` holds "
+            "96 GiB, and too little of it can be taken back."
+        ),
+        "It starts when work that holds it ends; asking for less of it may help.",
     ),
     (
         Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "memory", 65536, 61440, 131072),
@@ -207,15 +225,15 @@ def test_every_token_has_golden_texts() -> None:
 
 
 HIDDEN = [
-    (GOLDEN[5][0], "Taking back 1 GPU that a member of `speech` borrowed."),
+    (GOLDEN[6][0], "Taking back 1 GPU that a member of `speech` borrowed."),
     (
         Reason(
             NOT_NOW, Token.WAITS_FOR_ROOM, "gpu", 1000, 1000, 1000, holders=(held("x", "b", 1),)
         ),
         "Waiting for 1 GPU: the only one is in use; a member of `b` holds 1.",
     ),
-    (GOLDEN[20][0], "The free room is held for a member of `speech`, served first."),
-    (GOLDEN[23][0], "Gave way to a member of `speech`, which claimed its guaranteed quota."),
+    (GOLDEN[21][0], "The free room is held for a member of `speech`, served first."),
+    (GOLDEN[24][0], "Gave way to a member of `speech`, which claimed its guaranteed quota."),
 ]
 
 

@@ -26,22 +26,31 @@ def run(cycle: Cycle) -> None:
     service.run(lambda record: _attempt(cycle, record, pool, bounds))
 
 
-def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+def find(
+    cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds
+) -> tuple[Record, ...] | None:
+    """Own work of lower priority that makes room, counted as evicted, or ``None``."""
     slot, priority = claimer.project, claimer.spec.priority
     tasks = cycle.state.tasks
     lower = (cycle.evictable == slot) & (tasks.priority < priority)
+    if not lower.any():
+        return None
     most = bounds.counts(claimer, (slot, priority), lower)
-    if not lower.any() or int(most.sum()) < claimer.shape[3]:
-        return False
+    if int(most.sum()) < claimer.shape[3]:
+        return None
     useful = most > 0
     if cycle.barred(claimer):
         useful = np.ones_like(useful)
     lower_ones = takewhile(lambda victim: victim.spec.priority < priority, pool[slot])
-    victims = clear_room(cycle, claimer, filter(on_nodes(cycle, useful), lower_ones))
+    return clear_room(cycle, claimer, filter(on_nodes(cycle, useful), lower_ones))
+
+
+def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+    victims = find(cycle, claimer, pool, bounds)
     if victims is None:
         return False
     for victim in victims:
-        pool[slot].remove(victim)
+        pool[victim.project].remove(victim)
     cycle.give_way(victims, claimer, Token.PREEMPTED)
     places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
     if places is None:

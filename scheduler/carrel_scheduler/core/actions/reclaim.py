@@ -44,14 +44,21 @@ def run(cycle: Cycle) -> None:
         service.run(lambda record: _attempt(cycle, record, pool, bounds))
 
 
-def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+def find(
+    cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds
+) -> tuple[Record, ...] | None:
+    """Legal victims that make room for a claim, counted as evicted, or ``None``."""
     standing = cycle.standing(claimer)
     if cycle.barred(claimer) or not standing.within(standing.fair, claimer.demand):
-        return False
+        return None
     most = bounds.counts(claimer, *_legal(cycle, claimer))
     if int(most.sum()) < claimer.shape[3]:
-        return False
-    victims = _search(cycle, claimer, pool, most)
+        return None
+    return _search(cycle, claimer, pool, most)
+
+
+def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+    victims = find(cycle, claimer, pool, bounds)
     if victims is None:
         return False
     for victim in victims:
