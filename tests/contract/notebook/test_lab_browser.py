@@ -82,7 +82,7 @@ def test_warning_extends(lab: Lab, scheduler: FakeScheduler, page: Page) -> None
     limits(scheduler, 9 * 60 + 30)
     until(lambda: lab.ask("carrel/limits")["limits"]["stops_at"] < time.time() + 600, "the limit")
     page.goto(lab.page())
-    toast = page.locator(".Toastify__toast", has_text="it reaches the time limit of vision")
+    toast = page.locator(".Toastify__toast", has_text=": time limit of vision")
     expect(toast).to_be_visible(timeout=30 * SECONDS)
     expect(page.locator(".carrel-status")).to_have_attribute("data-level", "warn")
     keep(page, "warning")
@@ -101,8 +101,13 @@ def test_last_minute_is_loud(lab: Lab, scheduler: FakeScheduler, page: Page) -> 
         "data-level", "last", timeout=30 * SECONDS
     )
     toast = page.locator(".Toastify__toast--error")
-    expect(toast).to_contain_text("Run a cell, type in a terminal or save a file to keep it.")
+    expect(toast).to_contain_text("Run a cell or save a file to keep it.")
+    assert "…" not in toast.inner_text()
     keep(page, "last-minute")
+    limits(scheduler, 0, because="Idle")
+    over = page.locator(".Toastify__toast", has_text="This workspace stops now")
+    expect(over).to_be_visible(timeout=30 * SECONDS)
+    expect(over.get_by_role("button", name="Keep for 1 h")).to_have_count(0)
     limits(scheduler, None)
     shown_limits(lab, stops=False)
 

@@ -24,7 +24,7 @@ export function comingStop(view, now, skew = 0) {
     idle: limits.stops_because === 'Idle',
     short: shortly(limits, view.project, left, level),
     sentence: fully(limits, view.project, left, skew),
-    mayExtend: limits.may_extend
+    mayExtend: limits.may_extend && left > 0
   };
 }
 
@@ -41,19 +41,18 @@ function shortly(limits, project, left, level) {
   return `${stops}: time limit${project ? ` of ${project.name}` : ''}`;
 }
 
+// JupyterLab cuts a notification after 140 characters, so a sentence leaves room for a name.
 function fully(limits, project, left, skew) {
-  const name = project ? ` of ${project.name}` : '';
-  const when = `at ${clockTime(limits.stops_at + skew)} (in ${duration(left)})`;
+  const when =
+    left > 0 ? `at ${clockTime(limits.stops_at + skew)} (in ${duration(left)})` : 'now';
   if (limits.stops_because === 'Idle') {
     const timeout = project?.interactive.idle_timeout_seconds;
-    const rule = timeout ? ` after ${duration(timeout)} without work` : ' without work';
-    return (
-      `This workspace stops ${when}: workspaces${name} stop${rule}. ` +
-      'Run a cell, type in a terminal or save a file to keep it.'
-    );
+    const rule = timeout
+      ? `${project.name} allows ${duration(timeout)} without work`
+      : 'nobody works here';
+    const help = left > 0 ? ' Run a cell or save a file to keep it.' : '';
+    return `This workspace stops ${when}: ${rule}.${help}`;
   }
-  return (
-    `This workspace stops ${when}: it reaches the time limit${name}. ` +
-    'Save your notebooks; trainings go on without it.'
-  );
+  const name = project ? ` of ${project.name}` : '';
+  return `This workspace stops ${when}: time limit${name}. Save your notebooks; trainings go on.`;
 }

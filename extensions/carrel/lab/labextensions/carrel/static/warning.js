@@ -47,7 +47,7 @@ export function stopWarning(notification, extend) {
         withdraw();
         return;
       }
-      const reason = `${stop.level} ${stop.idle}`;
+      const reason = `${stop.level} ${stop.idle} ${stop.mayExtend}`;
       if (shown?.reason !== reason) {
         withdraw();
         show(view, stop, reason);
