@@ -107,7 +107,8 @@ def _stop(workload: Workload, now: float) -> str:
     limits = workload.status.limits
     if limits is None or limits.stops_at is None:
         return ""
-    why = {"TimeLimit": "its time limit", "Idle": "nobody uses it"}
+    idle = "its GPUs do nothing" if workload.spec.kind == "training" else "nobody uses it"
+    why = {"TimeLimit": "its time limit", "Idle": idle}
     because = why.get(limits.stops_because, limits.stops_because)
     return f"in {units.duration(limits.stops_at - now)} ({because})"
 

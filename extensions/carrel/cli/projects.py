@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from carrel.models import ProjectImpact
 
 NONE = "none"
+_INTERACTIVE = {
+    "time_limit_seconds": "--interactive-time-limit",
+    "idle_timeout_seconds": "--idle-timeout",
+    "warn_before_seconds": "--warn-before",
+    "extend_seconds": "--extend",
+}
+_TRAINING = {
+    "idle_gpu_seconds": "--training-idle-timeout",
+    "time_limit_seconds": "--training-time-limit",
+}
 Name = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
 Description = Annotated[str | None, typer.Option("--description", help="What it is for.")]
 Gpus = Annotated[
@@ -44,6 +54,16 @@ MaxExtensions = Annotated[
     int | None, typer.Option("--max-extensions", min=0, help="How often; 0 means never.")
 ]
 
+TrainingIdle = Annotated[
+    str | None,
+    typer.Option(
+        "--training-idle-timeout", help="Trainings whose GPUs do nothing stop after 2h, or none."
+    ),
+]
+TrainingTime = Annotated[
+    str | None, typer.Option("--training-time-limit", help="Trainings stop after 7d, or none.")
+]
+
 
 def create(
     name: Name,
@@ -61,6 +81,8 @@ def create(
     warn_before: WarnBefore = None,
     extend: Extend = None,
     max_extensions: MaxExtensions = None,
+    training_idle_timeout: TrainingIdle = None,
+    training_time_limit: TrainingTime = None,
 ) -> None:
     """Create a project."""
     body = _body(
@@ -68,6 +90,7 @@ def create(
         {"gpus": gpus, "cpu": cpu, "memory": memory, "limit": limit_gpus},
         (interactive_time_limit, idle_timeout, warn_before, extend),
         max_extensions,
+        (training_idle_timeout, training_time_limit),
     )
     with connected() as client:
         client.create_project({"name": name, **body})
@@ -90,6 +113,8 @@ def update(
     warn_before: WarnBefore = None,
     extend: Extend = None,
     max_extensions: MaxExtensions = None,
+    training_idle_timeout: TrainingIdle = None,
+    training_time_limit: TrainingTime = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say who would start and who would give way.")
     ] = False,
@@ -100,6 +125,7 @@ def update(
         {"gpus": gpus, "cpu": cpu, "memory": memory, "limit": limit_gpus},
         (interactive_time_limit, idle_timeout, warn_before, extend),
         max_extensions,
+        (training_idle_timeout, training_time_limit),
     )
     if not body:
         raise typer.BadParameter("name what to change, such as --gpus 4.")
@@ -149,6 +175,7 @@ def _body(
     amounts: dict[str, Any],
     spans: tuple[str | None, ...],
     max_extensions: int | None,
+    training_spans: tuple[str | None, ...],
 ) -> dict[str, Any]:
     """The API's fields of the options that were given; ``none`` takes a bound away."""
     quota = {
@@ -156,22 +183,21 @@ def _body(
         "cpu_millicores": _bound(amounts["cpu"], units.cpu_millicores),
         "memory_bytes": _bound(amounts["memory"], units.memory_bytes),
     }
-    names = ("interactive-time-limit", "idle-timeout", "warn-before", "extend")
-    keys = (
-        "time_limit_seconds",
-        "idle_timeout_seconds",
-        "warn_before_seconds",
-        "extend_seconds",
-    )
-    interactive: dict[str, Any] = {
-        key: _bound(text, lambda span, name=name: units.seconds(span, f"--{name}"))
-        for key, name, text in zip(keys, names, spans, strict=True)
-    }
-    interactive["max_extensions"] = max_extensions
+    interactive = _spans(_INTERACTIVE, spans) | {"max_extensions": max_extensions}
+    training = _spans(_TRAINING, training_spans)
     plain["weight"] = _bound(plain["weight"], lambda text: _number(text, "--weight", int))
     limit = {"gpus": _bound(amounts["limit"], lambda text: _number(text, "--limit-gpus", float))}
-    nested = {"quota": _given(quota), "limit": _given(limit), "interactive": _given(interactive)}
+    groups = {"quota": quota, "limit": limit, "interactive": interactive, "training": training}
+    nested = {name: _given(group) for name, group in groups.items()}
     return _given(plain) | {key: value for key, value in nested.items() if value}
+
+
+def _spans(options: dict[str, str], texts: tuple[str | None, ...]) -> dict[str, Any]:
+    """Durations under the API's names; ``options`` gives the option of each."""
+    return {
+        key: _bound(text, lambda span, option=option: units.seconds(span, option))
+        for (key, option), text in zip(options.items(), texts, strict=True)
+    }
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

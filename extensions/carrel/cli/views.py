@@ -20,7 +20,7 @@ JOB_COLUMNS: Final = (
     "SERVICE URL(S)",
 )
 WAITING: Final = frozenset({"pending"})
-STOPPED_WORDS: Final = {"TimeLimit": "TimedOut", "Idle": "Idle"}
+BY_A_LIMIT: Final = frozenset({"TimedOut", "Idle"})
 
 
 def status_word(workload: Workload) -> str:
@@ -28,7 +28,7 @@ def status_word(workload: Workload) -> str:
     status = workload.status
     token = status.reason.token if status.reason else ""
     if status.phase == "stopped":
-        return STOPPED_WORDS.get(token, "Suspended")
+        return token if token in BY_A_LIMIT else "Suspended"
     if status.phase == "pending" and status.reason and status.reason.cls == "evicted":
         return "Preempted"
     return status.phase.capitalize()

@@ -21,6 +21,7 @@ from carrel.models.project import (
     Project,
     ProjectImpact,
     ProjectUse,
+    TrainingLimits,
 )
 from carrel.models.workload import (
     AT_REST,
@@ -64,6 +65,7 @@ __all__ = [
     "Reason",
     "Report",
     "Task",
+    "TrainingLimits",
     "Transition",
     "Usage",
     "Volume",

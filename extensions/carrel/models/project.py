@@ -12,7 +12,10 @@ class Amounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules for workspaces; ``None`` means no such limit. ``max_extensions`` 0: no extension."""
+    """Rules for workspaces; ``None`` means no such limit. ``max_extensions`` 0: no extension.
+
+    ``apply_to_running``: changes also hold for what runs already.
+    """
 
     time_limit_seconds: float | None = None
     idle_timeout_seconds: float | None = None
@@ -20,6 +23,15 @@ class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     warn_before_seconds: float = 600.0
     extend_seconds: float = 3600.0
     max_extensions: int = 0
+    apply_to_running: bool = False
+
+
+class TrainingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules for trainings; ``None`` means no such limit. Idle: none of its GPUs does anything."""
+
+    idle_gpu_seconds: float | None = None
+    time_limit_seconds: float | None = None
+    apply_to_running: bool = False
 
 
 class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +58,7 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     weight: int | None = None
     rank: int = 0
     interactive: InteractiveLimits = InteractiveLimits()
+    training: TrainingLimits = TrainingLimits()
     color: int = 0
     resource_version: int = 0
     created_at: float = 0.0

@@ -198,7 +198,7 @@ class FakeScheduler:
         return done
 
     def stop(self, project: str, name: str, why: str, sentence: str) -> Json:
-        """Stop it as a limit would (``TimeLimit``, ``Idle``)."""
+        """Stop it as a limit would (``TimedOut``, ``Idle``)."""
         reason = {"token": why, "sentence": sentence}
         return self.status(project, name, phase="stopped", reason=reason, tasks=[])
 

@@ -18,7 +18,9 @@ INTERACTIVE = {
     "warn_before_seconds": 600.0,
     "extend_seconds": 3600.0,
     "max_extensions": 0,
+    "apply_to_running": False,
 }
+TRAINING = {"idle_gpu_seconds": None, "time_limit_seconds": None, "apply_to_running": False}
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a mishap
@@ -70,6 +72,7 @@ class World:
         self.projects[name] = (
             base
             | {"quota": NO_QUOTA | {"gpus": 0}, "limit": NO_QUOTA, "interactive": INTERACTIVE}
+            | {"training": TRAINING}
             | {"color": len(self.projects) % 12, "created_at": self.now(), "use": {}}
         )
         self.members[name] = list(members)

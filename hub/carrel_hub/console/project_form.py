@@ -11,12 +11,20 @@ from carrel_hub.console.forms import Form, spell_duration
 
 _AMOUNTS = (("gpus", "gpus", 1), ("cpu_millicores", "cpus", 1000), ("memory_bytes", "memory", GIB))
 _DURATIONS = {
-    "time_limit_seconds": "time_limit",
-    "idle_timeout_seconds": "idle_timeout",
-    "busy_cap_seconds": "busy_cap",
-    "warn_before_seconds": "warning",
-    "extend_seconds": "extension",
+    "interactive": {
+        "time_limit_seconds": "time_limit",
+        "idle_timeout_seconds": "idle_timeout",
+        "busy_cap_seconds": "busy_cap",
+        "warn_before_seconds": "warning",
+        "extend_seconds": "extension",
+    },
+    "training": {
+        "idle_gpu_seconds": "training_idle",
+        "time_limit_seconds": "training_time_limit",
+    },
 }
+# Whether changes also hold for what runs already.
+_AT_ONCE = {"interactive": "workspaces_at_once", "training": "trainings_at_once"}
 # These two have no "none": an empty field keeps what the API has by default.
 _ALWAYS = {"warn_before_seconds": 600.0, "extend_seconds": 3600.0}
 
@@ -28,7 +36,8 @@ FIELDS = {
     "interactive.max_extensions": "max_extensions",
     **{f"quota.{api}": f"quota_{name}" for api, name, _ in _AMOUNTS},
     **{f"limit.{api}": f"limit_{name}" for api, name, _ in _AMOUNTS},
-    **{f"interactive.{api}": name for api, name in _DURATIONS.items()},
+    **{f"{g}.{api}": name for g, names in _DURATIONS.items() for api, name in names.items()},
+    **{f"{group}.apply_to_running": name for group, name in _AT_ONCE.items()},
 }
 
 
@@ -47,24 +56,25 @@ def form_of(project: Project) -> Form:
             values[f"{group}_{name}"] = (
                 "" if amount is None else number(amount / unit).replace(",", "")
             )
-    for api, name in _DURATIONS.items():
-        values[name] = spell_duration(getattr(project.interactive, api))
+    for group, names in _DURATIONS.items():
+        rules = getattr(project, group)
+        for api, name in names.items():
+            values[name] = spell_duration(getattr(rules, api))
+        values[_AT_ONCE[group]] = "on" if rules.apply_to_running else ""
     return Form(values)
 
 
 def rules_of(form: Form) -> dict[str, Any]:
     """All rules as the API writes them. Look at ``form.refused`` before sending them."""
-    interactive: dict[str, Any] = {
-        api: form.seconds(name, empty=_ALWAYS.get(api)) for api, name in _DURATIONS.items()
-    }
-    interactive["max_extensions"] = form.whole("max_extensions", empty=0)
     return {
         "description": form.value("description"),
         "quota": _amounts(form, "quota"),
         "limit": _amounts(form, "limit"),
         "over_quota": form.checked("over_quota"),
         "weight": form.whole("weight"),
-        "interactive": interactive,
+        "interactive": _stay(form, "interactive")
+        | {"max_extensions": form.whole("max_extensions", empty=0)},
+        "training": _stay(form, "training"),
     }
 
 
@@ -90,6 +100,15 @@ def _amounts(form: Form, group: str) -> dict[str, float | int | None]:
     for api, name, unit in _AMOUNTS:
         amount = form.amount(f"{group}_{name}")
         found[api] = amount if amount is None or unit == 1 else round(amount * unit)
+    return found
+
+
+def _stay(form: Form, group: str) -> dict[str, Any]:
+    """How long workspaces or trainings may stay."""
+    found: dict[str, Any] = {
+        api: form.seconds(name, empty=_ALWAYS.get(api)) for api, name in _DURATIONS[group].items()
+    }
+    found["apply_to_running"] = form.checked(_AT_ONCE[group])
     return found
 
 

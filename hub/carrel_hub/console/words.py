@@ -8,11 +8,11 @@ from markupsafe import Markup, escape
 from carrel.models import (
     Amounts,
     InteractiveLimits,
-    Limits,
     Node,
     Preemption,
     Project,
     Task,
+    TrainingLimits,
     Workload,
     WorkloadSpec,
 )
@@ -20,10 +20,7 @@ from carrel_hub.console import format as fmt
 from carrel_hub.console.timeline import Span
 
 _NAME = re.compile(r"`([^`]+)`")
-_STOPS = {
-    "TimeLimit": "its project's time limit for workspaces is reached then",
-    "Idle": "nobody has used it",
-}
+_IDLE = {"workspace": "nobody has used it", "training": "its GPUs have done nothing"}
 _BORROWED_BACK = "it ran on borrowed GPUs and their owner needs them"
 _MORE_IMPORTANT = "a more important workload of the same project needs the room"
 _RULES = {
@@ -109,9 +106,12 @@ def preemption_cost(preemption: Preemption) -> str:
     return f"{lost} of work was lost; it goes on from the checkpoint at step {step}"
 
 
-def stop_because(limits: Limits) -> str:
-    """Why a workspace will be stopped."""
-    return _STOPS.get(limits.stops_because, limits.stops_because)
+def stop_because(job: Workload) -> str:
+    """Why a workspace or training will be stopped; empty when it will not."""
+    because = "" if job.status.limits is None else job.status.limits.stops_because
+    if because == "TimeLimit":
+        return f"its project's time limit for {noun(job)}s is reached then"
+    return _IDLE.get(job.spec.kind, because) if because == "Idle" else because
 
 
 def progress(workload: Workload, now: float) -> str:
@@ -150,6 +150,21 @@ def interactive_rules(rules: InteractiveLimits) -> list[str]:
         times = "once" if rules.max_extensions == 1 else f"{rules.max_extensions} times"
         warning += f" and may keep it for {fmt.duration(rules.extend_seconds)} more, {times}"
     return [*found, f"{warning}."]
+
+
+def training_rules(rules: TrainingLimits) -> list[str]:
+    """A project's rules for trainings, one sentence each."""
+    found = []
+    if rules.time_limit_seconds is not None:
+        found.append(f"A training is stopped after {fmt.duration(rules.time_limit_seconds)}.")
+    if rules.idle_gpu_seconds is not None:
+        found.append(
+            "A training whose GPUs do nothing is stopped after"
+            f" {fmt.duration(rules.idle_gpu_seconds)}."
+        )
+    if not found:
+        return ["Trainings run until they end."]
+    return [*found, "It can be resumed from its last checkpoint."]
 
 
 def interactive_short(rules: InteractiveLimits) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from carrel_scheduler.api.identity import Principal, group_of
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.models.projects import (
@@ -19,6 +21,7 @@ from carrel_scheduler.ledger.objects import (
     ProjectSpec,
     Quota,
     Resources,
+    TrainingLimits,
     Workload,
     WorkloadSpec,
     WorkloadStatus,
@@ -134,6 +137,7 @@ def to_project_spec(body: ProjectFields, members_group: str, color: int) -> Proj
         weight=body.weight,
         rank=body.rank,
         interactive=InteractiveLimits(**body.interactive.model_dump()),
+        training=TrainingLimits(**body.training.model_dump()),
         color=color,
         members_group=members_group,
     )
@@ -153,7 +157,6 @@ def _merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
-    interactive = spec.interactive
     return {
         "description": spec.description,
         "quota": _amounts(spec.quota),
@@ -161,7 +164,8 @@ def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
         "over_quota": spec.over_quota,
         "weight": spec.weight,
         "rank": spec.rank,
-        "interactive": {name: getattr(interactive, name) for name in interactive.__struct_fields__},
+        "interactive": msgspec.structs.asdict(spec.interactive),
+        "training": msgspec.structs.asdict(spec.training),
     }
 
 
@@ -177,6 +181,7 @@ def project_out(project: Project, use: ProjectUse | None) -> answers.ProjectOut:
         weight=spec.weight,
         rank=spec.rank,
         interactive=spec.interactive,
+        training=spec.training,
         color=spec.color,
         resource_version=meta.resource_version,
         created_at=meta.created_at,

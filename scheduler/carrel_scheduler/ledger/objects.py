@@ -150,7 +150,7 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Interactive limits in force for a running workspace, and when they strike next.
+    """Limits in force for a running workload, and when they strike next.
 
     ``stops_at`` with ``stops_because`` (``TimeLimit`` or ``Idle``) is the next stop that is coming
     if nothing changes; ``warn_at`` is when the owner is told.
@@ -165,17 +165,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     extensions: int = 0
 
 
-class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A project's rules for workspaces; ``None`` means no such limit.
+class StayRule(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a run may stay, whatever its kind; ``None`` means no such limit.
 
     Attributes:
-        time_limit_seconds: time in running after which a workspace is stopped.
+        time_limit_seconds: time in running after which it is stopped.
         idle_timeout_seconds: stopped after so long without activity.
         busy_cap_seconds: a cell that computes longer than this counts as idle from then on.
         warn_before_seconds: how long before a stop the owner is told.
         extend_seconds: what "keep" adds; ``max_extensions`` how often (0: not allowed).
-        apply_to_running: whether a change also holds for workspaces that run already; else they
-            keep the rule that they were started under.
     """
 
     time_limit_seconds: float | None = None
@@ -184,6 +182,29 @@ class InteractiveLimits(msgspec.Struct, frozen=True, kw_only=True):
     warn_before_seconds: float = 600.0
     extend_seconds: float = 3600.0
     max_extensions: int = 0
+
+
+class InteractiveLimits(StayRule, frozen=True, kw_only=True):
+    """A project's rules for workspaces.
+
+    ``apply_to_running``: whether a change also holds for workspaces that run already; else they
+    keep the rule that they were started under.
+    """
+
+    apply_to_running: bool = False
+
+
+class TrainingLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's rules for trainings; ``None`` means no such limit.
+
+    Attributes:
+        idle_gpu_seconds: stopped after so long without work on any of the GPUs it holds.
+        time_limit_seconds: time in running after which it is stopped.
+        apply_to_running: as for workspaces.
+    """
+
+    idle_gpu_seconds: float | None = None
+    time_limit_seconds: float | None = None
     apply_to_running: bool = False
 
 
@@ -196,7 +217,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         failures: attempts that failed and count against ``backoff_limit``.
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
-        rule: the interactive limits that a workspace was started under.
+        rule: the project's limits that it was started under.
     """
 
     phase: Phase = "pending"
@@ -219,7 +240,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     metrics: dict[str, float] = {}
     last_preemption: Preemption | None = None
     limits: Limits | None = None
-    rule: InteractiveLimits | None = None
+    rule: StayRule | None = None
 
 
 class Workload(msgspec.Struct, kw_only=True):
@@ -252,6 +273,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     weight: int | None = None
     rank: int = 0
     interactive: InteractiveLimits = InteractiveLimits()
+    training: TrainingLimits = TrainingLimits()
     color: int = 0
     members_group: str = ""
 

@@ -1,31 +1,33 @@
-"""When a workspace has to stop, and when its owner is told: pure, time is given.
+"""When a run has to stop, and when its owner is told: pure, time is given.
 
-Two rules of a project apply to its workspaces. The *time limit* counts the time in running since
-the last start. The *idle timeout* counts from the last sign of activity; active means a kernel
-executing somebody's request (up to a hard cap, so that a forgotten endless loop does not hold a
-GPU for ever), an execute request, a terminal keystroke, a save, or work on one of its GPUs. An open
-browser tab is no activity, a silent computing cell is.
+Two rules of a project apply to its workspaces and, with values of their own, to its trainings. The
+*time limit* counts the time in running since the last start. The *idle timeout* counts from the
+last sign of activity; active means a kernel executing somebody's request (up to a hard cap, so that
+a forgotten endless loop does not hold a GPU for ever), an execute request, a terminal keystroke, a
+save, or work on one of its GPUs. An open browser tab is no activity, a silent computing cell is.
 
 An extension pushes the coming stop, whichever it is, to a later instant; how often is the
-project's choice. A workspace that sends no sign of life at all is judged by its GPUs alone.
+project's choice. A workspace that sends no sign of life at all is judged by its GPUs alone, as is
+every training; a training without GPUs has nothing to leave idle.
 """
 
 from dataclasses import dataclass
 
-from carrel_scheduler.ledger.objects import InteractiveLimits, Limits
+from carrel_scheduler.ledger.objects import Limits, ProjectSpec, StayRule, WorkloadSpec
 
 TIME_LIMIT = "TimeLimit"
 IDLE = "Idle"
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceRun:
-    """What is known of one run of a workspace. Times are epoch seconds.
+class Run:
+    """What is known of one run of a workload. Times are epoch seconds.
 
     Attributes:
         busy_since: a kernel has been executing since then without a break; ``None``: none does.
         last_input_at: the latest execute request, keystroke or save seen (0: none yet).
-        gpu_active_at: when one of its GPUs last worked (0: never, or it holds none).
+        gpu_active_at: when one of its GPUs last worked (0: never, or it holds none); now while it
+            does.
         extended_until: not before this instant, whatever the rules say.
     """
 
@@ -37,8 +39,26 @@ class WorkspaceRun:
     extensions: int = 0
 
 
-def active_until(rule: InteractiveLimits, run: WorkspaceRun, now: float) -> float:
-    """The last instant at which the workspace counted as active; ``now`` while it does."""
+def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
+    """What the project's limits say about a workload of this kind and request."""
+    if work.kind == "workspace":
+        return project.interactive
+    holds_gpus = work.resources.gpu_milli > 0
+    return StayRule(
+        time_limit_seconds=project.training.time_limit_seconds,
+        idle_timeout_seconds=project.training.idle_gpu_seconds if holds_gpus else None,
+        warn_before_seconds=0.0,
+    )
+
+
+def applies_to_running(project: ProjectSpec, work: WorkloadSpec) -> bool:
+    """Whether changed limits also hold for what runs already."""
+    limits = project.interactive if work.kind == "workspace" else project.training
+    return limits.apply_to_running
+
+
+def active_until(rule: StayRule, run: Run, now: float) -> float:
+    """The last instant at which the run counted as active; ``now`` while it does."""
     latest = max(run.started_at, run.last_input_at, run.gpu_active_at)
     if run.busy_since is not None:
         cap = rule.busy_cap_seconds
@@ -47,11 +67,11 @@ def active_until(rule: InteractiveLimits, run: WorkspaceRun, now: float) -> floa
     return min(latest, now)
 
 
-def upcoming(rule: InteractiveLimits, run: WorkspaceRun, now: float) -> Limits:
+def upcoming(rule: StayRule, run: Run, now: float) -> Limits:
     """The stop that comes next if nothing changes, and when to warn of it.
 
-    While the workspace is active the idle stop lies ``idle_timeout_seconds`` ahead and moves on;
-    it is reported only once the workspace is idle, since a moving deadline confuses people.
+    While the run is active the idle stop lies ``idle_timeout_seconds`` ahead and moves on; it is
+    reported only once the run is idle, since a moving deadline confuses people.
     """
     idle_since = active_until(rule, run, now)
     candidates: list[tuple[float, str]] = []
@@ -82,27 +102,31 @@ def upcoming(rule: InteractiveLimits, run: WorkspaceRun, now: float) -> Limits:
 
 
 def strikes(limits: Limits, now: float) -> bool:
-    """Whether the workspace has to stop now."""
+    """Whether the run has to stop now."""
     return limits.stops_at is not None and limits.stops_at <= now
 
 
-def next_look(rule: InteractiveLimits, run: WorkspaceRun, now: float) -> float | None:
-    """When to judge this run again if nothing is heard of it; ``None``: never by itself."""
+def next_look(rule: StayRule, run: Run, now: float) -> float | None:
+    """When to judge this run again if nothing is heard of it; ``None``: never by itself.
+
+    One that is active is looked at again after half its idle timeout: were it judged only when that
+    has passed, its stop would come before anybody was told.
+    """
     limits = upcoming(rule, run, now)
-    if limits.stops_at is not None:
-        return limits.stops_at
-    if rule.idle_timeout_seconds is None:
-        return None
-    if run.busy_since is not None and rule.busy_cap_seconds is not None:
-        return max(now, run.busy_since + rule.busy_cap_seconds) + rule.idle_timeout_seconds
-    return now + rule.idle_timeout_seconds
+    looks = [] if limits.stops_at is None else [limits.stops_at]
+    if rule.idle_timeout_seconds is not None and limits.idle_since is None:
+        active = now
+        if run.busy_since is not None and rule.busy_cap_seconds is not None:
+            active = max(now, run.busy_since + rule.busy_cap_seconds)
+        looks.append(active + rule.idle_timeout_seconds / 2)
+    return min(looks, default=None)
 
 
-def extend(rule: InteractiveLimits, run: WorkspaceRun, now: float) -> WorkspaceRun:
+def extend(rule: StayRule, run: Run, now: float) -> Run:
     """The run after its owner asked to keep it; the caller checked ``may_extend``."""
     coming = upcoming(rule, run, now).stops_at
     base = now if coming is None else max(now, coming)
-    return WorkspaceRun(
+    return Run(
         started_at=run.started_at,
         busy_since=run.busy_since,
         last_input_at=run.last_input_at,

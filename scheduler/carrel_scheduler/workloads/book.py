@@ -38,7 +38,9 @@ class Entry:
         claim_until: until when a place is held for a workspace that got its turn.
         claimed: whether the Hub has come for the present attempt.
         gpu_active_at: when one of its GPUs last worked.
+        working_on: the nodes whose last look found one of its GPUs working.
         hear_until: until when a first sign of life is waited for before it may count as idle.
+        look_at: when its limits are looked at next.
     """
 
     workload: Workload
@@ -50,7 +52,9 @@ class Entry:
     claimed: bool = False
     activity: Activity | None = None
     gpu_active_at: float = 0.0
+    working_on: set[str] = field(default_factory=set)
     hear_until: float = 0.0
+    look_at: float = 0.0
 
     @property
     def uid(self) -> str:

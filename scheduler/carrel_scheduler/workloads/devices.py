@@ -35,8 +35,12 @@ def take(
             idle.setdefault(one.index, cycle.now)
     nodes[facts.name] = NodeState(facts, {one.index: one for one in use}, idle)
     for entry in cycle.book:
-        if any(working & set(place.devices) for place in entry.places.values()):
+        here = [place for place in entry.places.values() if place.node == facts.name]
+        if any(working.intersection(place.devices) for place in here):
             entry.gpu_active_at = cycle.now
+            entry.working_on.add(facts.name)
+        else:
+            entry.working_on.discard(facts.name)
 
 
 def node_event(facts: NodeFacts) -> NodeSet:

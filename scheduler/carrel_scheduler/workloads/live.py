@@ -94,7 +94,7 @@ class LiveView:
     async def extend(self, workload_uid: str) -> Limits:
         """Keep a workspace for the project's extension."""
         entry = self._entry(workload_uid)
-        if not tenure.watched(entry):
+        if entry.workload.spec.kind != "workspace" or not tenure.watched(entry):
             raise NotAccepted("not_running", "only a running workspace can be kept longer")
         now = self._loop.clock()
         rule, run = tenure.rule_of(self._loop.book, entry), tenure.run_of(entry, now)

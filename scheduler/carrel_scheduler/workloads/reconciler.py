@@ -183,6 +183,8 @@ class Reconciler:
                 self._follow_up(cycle, task_id.workload_uid)
             case DevicesSampled(facts, use):
                 devices.take(cycle, self.nodes, facts, use)
+                for busy in filter(tenure.resumed_work, tuple(self.book)):
+                    self._judge(cycle, busy)
             case Wake():
                 pass
             case _:
@@ -249,7 +251,8 @@ class Reconciler:
         if not tenure.watched(entry):
             return
         again = tenure.judge(cycle, entry)
-        if again is not None:
+        if again is not None and not cycle.now < entry.look_at <= again:
+            entry.look_at = again
             self.wake_at(again, entry.uid)
 
     def _due_timers(self, cycle: Cycle) -> None:

@@ -74,7 +74,7 @@ def _take(
     if entry.claim_until is not None:
         loop.wake_at(entry.claim_until, entry.uid)
     if status.phase == "running":
-        entry.hear_until = cycle.now + tenure.HEARING_SECONDS
+        tenure.take_over(entry, cycle.now)
         loop.wake_at(cycle.now, entry.uid)
 
 

@@ -3,9 +3,17 @@
 Tokens are stable; sentences are for people and follow one voice: what happened, then what helps.
 """
 
+from typing import Final
+
 from carrel_scheduler.core import wording
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadKind
+
+_RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
+_AFTER_A_LIMIT: Final[dict[WorkloadKind, str]] = {
+    "workspace": "Start it again; your files are where you left them.",
+    "training": _RESUME,
+}
 
 
 def duration(seconds: float) -> str:
@@ -58,7 +66,7 @@ def suspended(user: str) -> ReasonInfo:
         token="Suspended",
         cls="stopped",
         sentence="Suspended by its owner." if not user else f"Suspended by {user}.",
-        help="Resume it to put it back in the queue; it goes on from its last checkpoint.",
+        help=_RESUME,
     )
 
 
@@ -67,30 +75,36 @@ def deleted() -> ReasonInfo:
     return ReasonInfo(token="Deleted", cls="stopped", sentence="Deleted by its owner.")
 
 
-def timed_out(project: str, limit_seconds: float) -> ReasonInfo:
-    """The project's interactive time limit struck."""
+def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:
+    """The project's time limit for its workspaces or its trainings struck."""
     return ReasonInfo(
         token="TimedOut",
         cls="stopped",
         sentence=(
-            f"Stopped: workspaces of `{project}` may run for {duration(limit_seconds)}, "
+            f"Stopped: {kind}s of `{project}` may run for {duration(limit_seconds)}, "
             "and this one has."
         ),
-        help="Start it again; your files are where you left them.",
+        help=_AFTER_A_LIMIT[kind],
         data={"limit_seconds": limit_seconds},
     )
 
 
-def idle(project: str, timeout_seconds: float, idle_seconds: float) -> ReasonInfo:
-    """The project's idle timeout struck."""
+def idle(
+    kind: WorkloadKind, project: str, timeout_seconds: float, idle_seconds: float
+) -> ReasonInfo:
+    """The project's idle timeout struck: for workspaces, or for the GPUs of trainings."""
+    lacked, rule = {
+        "workspace": ("activity", "may be idle"),
+        "training": ("work on its GPUs", "may leave their GPUs idle"),
+    }[kind]
     return ReasonInfo(
         token="Idle",
         cls="stopped",
         sentence=(
-            f"Stopped after {duration(idle_seconds)} without activity; workspaces of `{project}` "
-            f"may be idle for {duration(timeout_seconds)}."
+            f"Stopped after {duration(idle_seconds)} without {lacked}; {kind}s of `{project}` "
+            f"{rule} for {duration(timeout_seconds)}."
         ),
-        help="Start it again; your files are where you left them.",
+        help=_AFTER_A_LIMIT[kind],
         data={"timeout_seconds": timeout_seconds, "idle_seconds": idle_seconds},
     )
 

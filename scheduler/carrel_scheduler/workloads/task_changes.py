@@ -2,6 +2,7 @@
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo
+from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle, Stop
 from carrel_scheduler.workloads.outcomes import outcome
@@ -44,9 +45,9 @@ def _running(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
     if status.phase != "starting":
         return
     if sum(1 for info in status.tasks if info.started_at) == entry.workload.spec.tasks:
-        rule = cycle.book.projects.get(entry.workload.meta.project)
-        if entry.workload.spec.kind == "workspace" and rule is not None:
-            status.rule = rule.spec.interactive
+        project = cycle.book.projects.get(entry.workload.meta.project)
+        if project is not None:
+            status.rule = rule_for(project.spec, entry.workload.spec)
         cycle.move(entry, "running")
 
 

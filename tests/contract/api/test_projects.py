@@ -141,3 +141,16 @@ async def test_a_guarantee_of_more_gpus_than_there_are_is_refused(desk: Desk) ->
     assert reply.fields == {"quota.gpus": "quota_never_met"}
     reply = await desk.ask("GET", "/projects/greedy", "root")
     assert reply.status == 404
+
+
+async def test_limits_of_trainings_are_told_and_changed_one_by_one(desk: Desk) -> None:
+    none = {"idle_gpu_seconds": None, "time_limit_seconds": None, "apply_to_running": False}
+    assert (await desk.ask("GET", "/projects/vision")).body["training"] == none
+    for change in ({"idle_gpu_seconds": 7200.0}, {"apply_to_running": True}):
+        reply = await desk.ask("PATCH", "/projects/vision", "root", json={"training": change})
+        assert reply.status == 200, reply.body
+    told = (await desk.ask("GET", "/projects/vision")).body["training"]
+    assert told == none | {"idle_gpu_seconds": 7200.0, "apply_to_running": True}
+    bad = {"training": {"time_limit_seconds": 0}}
+    refused = await desk.ask("PATCH", "/projects/vision", "root", json=bad)
+    assert (refused.status, set(refused.fields)) == (422, {"training.time_limit_seconds"})

@@ -123,6 +123,26 @@ async def test_saving_sends_only_what_was_changed(site: Site, root: Visitor) -> 
     assert after["interactive"] == before["interactive"] | {"time_limit_seconds": 28_800.0}
 
 
+async def test_limits_of_trainings_are_saved_and_shown(site: Site, root: Visitor) -> None:
+    data = await rules(root, training_idle="2 h", trainings_at_once="on", action="save")
+    data["workspaces_at_once"] = "on"
+    page = await root.post("projects/vision", data)
+    assert "A training whose GPUs do nothing is stopped after 2 h." in page.words
+    assert 'name="training_idle" type="text" value="2 h"' in page.text
+    assert 'name="trainings_at_once" checked' in page.text
+    assert 'name="workspaces_at_once" checked' in page.text
+    after = site.scheduler.project("vision")
+    assert after["training"] == {
+        "idle_gpu_seconds": 7200.0,
+        "time_limit_seconds": None,
+        "apply_to_running": True,
+    }
+    assert after["interactive"]["apply_to_running"] is True
+    wrong = await root.post("projects/vision", data | {"training_time_limit": "long"})
+    assert wrong.status == 422
+    assert 'id="training_time_limit-note">This should be a duration' in wrong.text
+
+
 async def test_nothing_changed_is_not_sent(site: Site, root: Visitor) -> None:
     page = await root.post("projects/vision", await rules(root, action="save"))
     assert "Nothing was different" in page.words

@@ -9,7 +9,7 @@ from carrel_scheduler.api import convert
 from carrel_scheduler.api.identity import USE, Principal
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
-from carrel_scheduler.ledger.objects import InteractiveLimits, Project, Quota
+from carrel_scheduler.ledger.objects import InteractiveLimits, Project, Quota, TrainingLimits
 
 ADA = Principal("ada", "user", frozenset(), frozenset({USE}))
 
@@ -72,6 +72,25 @@ def test_a_patch_changes_what_it_names_and_nothing_else() -> None:
     assert spec.quota == Quota(gpu_milli=4000, cpu_milli=9)
     assert (spec.description, spec.weight, spec.color) == ("x", None, 3)
     assert spec.interactive == InteractiveLimits(max_extensions=2)
+
+
+def test_limits_of_trainings_go_there_and_back() -> None:
+    limits = {"idle_gpu_seconds": 7200.0, "time_limit_seconds": 60.0, "apply_to_running": True}
+    made = project(training=limits)
+    assert made.spec.training == TrainingLimits(
+        idle_gpu_seconds=7200.0, time_limit_seconds=60.0, apply_to_running=True
+    )
+    assert convert.project_out(made, None).training == made.spec.training
+    patch = ProjectPatch.model_validate_json(b'{"training": {"time_limit_seconds": null}}')
+    complete = convert.patched(made.spec, patch)
+    spec = convert.to_project_spec(complete, made.spec.members_group, made.spec.color)
+    assert spec.training == TrainingLimits(idle_gpu_seconds=7200.0, apply_to_running=True)
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_training_is_given_some_time(seconds: float) -> None:
+    with pytest.raises(ValidationError, match=r"training\.idle_gpu_seconds"):
+        project(training={"idle_gpu_seconds": seconds})
 
 
 def test_null_in_a_patch_means_no_bound() -> None:

@@ -95,7 +95,7 @@ def story(fake: FakeScheduler, clock: list[float]) -> FakeScheduler:
     fake.run("vision", "done")
     fake.finish("vision", "done")
     fake.submit("vision", "late", gpus=0, kind="workspace", command=["lab"])
-    fake.stop("vision", "late", "TimeLimit", "Stopped: its time limit of 8 h was reached.")
+    fake.stop("vision", "late", "TimedOut", "Stopped: its time limit of 8 h was reached.")
     clock[0] = NOW - 45
     fake.submit("vision", "train-8", gpus=2, command=["python", "train.py"])
     fake.run("vision", "train-8", devices=[2, 3])

@@ -119,6 +119,16 @@ def test_logs_of_several_tasks_say_whose_line_it_is(run: Run, fake: FakeSchedule
     assert run("logs", "gang", "--task", "1").out == "hello\n"
 
 
+def test_limits_of_trainings(run: Run, fake: FakeScheduler) -> None:
+    limits = ["--training-idle-timeout", "2h", "--training-time-limit", "7d"]
+    run("project", "create", "new", *limits, user="root")
+    week = 7 * 86_400
+    both = {"idle_gpu_seconds": 7200, "time_limit_seconds": week, "apply_to_running": False}
+    assert fake.project("new")["training"] == both
+    run("project", "update", "new", "--training-idle-timeout", "none", user="root")
+    assert fake.project("new")["training"] == both | {"idle_gpu_seconds": None}
+
+
 def test_projects_of_an_administrator(run: Run, fake: FakeScheduler) -> None:
     limits = ["--interactive-time-limit", "8h", "--idle-timeout", "1h", "--warn-before", "10m"]
     limits += ["--extend", "1h", "--max-extensions", "2", "--limit-gpus", "4"]

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel.errors import ApiError
-from carrel.models import Amounts, InteractiveLimits, Project
+from carrel.models import Amounts, InteractiveLimits, Project, TrainingLimits
 from carrel_hub.console import project_form, submit_form
 from carrel_hub.console.forms import Form, parse_duration, spell_duration
 
@@ -17,6 +17,7 @@ PROJECT = Project(
     interactive=InteractiveLimits(
         idle_timeout_seconds=2700, busy_cap_seconds=86_400, max_extensions=2
     ),
+    training=TrainingLimits(idle_gpu_seconds=7200, apply_to_running=True),
 )
 
 
@@ -121,6 +122,22 @@ def test_only_what_was_changed_is_sent() -> None:
         "weight": None,
         "over_quota": False,
         "interactive": {"idle_timeout_seconds": 3600.0},
+    }
+    assert not form.refused
+
+
+def test_limits_of_trainings_and_what_holds_at_once() -> None:
+    form = project_form.form_of(PROJECT)
+    assert form.value("training_idle") == "2 h"
+    form.values |= {"training_idle": "", "training_time_limit": "7 d"}
+    form.values |= {"workspaces_at_once": "on", "trainings_at_once": ""}
+    assert project_form.changes_of(form, PROJECT) == {
+        "interactive": {"apply_to_running": True},
+        "training": {
+            "idle_gpu_seconds": None,
+            "time_limit_seconds": 604_800.0,
+            "apply_to_running": False,
+        },
     }
     assert not form.refused
 

@@ -7,12 +7,14 @@ from carrel.models import (
     Checkpoint,
     Device,
     InteractiveLimits,
+    Limits,
     Node,
     Preemption,
     Progress,
     Project,
     ProjectUse,
     Task,
+    TrainingLimits,
     Workload,
     WorkloadSpec,
     WorkloadStatus,
@@ -125,6 +127,28 @@ def test_rules_for_workspaces() -> None:
     ]
     assert words.interactive_short(rules) == "12 h at most · 1 h idle"
     assert words.interactive_short(InteractiveLimits()) == "no time limit"
+
+
+def test_rules_for_trainings() -> None:
+    assert words.training_rules(TrainingLimits()) == ["Trainings run until they end."]
+    rules = TrainingLimits(idle_gpu_seconds=7200, time_limit_seconds=604_800)
+    assert words.training_rules(rules) == [
+        "A training is stopped after 7 d.",
+        "A training whose GPUs do nothing is stopped after 2 h.",
+        "It can be resumed from its last checkpoint.",
+    ]
+
+
+def test_why_something_will_be_stopped() -> None:
+    def told(kind: str, because: str) -> str:
+        limits = Limits(stops_at=NOW, stops_because=because)
+        return words.stop_because(job(kind, phase="running", limits=limits))
+
+    assert told("workspace", "Idle") == "nobody has used it"
+    assert told("training", "Idle") == "its GPUs have done nothing"
+    assert told("training", "TimeLimit") == (
+        "its project's time limit for trainings is reached then"
+    )
 
 
 def test_amounts() -> None:

@@ -25,6 +25,7 @@ from carrel_scheduler.ledger.objects import (
     ProjectSpec,
     Quota,
     Resources,
+    TrainingLimits,
     Workload,
     WorkloadSpec,
 )
@@ -169,7 +170,13 @@ class Desk:
         await self.settle()
 
     async def project(
-        self, name: str, gpus: int, *, interactive: InteractiveLimits | None = None, **spec: Any
+        self,
+        name: str,
+        gpus: int,
+        *,
+        interactive: InteractiveLimits | None = None,
+        training: TrainingLimits | None = None,
+        **spec: Any,
     ) -> Project:
         made = await self.ledger.create(
             Project(
@@ -177,6 +184,7 @@ class Desk:
                 spec=ProjectSpec(
                     quota=Quota(gpu_milli=gpus * 1000),
                     interactive=interactive or InteractiveLimits(),
+                    training=training or TrainingLimits(),
                     **spec,
                 ),
             )

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import InteractiveLimits, ReasonInfo, WorkloadStatus
+from carrel_scheduler.ledger.objects import (
+    InteractiveLimits,
+    ReasonInfo,
+    TrainingLimits,
+    WorkloadStatus,
+)
 from carrel_scheduler.ledger.records import Decision, Transition, Usage
 from carrel_scheduler.workloads.contract import NodeView, Report
 
@@ -125,6 +130,7 @@ class ProjectOut(msgspec.Struct, frozen=True, kw_only=True):
     weight: int | None
     rank: int
     interactive: InteractiveLimits
+    training: TrainingLimits
     color: int
     resource_version: int
     created_at: float

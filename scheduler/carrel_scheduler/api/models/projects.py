@@ -45,6 +45,14 @@ class InteractiveIn(Request):
     apply_to_running: bool = False
 
 
+class TrainingIn(Request):
+    """Rules for trainings, or changes of them; ``null`` means no such limit."""
+
+    idle_gpu_seconds: fields.PositiveSeconds | None = None
+    time_limit_seconds: fields.PositiveSeconds | None = None
+    apply_to_running: bool = False
+
+
 class ProjectFields(Request):
     """What an admin sets, complete."""
 
@@ -55,6 +63,7 @@ class ProjectFields(Request):
     weight: Weight | None = None
     rank: Rank = 0
     interactive: InteractiveIn = InteractiveIn()
+    training: TrainingIn = TrainingIn()
 
     @model_validator(mode="after")
     def _limit_holds_quota(self) -> Self:
@@ -105,3 +114,4 @@ class ProjectPatch(Request):
     weight: Weight | None = None
     rank: Rank = 0
     interactive: InteractivePatch = InteractivePatch()
+    training: TrainingIn = TrainingIn()
