@@ -113,6 +113,17 @@ class Stack:
                     os.kill(int(proc.name), signal.SIGKILL)
         del folder
 
+    def scheduler_pid(self) -> int:
+        """The process of this stack's scheduler service; 0 while there is none."""
+        for proc in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                ours = f"CARREL_STATE_DIR={self.state_dir}\0".encode() in (
+                    (proc / "environ").read_bytes()
+                )
+                if ours and b"carrel_scheduler.service" in (proc / "cmdline").read_bytes():
+                    return int(proc.name)
+        return 0
+
     def client(self, token: str) -> Client:
         """The scheduler as the owner of a token sees it."""
         return Client(f"{self.url}/services/carrel", token)

@@ -1,0 +1,285 @@
+"""Limits of workspaces with real browsers, kernels and clocks: idle, computing, kept, timed out.
+
+Four workspaces live side by side and the tests follow their clocks, so they build on each other, in
+order. Two of them are the mistakes of cullers that trust the traffic: a tab that is open and
+untouched polls for ever, a cell that computes without a word sends nothing.
+"""
+
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from carrel import Client
+from carrel.errors import Unreachable
+from carrel.models import Limits, Workload
+from e2e.stack import People, Stack, until
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+
+IDLE_SECONDS = 60.0
+KEPT_SECONDS = 60.0
+TIME_LIMIT_SECONDS = 120.0
+SILENT_SECONDS = 150
+LATE_SECONDS = 15.0
+IDLE_RULE: dict[str, Any] = {
+    "idle_timeout_seconds": IDLE_SECONDS,
+    "warn_before_seconds": 45,
+    "extend_seconds": KEPT_SECONDS,
+    "max_extensions": 1,
+    "apply_to_running": True,
+}
+TIME_RULE = IDLE_RULE | {"time_limit_seconds": TIME_LIMIT_SECONDS, "max_extensions": 0}
+
+
+@dataclass
+class Desk:
+    """A workspace with the tab that its owner opened."""
+
+    stack: Stack
+    client: Client
+    user: str
+    server: str
+    project: str
+    page: Page
+
+    @property
+    def workload(self) -> Workload:
+        (found,) = [
+            one
+            for one in self.client.list_workloads(kind="workspace", user=self.user)
+            if (one.project, one.spec.server_name) == (self.project, self.server)
+        ]
+        return found
+
+    @property
+    def limits(self) -> Limits:
+        limits = self.workload.status.limits
+        assert limits is not None
+        return limits
+
+    @property
+    def address(self) -> str:
+        return "/".join(part for part in (self.user, self.server) if part)
+
+    def start(self) -> None:
+        """Through the form, as everybody does."""
+        self.page.goto(f"{self.stack.url}/hub/spawn/{self.address}")
+        self.page.select_option("select[name=project]", self.project)
+        self.page.fill("input[name=cpu]", "0.3")
+        self.page.fill("input[name=memory_gib]", "1")
+        self.page.locator("form [type=submit]").last.click()
+        self.page.wait_for_url(f"**/user/{self.address}/lab**")
+        self.page.wait_for_selector(".jp-LauncherCard >> nth=0")
+
+    def run(self, code: str) -> None:
+        """A cell in a new notebook, and leave it computing."""
+        self.page.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
+        self.page.wait_for_selector("text=Python 3 (ipykernel) | Idle")
+        self.page.locator(".jp-Notebook .jp-Cell .cm-content").first.click()
+        self.page.keyboard.type(code)
+        self.page.keyboard.press("Shift+Enter")
+        self.page.wait_for_selector("text=Python 3 (ipykernel) | Busy")
+
+    def warning(self) -> Locator:
+        return self.page.locator(".Toastify__toast", has_text="This workspace stops at")
+
+    def stopped(self, seconds: float) -> Workload:
+        """Wait for its end."""
+        found: Workload = until(
+            lambda: (one := self.workload).status.phase == "stopped" and one,
+            seconds=seconds,
+            why=f"{self.address} is stopped",
+        )
+        return found
+
+
+@dataclass
+class Room:
+    """All that run at once."""
+
+    silent: Desk
+    limited: Desk
+    untouched: Desk
+    kept: Desk
+
+
+@pytest.fixture(scope="module")
+def admin(team: People, stack: Stack) -> Client:
+    """Who sets the limits."""
+    client = stack.client(team.token("admin"))
+    client.update_project("vision", {"interactive": IDLE_RULE})
+    client.update_project("speech", {"interactive": IDLE_RULE})
+    client.create_project({"name": "course", "interactive": TIME_RULE})
+    client.add_member("course", "ada")
+    return client
+
+
+@pytest.fixture(scope="module")
+def room(team: People, stack: Stack, admin: Client) -> Room:
+    """Everybody starts to work."""
+
+    def opened(user: str, server: str, project: str) -> Desk:
+        desk = Desk(stack, admin, user, server, project, team.page(user))
+        desk.start()
+        return desk
+
+    silent = opened("grace", "", "speech")
+    silent.run(f"import time; time.sleep({SILENT_SECONDS})")
+    team.leave("grace")
+    limited = opened("ada", "limited", "course")
+    limited.run(f"import time; time.sleep({TIME_LIMIT_SECONDS * 2:g})")
+    return Room(silent, limited, opened("ada", "", "vision"), opened("ada", "kept", "vision"))
+
+
+def hub_servers(team: People, user: str) -> dict[str, Any]:
+    """The servers that the Hub takes to be running."""
+    page = team.page("admin")
+    token = team.token("admin")
+    answer = page.request.get(
+        f"{team.stack.url}/hub/api/users/{user}", headers={"Authorization": f"token {token}"}
+    )
+    page.close()
+    servers: dict[str, Any] = answer.json()["servers"]
+    return servers
+
+
+def answers(client: Client) -> bool:
+    """Whether the scheduler is there."""
+    try:
+        client.list_projects()
+    except Unreachable:
+        return False
+    return True
+
+
+def test_the_owner_of_an_untouched_tab_is_warned_in_jupyterlab(team: People, room: Room) -> None:
+    warning = room.untouched.warning()
+    expect(warning).to_be_visible(timeout=IDLE_SECONDS * 1000)
+    assert re.search(
+        r"stops at \d\d:\d\d \(in \d+ s\): vision allows 1 min without work\.",
+        warning.inner_text(),
+    )
+    expect(warning.get_by_role("button", name="Keep for 1 min")).to_be_visible()
+    team.shot(room.untouched.page, "limits-warning")
+
+
+def test_the_button_keeps_a_workspace_as_long_as_the_project_allows(
+    team: People, room: Room
+) -> None:
+    desk = room.kept
+    expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
+    before = desk.limits
+    assert (before.extensions, before.may_extend) == (0, True)
+    desk.warning().get_by_role("button", name="Keep for 1 min").click()
+    kept = desk.page.locator(".Toastify__toast", has_text="Kept: this workspace now stops at")
+    expect(kept).to_be_visible()
+    desk.page.wait_for_timeout(800)  # let what slides in arrive
+    team.shot(desk.page, "limits-kept")
+    after = desk.limits
+    assert (after.extensions, after.may_extend) == (1, False)
+    assert before.stops_at is not None
+    assert after.stops_at == pytest.approx(before.stops_at + KEPT_SECONDS, abs=2.0)
+
+
+def test_the_untouched_tab_is_stopped_although_it_polls(team: People, room: Room) -> None:
+    desk = room.untouched
+    assert not desk.page.is_closed()
+    ended = desk.stopped(IDLE_SECONDS + LATE_SECONDS)
+    reason, status = ended.status.reason, ended.status
+    assert reason is not None
+    assert reason.token == "Idle"
+    assert "`vision`" in reason.sentence
+    assert status.started_at is not None
+    assert status.ended_at is not None
+    assert status.ended_at - status.started_at >= IDLE_SECONDS
+    until(
+        lambda: "" not in hub_servers(team, "ada"), seconds=20, why="the Hub sees that it stopped"
+    )
+    team.shot(desk.page, "limits-tab-after-stop")
+    desk.page.goto(f"{desk.stack.url}/user/ada/lab")
+    expect(desk.page.get_by_text("Stopped after")).to_contain_text("vision")
+    team.shot(desk.page, "limits-start-page")
+    desk.page.goto(f"{desk.stack.url}/hub/home")
+    expect(desk.page.get_by_text("Stopped after")).to_contain_text("vision")
+    team.shot(desk.page, "limits-home")
+
+
+def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room: Room) -> None:
+    silent, limited = room.silent.workload, room.limited.workload
+    stops_at = room.limited.limits.stops_at
+    assert stops_at is not None
+    assert silent.status.started_at is not None
+    assert time.time() - silent.status.started_at > IDLE_SECONDS
+    old = stack.scheduler_pid()
+    assert old > 1
+    os.kill(old, signal.SIGKILL)
+    until(lambda: stack.scheduler_pid() not in (0, old), seconds=60, why="the Hub starts it again")
+    until(lambda: answers(room.silent.client), seconds=30, why="it answers again")
+    for desk, before in ((room.silent, silent), (room.limited, limited)):
+        after = desk.workload
+        assert (after.uid, after.status.phase) == (before.uid, "running")
+        assert after.status.tasks == before.status.tasks
+        assert after.status.started_at == before.status.started_at
+    assert room.limited.limits.stops_at == pytest.approx(stops_at, abs=1.0)
+
+
+def test_who_works_is_warned_and_stopped_at_the_time_limit(team: People, room: Room) -> None:
+    desk = room.limited
+    expect(desk.warning()).to_be_visible(timeout=TIME_LIMIT_SECONDS * 1000)
+    assert "time limit of course" in desk.warning().inner_text()
+    assert desk.warning().get_by_role("button", name=re.compile("Keep")).count() == 0
+    team.shot(desk.page, "limits-time-warning")
+    ended = desk.stopped(TIME_LIMIT_SECONDS)
+    reason, status = ended.status.reason, ended.status
+    assert reason is not None
+    assert reason.token == "TimedOut"
+    assert "`course`" in reason.sentence
+    assert status.started_at is not None
+    assert status.ended_at is not None
+    ran = status.ended_at - status.started_at
+    assert TIME_LIMIT_SECONDS <= ran < TIME_LIMIT_SECONDS + LATE_SECONDS
+
+
+def test_a_kept_workspace_is_offered_no_more_and_stops_later(room: Room) -> None:
+    desk = room.kept
+    expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
+    assert desk.warning().get_by_role("button", name=re.compile("Keep")).count() == 0
+    ended = desk.stopped(IDLE_SECONDS + KEPT_SECONDS)
+    assert ended.status.reason is not None
+    assert ended.status.reason.token == "Idle"
+    assert ended.status.started_at is not None
+    assert ended.status.ended_at is not None
+    assert ended.status.ended_at - ended.status.started_at >= IDLE_SECONDS + KEPT_SECONDS
+
+
+def test_a_silent_cell_counts_as_work_until_it_ends(room: Room) -> None:
+    desk = room.silent
+    running = desk.workload.status
+    assert running.phase == "running"
+    assert running.started_at is not None
+    assert time.time() - running.started_at > 1.5 * IDLE_SECONDS
+    ended = desk.stopped(SILENT_SECONDS + IDLE_SECONDS)
+    assert ended.status.reason is not None
+    assert ended.status.reason.token == "Idle"
+    assert "`speech`" in ended.status.reason.sentence
+    assert ended.status.ended_at is not None
+    assert ended.status.ended_at - running.started_at >= SILENT_SECONDS + IDLE_SECONDS
+
+
+def test_what_a_limit_stopped_can_be_started_again(room: Room) -> None:
+    for desk in (room.untouched, room.limited):
+        before = desk.workload
+        desk.page.goto(f"{desk.stack.url}/user/{desk.address}/lab")
+        desk.page.locator("#start").click()
+        desk.page.locator("form [type=submit]").last.click()
+        desk.page.wait_for_url(f"**/user/{desk.address}/lab**")
+        desk.page.wait_for_selector(".jp-LauncherCard >> nth=0, .jp-NotebookPanel >> nth=0")
+        again = desk.workload
+        assert again.status.phase == "running"
+        assert (again.status.started_at or 0.0) > (before.status.ended_at or 0.0)
