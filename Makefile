@@ -64,12 +64,17 @@ $(VENV)/bin/python:
 	echo "Making $(VENV) with $$($(PYTHON) --version)"
 	$(PYTHON) -m venv $(VENV)
 
+# pip's own lines, one after the other in the same place; what goes wrong stays on the screen.
+SHOW_PROGRESS := awk '/^ *(Collecting|Obtaining)/ { printf "\r\033[K  fetching %s", $$2; fflush() } \
+	/^Installing collected/ { printf "\r\033[K  putting it in place"; fflush() } \
+	END { printf "\r\033[K" }'
+
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing Carrel into $(VENV) (once; a minute or two)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on -e '.[hub,demo]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[hub,demo]' | $(SHOW_PROGRESS)
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing Carrel with what its tests need into $(VENV) (once; a minute or two)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[dev]' | $(SHOW_PROGRESS)
 	touch $@ $(VENV)/.installed
