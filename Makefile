@@ -64,10 +64,11 @@ $(VENV)/bin/python:
 	echo "Making $(VENV) with $$($(PYTHON) --version)"
 	$(PYTHON) -m venv $(VENV)
 
-# pip's own lines, one after the other in the same place; what goes wrong stays on the screen.
-SHOW_PROGRESS := awk '/^ *(Collecting|Obtaining)/ { printf "\r\033[K  fetching %s", $$2; fflush() } \
-	/^Installing collected/ { printf "\r\033[K  putting it in place"; fflush() } \
-	END { printf "\r\033[K" }'
+# On a terminal, what pip is at, in one place; what goes wrong stays on the screen.
+SHOW_PROGRESS := awk -v terminal="$$(test -t 2 && echo yes)" ' \
+	terminal && /^ *(Collecting|Obtaining)/ { printf "\r\033[K  fetching %s", $$2; fflush() } \
+	terminal && /^Installing collected/ { printf "\r\033[K  putting it in place"; fflush() } \
+	END { if (terminal) printf "\r\033[K" }'
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing Carrel into $(VENV) (once; a minute or two)"
