@@ -19,11 +19,16 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a device did over the last sampling window. ``utilization`` is 0..1."""
+    """What a device did over the last sampling window.
+
+    ``utilization`` is 0..1. ``known`` is false where the device does not tell (partitioned, not
+    answering): it is then shown as 0 and taken for working, so that nobody is stopped for a guess.
+    """
 
     index: int
     utilization: float
     memory_used_mib: int
+    known: bool = True
     pids: tuple[int, ...] = ()
 
 

@@ -83,7 +83,9 @@ class NvmlProvider:
                 found.append(self._use(index))
             except self._nvml.NVMLError:
                 # ``facts`` reports it as broken, with the error's words.
-                found.append(DeviceUse(index=index, utilization=0.0, memory_used_mib=0))
+                found.append(
+                    DeviceUse(index=index, utilization=0.0, memory_used_mib=0, known=False)
+                )
         return found
 
     def _use(self, index: int) -> DeviceUse:
@@ -94,6 +96,7 @@ class NvmlProvider:
         return DeviceUse(
             index=index,
             utilization=rates.gpu / 100 if rates is not None else 0.0,
+            known=rates is not None,
             memory_used_mib=nvml.nvmlDeviceGetMemoryInfo(handle).used // MIB,
             pids=tuple(process.pid for process in processes),
         )

@@ -27,7 +27,7 @@ def take(
     if known is None or known.facts != facts:
         cycle.state.apply(node_event(facts))
     idle = known.idle_since if known else {}
-    working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION}
+    working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION or not one.known}
     for one in use:
         if one.index in working:
             idle.pop(one.index, None)

@@ -190,3 +190,18 @@ async def test_a_training_cannot_be_kept_like_a_workspace(desk: Desk) -> None:
     await desk.runs(uid)
     with pytest.raises(NotAccepted, match="only a running workspace"):
         await LiveView(desk.loop).extend(uid)
+
+
+async def test_a_device_that_does_not_tell_is_taken_for_working(desk: Desk) -> None:
+    await desk.project("vision", 2, training=TrainingLimits(idle_gpu_seconds=120.0))
+    uid = await desk.submit("vision", "train-1")
+    await desk.runs(uid)
+    silent = tuple(
+        DeviceUse(index=device.index, utilization=0.0, memory_used_mib=0, known=False)
+        for device in desk.facts.devices
+    )
+    for _ in range(5):
+        await desk.wait(100.0)
+        desk.loop.tell(DevicesSampled(desk.facts, silent))
+        await desk.settle()
+    assert await desk.phase(uid) == "running"
