@@ -21,16 +21,14 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
-async def wait_for_answer(url: str) -> None:
+async def wait_for_answer(session: aiohttp.ClientSession, url: str) -> None:
     """Return as soon as something answers HTTP at ``url``; waits for ever, so bound it."""
     pause = FIRST_PAUSE_SECONDS
-    timeout = aiohttp.ClientTimeout(total=5)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
-        while True:
-            try:
-                async with session.get(url, allow_redirects=False) as response:
-                    if response.status < 500:
-                        return
-            except (aiohttp.ClientError, TimeoutError, ConnectionError):
-                pause = min(pause * 1.3, LONGEST_PAUSE_SECONDS)
-            await asyncio.sleep(pause)
+    while True:
+        try:
+            async with session.get(url, allow_redirects=False) as response:
+                if response.status < 500:
+                    return
+        except (aiohttp.ClientError, TimeoutError, ConnectionError):
+            pause = min(pause * 1.3, LONGEST_PAUSE_SECONDS)
+        await asyncio.sleep(pause)

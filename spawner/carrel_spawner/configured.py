@@ -55,6 +55,11 @@ class Configured(LoggingConfigurable):
     settle_seconds = Float(0.5, help="How long a refusal must stand before it is believed.").tag(
         config=True
     )
+    believed_seconds = Float(
+        60.0,
+        help="How long after a workspace was seen to run the scheduler's stream is believed that "
+        "it still does, so that the Hub's polls need not ask.",
+    ).tag(config=True)
 
     @property
     def client(self) -> AsyncClient:

@@ -7,6 +7,7 @@ middle finds the workspace again.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -21,10 +22,12 @@ from carrel_spawner.arrival import free_port
 from carrel_spawner.bulletin import Bulletin
 from carrel_spawner.choosing import Choosing
 from carrel_spawner.discretion import readable_by
+from carrel_spawner.feed import feed_of
 from carrel_spawner.options import Choice
 from carrel_spawner.starting import NotPlaced, until_answering, until_placed
 from carrel_spawner.state import Address, Ending
 from carrel_spawner.verdict import Outcome
+from carrel_spawner.workplace import is_queued
 
 MARGIN_SECONDS: Final = 5.0
 FIRST_ANSWER_SECONDS: Final = 20.0
@@ -40,6 +43,7 @@ class CarrelSpawner(Choosing, Spawner):
         self.bulletin = Bulletin()
         self._starting = False
         self._met = True
+        self._seen_at = -math.inf
         self._farewell: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
@@ -68,14 +72,19 @@ class CarrelSpawner(Choosing, Spawner):
             await self._until_there(workload)
         except NotPlaced as outcome:
             raise await self._explain(outcome, choice) from outcome
+        self._seen_at = time.monotonic()
         return self.base_address()
 
     async def _take_place(self, choice: Choice) -> Workload:
         """A new workload, or the place that the queue gave."""
         self.bulletin.post(5, "Asking the scheduler for a place.")
-        queued = await self.workplace.claimable(choice) or await self.workplace.waiting()
+        queued = await self.workplace.claimable(choice)
         if queued is None:
-            return await self.workplace.request(choice, self.launch(choice.project))
+            known = await self.workplace.all()
+            queued = next(filter(is_queued, known), None)
+            if queued is None:
+                launch = self.launch(choice.project)
+                return await self.workplace.request(choice, launch, known=known)
         if queued.holds_resources:
             self.bulletin.post(30, "It is your turn; the place in the queue is yours.")
             return await self.workplace.claim(queued, self.launch(queued.project))
@@ -115,6 +124,8 @@ class CarrelSpawner(Choosing, Spawner):
         """``None`` while it runs or nobody can tell, else its exit code."""
         if self.address is None:
             return None if self._starting else 0
+        if self._heard_well(self.address):
+            return None
         try:
             workload = await self._look(self.address)
         except CarrelError as error:
@@ -128,6 +139,16 @@ class CarrelSpawner(Choosing, Spawner):
             return None
         self.ending = Ending.of(workload)
         return self.ending.exit_code
+
+    def _heard_well(self, address: Address) -> bool:
+        """Whether it ran by the last that was heard of it, and was seen not long ago.
+
+        Removals during a break of the stream are not told, so it is not believed for ever.
+        """
+        heard = feed_of(self.client).latest(address.uid)
+        if heard is None or heard.at_rest:
+            return False
+        return time.monotonic() < self._seen_at + self.believed_seconds
 
     async def _look(self, address: Address) -> Workload:
         """The workload. Raises ``CarrelError``.
@@ -145,7 +166,7 @@ class CarrelSpawner(Choosing, Spawner):
                     self._met = True
                     raise
             else:
-                self._met = True
+                self._met, self._seen_at = True, time.monotonic()
                 return found
             await asyncio.sleep(AGAIN_SECONDS)
 

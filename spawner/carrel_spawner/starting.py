@@ -9,9 +9,10 @@ from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner.arrival import wait_for_answer
 from carrel_spawner.bulletin import Bulletin
+from carrel_spawner.connection import probing_session
 from carrel_spawner.discretion import readable_by
+from carrel_spawner.feed import feed_of
 from carrel_spawner.verdict import Outcome, Verdict, judge
-from carrel_spawner.watching import changes
 
 
 class NotPlaced(Exception):  # noqa: N818 - an outcome to explain, not a mishap
@@ -38,7 +39,7 @@ async def until_placed(
     deciding.
     """
     project, name = workload.project, workload.name
-    async with aclosing(changes(client, project, name)) as snapshots:
+    async with aclosing(feed_of(client).changes(workload)) as snapshots:
         async for latest in snapshots:
             seen = readable_by(latest, projects)
             verdict = judge(seen)
@@ -58,7 +59,7 @@ async def until_answering(
     client: AsyncClient, workload: Workload, url: str, bulletin: Bulletin
 ) -> None:
     """Wait until the server answers at ``url``. Raises ``NotPlaced`` when it ends before."""
-    answer = asyncio.create_task(wait_for_answer(url))
+    answer = asyncio.create_task(wait_for_answer(probing_session(), url))
     end = asyncio.create_task(_until_ended(client, workload))
     try:
         await asyncio.wait({answer, end}, return_when=asyncio.FIRST_COMPLETED)
@@ -75,7 +76,7 @@ async def until_answering(
 async def _until_ended(client: AsyncClient, workload: Workload) -> NotPlaced:
     latest = workload
     try:
-        async with aclosing(changes(client, workload.project, workload.name)) as snapshots:
+        async with aclosing(feed_of(client).changes(workload)) as snapshots:
             async for latest in snapshots:
                 verdict = judge(latest)
                 if verdict.outcome is Outcome.ENDED:

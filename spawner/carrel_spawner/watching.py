@@ -14,6 +14,8 @@ from carrel.errors import ApiError, CarrelError, Unreachable
 from carrel.models import Workload
 
 TICK_SECONDS: Final = 2.0
+# What a stream brings: the workload, or a word that one should look for oneself.
+Arrived = asyncio.Queue[Workload | None]
 
 
 async def changes(
@@ -24,23 +26,32 @@ async def changes(
     A scheduler that is away for a moment is waited for. Raises ``ApiError`` when the workload does
     not exist (any more) or may not be seen.
     """
-    arrived: asyncio.Queue[Workload | None] = asyncio.Queue()
+    arrived: Arrived = asyncio.Queue()
     reader = asyncio.create_task(_read(client, project, name, arrived))
     try:
         yield await client.get_workload(project, name)
-        while True:
-            try:
-                async with asyncio.timeout(tick_seconds):
-                    latest = await arrived.get()
-            except TimeoutError:
-                latest = None
-            if latest is None:
-                latest = await _ask_again(client, project, name)
-            if latest is not None:
-                yield latest
+        async with aclosing(snapshots(client, project, name, arrived, tick_seconds)) as found:
+            async for workload in found:
+                yield workload
     finally:
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
+
+
+async def snapshots(
+    client: AsyncClient, project: str, name: str, arrived: Arrived, tick_seconds: float
+) -> AsyncGenerator[Workload, None]:
+    """What arrives, and after each tick without news what the scheduler says, for ever."""
+    while True:
+        try:
+            async with asyncio.timeout(tick_seconds):
+                latest = await arrived.get()
+        except TimeoutError:
+            latest = None
+        if latest is None:
+            latest = await _ask_again(client, project, name)
+        if latest is not None:
+            yield latest
 
 
 async def wait_gone(client: AsyncClient, project: str, name: str, seconds: float) -> None:
@@ -68,9 +79,7 @@ async def wait_at_rest(client: AsyncClient, project: str, name: str, seconds: fl
                 raise
 
 
-async def _read(
-    client: AsyncClient, project: str, name: str, arrived: asyncio.Queue[Workload | None]
-) -> None:
+async def _read(client: AsyncClient, project: str, name: str, arrived: Arrived) -> None:
     """Put what the stream brings into the queue; ``None`` says to look for oneself."""
     try:
         async with aclosing(client.events(project, name)) as events:

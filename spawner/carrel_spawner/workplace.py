@@ -49,10 +49,7 @@ class Workplace:
 
     async def waiting(self) -> Workload | None:
         """The one in the queue: waiting for its turn, or holding a place that nobody claimed."""
-        for workload in await self.all():
-            if is_queued(workload):
-                return workload
-        return None
+        return next(filter(is_queued, await self.all()), None)
 
     async def claimable(self, choice: Choice) -> Workload | None:
         """The place that is to be claimed by this start; ``None`` when it is no longer ours."""
@@ -67,9 +64,14 @@ class Workplace:
         ours = (workload.spec.user, workload.spec.server_name) == (self.user, self.server_name)
         return workload if ours and workload.holds_resources else None
 
-    async def request(self, choice: Choice, launch: Launch) -> Workload:
-        """Ask for a place now. What is left of an earlier one is ended first."""
-        await self._clear(choice.project)
+    async def request(
+        self, choice: Choice, launch: Launch, *, known: Sequence[Workload] | None = None
+    ) -> Workload:
+        """Ask for a place now. What is left of an earlier one is ended first.
+
+        ``known`` is what ``all`` said a moment ago; without it, it is asked.
+        """
+        await self._clear(choice.project, await self.all() if known is None else known)
         body = self._body(choice) | {
             "command": list(launch.command),
             "environment": dict(launch.environment),
@@ -80,7 +82,7 @@ class Workplace:
 
     async def enqueue(self, choice: Choice) -> Workload:
         """Wait in the queue for a place; the scheduler has the Hub start the workspace then."""
-        await self._clear(choice.project)
+        await self._clear(choice.project, await self.all())
         return await self.client.create_workload(self._body(choice) | {"hold_for_claim": True})
 
     async def claim(self, queued: Workload, launch: Launch) -> Workload:
@@ -138,9 +140,9 @@ class Workplace:
             "grace_seconds": GRACE_SECONDS,
         }
 
-    async def _clear(self, project: str) -> None:
+    async def _clear(self, project: str, known: Sequence[Workload]) -> None:
         """End what is left of earlier workspaces: stop others', remove ours to free the name."""
-        for workload in await self.all():
+        for workload in known:
             if workload.project == project and workload.name == self.name:
                 await self.withdraw(workload)
                 await watching.wait_gone(

@@ -36,6 +36,7 @@ PROBE = Path(__file__).with_name("probe_console.py")
 QUICK = """
 c.CarrelSpawner.settle_seconds = 0.1
 c.CarrelSpawner.poll_interval = 1
+c.CarrelSpawner.believed_seconds = 2
 """
 
 

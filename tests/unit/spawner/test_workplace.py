@@ -11,6 +11,7 @@ from carrel.models import Workload
 from carrel.testing import FakeScheduler
 from carrel_spawner import watching
 from carrel_spawner.bulletin import Bulletin
+from carrel_spawner.feed import close_feed
 from carrel_spawner.options import Choice
 from carrel_spawner.starting import NotPlaced, until_placed
 from carrel_spawner.workplace import Launch, Workplace
@@ -30,6 +31,7 @@ def fake() -> Iterator[FakeScheduler]:
 async def client(fake: FakeScheduler) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(fake.url, fake.token("spawner")) as one:
         yield one
+        await close_feed(one)
 
 
 @pytest.fixture
