@@ -37,6 +37,7 @@ READY_SECONDS = 90.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 BENCH = """
+c.JupyterHub.trust_user_provided_tokens = True
 c.JupyterHub.services = [*{services}, {{"name": "bench", "api_token": {token!r}}}]
 c.JupyterHub.load_roles = [*{roles}, {{
     "name": "bench",
