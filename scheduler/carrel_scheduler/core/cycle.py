@@ -29,6 +29,7 @@ class Cycle:
         evicted: uids evicted in this cycle.
         evictable: (T,) project slot of each task that may still be evicted, else -1.
         changed: slots of projects whose work was evicted and not yet taken note of.
+        touched: the nodes of all evictions and promises, in the order of the commitments.
     """
 
     def __init__(self, state: State, now: float) -> None:
@@ -42,6 +43,7 @@ class Cycle:
         self.evicted: set[str] = set()
         self.evictable = state.tasks.victim.copy()
         self.changed: set[int] = set()
+        self.touched: list[int] = []
         self.bindings: list[Binding] = []
         self.evictions: list[Eviction] = []
         self.nominations: dict[str, Nomination] = {}
@@ -89,18 +91,20 @@ class Cycle:
 
     # Moves that are tried and undone
 
-    def evict(self, record: Record) -> None:
-        """Count a running workload as told to stop."""
-        for row in record.rows.values():
-            self.room.evict(self.state.tasks.footprint(row))
+    def count_out(self, record: Record) -> None:
+        """Count a running workload's amounts out of its project."""
         preemptible = record.spec.preemptible
         self.standing(record).add(self.held_by(record), preemptible=preemptible, sign=-1)
 
+    def count_in(self, record: Record) -> None:
+        """The opposite of ``count_out``."""
+        self.standing(record).add(self.held_by(record), preemptible=record.spec.preemptible)
+
     def keep(self, record: Record) -> None:
-        """The opposite of ``evict``."""
+        """A victim whose room was cleared stays after all."""
         for row in record.rows.values():
             self.room.keep(self.state.tasks.footprint(row))
-        self.standing(record).add(self.held_by(record), preemptible=record.spec.preemptible)
+        self.count_in(record)
 
     def held_by(self, record: Record) -> Triple:
         """What a running workload's placed tasks hold."""
@@ -125,6 +129,7 @@ class Cycle:
         """Its places are held until they are free."""
         uid = record.spec.uid
         self.room.promise(places)
+        self.touched += [place.node for place in places]
         self.standing(record).add(record.demand, preemptible=record.spec.preemptible)
         self.held[uid] = record
         self.promises[uid] = places
@@ -157,7 +162,7 @@ class Cycle:
         return (*ends, *changed)
 
     def give_way(self, victims: tuple[Record, ...], claimer: Record, token: Token) -> None:
-        """Evictions, already counted by ``evict``, become part of the plan.
+        """Evictions, whose room is cleared already, become part of the plan.
 
         The claimer must not be counted yet. ``bound`` of the reason is its project's quota when
         it claims within it, 0 when it claims more.
@@ -166,7 +171,9 @@ class Cycle:
         for victim in victims:
             self.evictions.append(Eviction(victim.spec.uid, reason))
             self.evicted.add(victim.spec.uid)
-            self.evictable[list(victim.rows.values())] = NOBODY
+            rows = list(victim.rows.values())
+            self.evictable[rows] = NOBODY
+            self.touched += self.state.tasks.node[rows].tolist()
             self.changed.add(victim.project)
         self.victims[claimer.spec.uid] = victims
 

@@ -81,16 +81,15 @@ class Room:
         host = self.soon_host if soon else self.idle_host
         return fitting(shape, eligible, devices, host)
 
-    def count_on(self, shape: Shape, node: int) -> int:
-        """How many tasks of this shape this node has room for soon."""
-        most = int(PLENTY)
-        if shape[0]:
-            most = int(self.soon_devices[node]) // (shape[0] // MILLI)
-        if shape[1]:
-            most = min(most, int(self.soon_host[0, node]) // shape[1])
-        if shape[2]:
-            most = min(most, int(self.soon_host[1, node]) // shape[2])
-        return min(most, shape[3])
+    def coming(self, node: int) -> list[int]:
+        """Whole devices, millicores and MiB of a node soon; below zero where it lost capacity."""
+        free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
+        host = (free[:, node] + releasing[:, node] - promised[:, node]).tolist()
+        return [int(self.soon_devices[node]), *host]
+
+    def usable(self, place: Footprint) -> int:
+        """How many devices of a place may be used again when it is free."""
+        return sum(self._open.item(device, place.node) for device in place.devices)
 
     def devices_of(self, node: int) -> tuple[list[int], list[int]]:
         """The whole devices of a node with room for new work: at once, and only soon."""
@@ -127,22 +126,30 @@ class Room:
             for node, (cpu, memory) in wanted.items()
         )
 
-    def cleared(self, tasks: TaskColumns, rows: Counts) -> tuple[Counts, Counts]:
-        """Whole devices (N,) and host amounts (2, N) if these running tasks were gone too."""
-        soon = self._soon_of(slice(None))
-        nodes, masks, shares = tasks.node[rows], tasks.mask[rows], tasks.share[rows]
+    def cleared(self, tasks: TaskColumns, rows: Counts, nodes: Counts) -> tuple[Counts, Counts]:
+        """Room of these nodes if these running tasks, all of them there, were gone too.
+
+        Returns:
+            Whole devices (n,) and millicores and MiB (2, n), in the order of ``nodes``.
+        """
+        soon = self._soon_of(nodes)
+        host = (self.free.host + self.releasing.host - self.promised.host)[:, nodes]
+        index = np.zeros(len(self.nodes.schedulable), np.int64)
+        index[nodes] = np.arange(len(nodes))
+        there, masks, shares = index[tasks.node[rows]], tasks.mask[rows], tasks.share[rows]
         for device in range(len(soon)):
             here = ((masks >> np.uint64(device)) & np.uint64(1)).astype(np.bool_)
-            np.add.at(soon[device], nodes[here], shares[here])
-        devices = ((soon >= MILLI) & self._open).sum(axis=0, dtype=np.int64)
-        host = self.free.host + self.releasing.host - self.promised.host
+            np.add.at(soon[device], there[here], shares[here])
+        devices = ((soon >= MILLI) & self._open[:, nodes]).sum(axis=0, dtype=np.int64)
         for row in (0, 1):
-            np.add.at(host[row], nodes, tasks.host[row, rows])
+            np.add.at(host[row], there, tasks.host[row, rows])
         return devices, np.maximum(host, 0)
 
     # Derived columns
 
-    def _soon_of(self, node: int | slice) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
+    def _soon_of(
+        self, node: int | slice | Counts
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
         soon = self.free.devices[:, node] + self.releasing.devices[:, node]
         soon -= self.promised.devices[:, node]
         return np.where(self._open[:, node], soon, np.int16(0))
@@ -169,4 +176,16 @@ def fitting(shape: Shape, eligible: Bools, devices: Counts, host: Counts) -> Cou
         most = np.minimum(most, host[0] // shape[1])
     if shape[2]:
         most = np.minimum(most, host[1] // shape[2])
+    return most
+
+
+def tasks_in(room: list[int], shape: Shape) -> int:
+    """How many tasks of a shape fit into so many devices, millicores and MiB."""
+    most = shape[3]
+    if shape[0]:
+        most = min(most, room[0] // (shape[0] // MILLI))
+    if shape[1]:
+        most = min(most, max(0, room[1]) // shape[1])
+    if shape[2]:
+        most = min(most, max(0, room[2]) // shape[2])
     return most

@@ -20,7 +20,7 @@ class Reach:
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        self._pool = running(cycle)
+        self._running: dict[int, list[Record]] | None = None
         self._bounds = Bounds(cycle)
 
     def scarce(self, record: Record) -> int:
@@ -40,9 +40,11 @@ class Reach:
         """Whether it would get room if it asked for this shape; its rights stay those it has."""
         if self._is_free(shape):
             return True
+        if self._running is None:
+            self._running = running(self._cycle)
         trial = replace(record, shape=shape)
         for find in (reclaim.find, preempt.find):
-            victims = find(self._cycle, trial, self._pool, self._bounds)
+            victims = find(self._cycle, trial, self._running, self._bounds)
             for victim in victims or ():
                 self._cycle.keep(victim)
             if victims is not None:

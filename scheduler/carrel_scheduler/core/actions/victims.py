@@ -11,9 +11,7 @@ Among equals a workload that lies wholly beyond the project's threshold goes bef
 take the project below it: a claim of one GPU takes a borrowed GPU, not half of a guaranteed pair.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-
-import numpy as np
+from collections.abc import Callable, Iterator
 
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.layers import Bools
@@ -21,10 +19,7 @@ from carrel_scheduler.core.order import NOTHING, Key, project_key
 from carrel_scheduler.core.projects import Triple
 from carrel_scheduler.core.resources import UNLIMITED
 from carrel_scheduler.core.standings import RESOURCES, Standing
-from carrel_scheduler.core.tasks import NOBODY
 from carrel_scheduler.core.workloads import Record
-
-MOST_LISTED = 256
 
 
 def in_victim_order(records: list[Record], now: float) -> list[Record]:
@@ -46,17 +41,10 @@ def running(cycle: Cycle) -> dict[int, list[Record]]:
 
 
 def on_nodes(cycle: Cycle, nodes: Bools) -> Callable[[Record], bool]:
-    """A test whether an evictable workload holds room on one of these nodes.
-
-    Few tasks are listed beforehand; many are looked at one by one, as only the first victims of a
-    project are ever asked about.
-    """
-    tasks = cycle.state.tasks
-    rows = np.flatnonzero((cycle.evictable != NOBODY) & nodes[tasks.node])
-    if len(rows) <= MOST_LISTED:
-        listed = {tasks.owners[row][0] for row in rows}
-        return lambda record: record.spec.uid in listed
-    return lambda record: any(nodes[tasks.node[row]] for row in record.rows.values())
+    """A test whether an evictable workload holds room on one of these nodes."""
+    tasks, there = cycle.state.tasks, nodes.tobytes()
+    footprint = tasks.footprint
+    return lambda record: any(there[footprint(row).node] for row in record.rows.values())
 
 
 def excess(standing: Standing, threshold: Triple, asked: Triple) -> dict[int, int]:
@@ -102,30 +90,66 @@ def reclaimable(
         only_gpus: leave out work without GPUs.
     """
     there = on_nodes(cycle, nodes)
-    taken: set[str] = set()
 
     def suits(victim: Record) -> bool:
-        if victim.spec.uid in taken or (only_gpus and not victim.demand[0]):
-            return False
-        return there(victim)
+        return (not only_gpus or victim.demand[0] > 0) and there(victim)
 
+    lines = {
+        slot: Line(cycle, filter(suits, victims))
+        for slot, victims in pool.items()
+        if slot != claimer.project
+    }
     offers: dict[int, tuple[Key, Record]] = {}
-    for slot, victims in pool.items():
-        if slot != claimer.project:
-            _offer(cycle, claimer, slot, filter(suits, victims), offers)
+    for slot, line in lines.items():
+        _offer(cycle, claimer, slot, line, offers)
     while offers:
-        slot = max(offers, key=lambda slot: offers[slot][0])
-        victim = offers[slot][1]
-        taken.add(victim.spec.uid)
+        _, victim = max(offers.values())
         yield victim
-        _offer(cycle, claimer, slot, filter(suits, pool[slot]), offers)
+        _offer(cycle, claimer, victim.project, lines[victim.project], offers)
+
+
+class Line:
+    """The victims of one project that suit a claim, looked through no further than needed."""
+
+    def __init__(self, cycle: Cycle, victims: Iterator[Record]) -> None:
+        self._cycle = cycle
+        self._unseen = victims
+        self._passed: list[Record] = []
+
+    def take(self, over: dict[int, int]) -> Record | None:
+        """The next victim of a project that is ``over`` what it keeps, or ``None``.
+
+        From one call to the next ``over`` may only shrink: who holds nothing of it is forgotten.
+        """
+        first: int | None = None
+        place = 0
+        while (victim := self._at(place)) is not None:
+            if first is not None and victim.spec.priority != self._passed[first].spec.priority:
+                break
+            held = self._cycle.held_by(victim)
+            if not any(held[resource] for resource in over):
+                del self._passed[place]
+                continue
+            if all(held[resource] <= amount for resource, amount in over.items()):
+                return self._passed.pop(place)
+            first = place if first is None else first
+            place += 1
+        return None if first is None else self._passed.pop(first)
+
+    def _at(self, place: int) -> Record | None:
+        if place == len(self._passed):
+            victim = next(self._unseen, None)
+            if victim is None:
+                return None
+            self._passed.append(victim)
+        return self._passed[place]
 
 
 def _offer(
     cycle: Cycle,
     claimer: Record,
     slot: int,
-    victims: Iterable[Record],
+    line: Line,
     offers: dict[int, tuple[Key, Record]],
 ) -> None:
     """Note a project's next legal victim with the project's place, or that it has none."""
@@ -133,21 +157,6 @@ def _offer(
     standing = cycle.standings[slot]
     if standing is not None:
         over = beyond(standing, cycle.standing(claimer), claimer.demand)
-        victim = _next_of(cycle, victims, over) if over else None
+        victim = line.take(over) if over else None
         if victim is not None:
             offers[slot] = (project_key(standing, NOTHING), victim)
-
-
-def _next_of(cycle: Cycle, victims: Iterable[Record], over: dict[int, int]) -> Record | None:
-    """The next victim of a project that is ``over`` what it keeps, or ``None``."""
-    first: Record | None = None
-    for victim in victims:
-        if first is not None and victim.spec.priority != first.spec.priority:
-            break
-        held = cycle.held_by(victim)
-        if not any(held[resource] for resource in over):
-            continue
-        if all(held[resource] <= amount for resource, amount in over.items()):
-            return victim
-        first = first or victim
-    return first
