@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from carrel_scheduler.core.actions import preempt, reclaim
 from carrel_scheduler.core.actions.bounds import Bounds
-from carrel_scheduler.core.actions.victims import running
+from carrel_scheduler.core.actions.pool import Pool
 from carrel_scheduler.core.blame import asked_resources, asking, to_blame
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.workloads import Record, Shape
@@ -20,7 +20,7 @@ class Reach:
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        self._running: dict[int, list[Record]] | None = None
+        self._pool: Pool | None = None
         self._bounds = Bounds(cycle)
 
     def scarce(self, record: Record) -> int:
@@ -40,11 +40,11 @@ class Reach:
         """Whether it would get room if it asked for this shape; its rights stay those it has."""
         if self._is_free(shape):
             return True
-        if self._running is None:
-            self._running = running(self._cycle)
+        if self._pool is None:
+            self._pool = Pool(self._cycle)
         trial = replace(record, shape=shape)
         for find in (reclaim.find, preempt.find):
-            victims = find(self._cycle, trial, self._running, self._bounds)
+            victims = find(self._cycle, trial, self._pool, self._bounds)
             for victim in victims or ():
                 self._cycle.keep(victim)
             if victims is not None:

@@ -9,8 +9,8 @@ from itertools import takewhile
 import numpy as np
 
 from carrel_scheduler.core.actions.bounds import Bounds
+from carrel_scheduler.core.actions.pool import Pool
 from carrel_scheduler.core.actions.search import clear_room
-from carrel_scheduler.core.actions.victims import on_nodes, running
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.order import Service
 from carrel_scheduler.core.placement import place
@@ -20,15 +20,13 @@ from carrel_scheduler.core.workloads import Record
 
 def run(cycle: Cycle) -> None:
     """Evict inside projects, in the order of service."""
-    pool, bounds = running(cycle), Bounds(cycle)
-    waiting = {slot: queue for slot, queue in cycle.pending().items() if slot in pool}
+    pool, bounds = Pool(cycle), Bounds(cycle)
+    waiting = {slot: queue for slot, queue in cycle.pending().items() if slot in pool.slots}
     service = Service(cycle.standings, waiting, cycle.changed)
     service.run(lambda record: _attempt(cycle, record, pool, bounds))
 
 
-def find(
-    cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds
-) -> tuple[Record, ...] | None:
+def find(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> tuple[Record, ...] | None:
     """Own work of lower priority that makes room, counted as evicted, or ``None``."""
     slot, priority = claimer.project, claimer.spec.priority
     tasks = cycle.state.tasks
@@ -41,16 +39,15 @@ def find(
     useful = most > 0
     if cycle.barred(claimer):
         useful = np.ones_like(useful)
-    lower_ones = takewhile(lambda victim: victim.spec.priority < priority, pool[slot])
-    return clear_room(cycle, claimer, filter(on_nodes(cycle, useful), lower_ones))
+    there = pool.on(useful)[slot]
+    lower_ones = takewhile(lambda victim: victim.spec.priority < priority, there)
+    return clear_room(cycle, claimer, lower_ones)
 
 
-def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+def _attempt(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> bool:
     victims = find(cycle, claimer, pool, bounds)
     if victims is None:
         return False
-    for victim in victims:
-        pool[victim.project].remove(victim)
     cycle.give_way(victims, claimer, Token.PREEMPTED)
     places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
     if places is None:

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from carrel_scheduler.core.actions.bounds import Bounds
+from carrel_scheduler.core.actions.pool import Pool
 from carrel_scheduler.core.actions.search import clear_room
 from carrel_scheduler.core.actions.victims import (
     beyond,
     reclaimable,
-    running,
 )
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.layers import Bools, Counts
@@ -38,15 +38,13 @@ MOST_NODE_SETS = 64
 
 def run(cycle: Cycle) -> None:
     """Evict for those who may claim, in the order of service."""
-    pool, bounds = running(cycle), Bounds(cycle)
-    if pool:
+    pool, bounds = Pool(cycle), Bounds(cycle)
+    if pool.slots:
         service = Service(cycle.standings, cycle.pending(), cycle.changed)
         service.run(lambda record: _attempt(cycle, record, pool, bounds))
 
 
-def find(
-    cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds
-) -> tuple[Record, ...] | None:
+def find(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> tuple[Record, ...] | None:
     """Legal victims that make room for a claim, counted as evicted, or ``None``."""
     standing = cycle.standing(claimer)
     if cycle.barred(claimer) or not standing.within(standing.fair, claimer.demand):
@@ -57,12 +55,10 @@ def find(
     return _search(cycle, claimer, pool, most)
 
 
-def _attempt(cycle: Cycle, claimer: Record, pool: dict[int, list[Record]], bounds: Bounds) -> bool:
+def _attempt(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> bool:
     victims = find(cycle, claimer, pool, bounds)
     if victims is None:
         return False
-    for victim in victims:
-        pool[victim.project].remove(victim)
     cycle.give_way(victims, claimer, Token.RECLAIMED)
     places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
     if places is None:
@@ -83,7 +79,7 @@ def _legal(cycle: Cycle, claimer: Record) -> tuple[object, Bools]:
 def _search(
     cycle: Cycle,
     claimer: Record,
-    pool: dict[int, list[Record]],
+    pool: Pool,
     most: Counts,
 ) -> tuple[Record, ...] | None:
     for nodes in _node_sets(claimer, most):

@@ -11,8 +11,9 @@ Among equals a workload that lies wholly beyond the project's threshold goes bef
 take the project below it: a claim of one GPU takes a borrowed GPU, not half of a guaranteed pair.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from carrel_scheduler.core.actions.pool import Pool
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.order import NOTHING, Key, project_key
@@ -20,31 +21,6 @@ from carrel_scheduler.core.projects import Triple
 from carrel_scheduler.core.resources import UNLIMITED
 from carrel_scheduler.core.standings import RESOURCES, Standing
 from carrel_scheduler.core.workloads import Record
-
-
-def in_victim_order(records: list[Record], now: float) -> list[Record]:
-    """Workloads of one project, the first to give way first."""
-    by_uid = sorted(records, key=lambda record: record.spec.uid, reverse=True)
-    return sorted(
-        by_uid,
-        key=lambda r: (r.spec.priority, r.lost_if_stopped(now), -r.spec.created_at),
-    )
-
-
-def running(cycle: Cycle) -> dict[int, list[Record]]:
-    """Evictable workloads by project slot, each in the order of victims."""
-    by_project: dict[int, list[Record]] = {}
-    for record in cycle.state.holding_records():
-        if record.evictable and record.spec.uid not in cycle.evicted:
-            by_project.setdefault(record.project, []).append(record)
-    return {slot: in_victim_order(records, cycle.now) for slot, records in by_project.items()}
-
-
-def on_nodes(cycle: Cycle, nodes: Bools) -> Callable[[Record], bool]:
-    """A test whether an evictable workload holds room on one of these nodes."""
-    tasks, there = cycle.state.tasks, nodes.tobytes()
-    footprint = tasks.footprint
-    return lambda record: any(there[footprint(row).node] for row in record.rows.values())
 
 
 def excess(standing: Standing, threshold: Triple, asked: Triple) -> dict[int, int]:
@@ -75,7 +51,7 @@ def beyond(standing: Standing, claimer: Standing, asked: Triple) -> dict[int, in
 def reclaimable(
     cycle: Cycle,
     claimer: Record,
-    pool: dict[int, list[Record]],
+    pool: Pool,
     *,
     nodes: Bools,
     only_gpus: bool,
@@ -85,18 +61,13 @@ def reclaimable(
     Args:
         cycle: the cycle, whose standings follow the evictions.
         claimer: the waiting workload.
-        pool: evictable workloads by project, in the order of victims.
+        pool: all evictable workloads.
         nodes: victims must hold room on one of these.
         only_gpus: leave out work without GPUs.
     """
-    there = on_nodes(cycle, nodes)
-
-    def suits(victim: Record) -> bool:
-        return (not only_gpus or victim.demand[0] > 0) and there(victim)
-
     lines = {
-        slot: Line(cycle, filter(suits, victims))
-        for slot, victims in pool.items()
+        slot: Line(cycle, filter(_has_gpus, victims) if only_gpus else victims)
+        for slot, victims in pool.on(nodes).items()
         if slot != claimer.project
     }
     offers: dict[int, tuple[Key, Record]] = {}
@@ -106,6 +77,10 @@ def reclaimable(
         _, victim = max(offers.values())
         yield victim
         _offer(cycle, claimer, victim.project, lines[victim.project], offers)
+
+
+def _has_gpus(victim: Record) -> bool:
+    return victim.demand[0] > 0
 
 
 class Line:
