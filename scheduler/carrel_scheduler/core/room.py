@@ -130,13 +130,14 @@ class Room:
         """Room of these nodes if these running tasks, all of them there, were gone too.
 
         Returns:
-            Whole devices (n,) and millicores and MiB (2, n), in the order of ``nodes``.
+            Whole devices (n,) and millicores and MiB (2, n), in the order of ``nodes``, which are
+            sorted.
         """
         soon = self._soon_of(nodes)
-        host = (self.free.host + self.releasing.host - self.promised.host)[:, nodes]
-        index = np.zeros(len(self.nodes.schedulable), np.int64)
-        index[nodes] = np.arange(len(nodes))
-        there, masks, shares = index[tasks.node[rows]], tasks.mask[rows], tasks.share[rows]
+        host = self.free.host[:, nodes] + self.releasing.host[:, nodes]
+        host -= self.promised.host[:, nodes]
+        there = np.searchsorted(nodes, tasks.node[rows])
+        masks, shares = tasks.mask[rows], tasks.share[rows]
         for device in range(len(soon)):
             here = ((masks >> np.uint64(device)) & np.uint64(1)).astype(np.bool_)
             np.add.at(soon[device], there[here], shares[here])
