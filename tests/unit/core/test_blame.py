@@ -101,6 +101,15 @@ def test_a_finite_quota_of_what_is_short_is_blamed(resource: str) -> None:
     assert (found.token, found.resource, found.bound) == (Token.QUOTA_USED, resource, 1500)
 
 
+def test_nothing_else_comes_back_where_nothing_else_is_short() -> None:
+    desk = asks(workspace("desk", "a", 0), 2000)
+    claim = asks(workspace("claim", "a"), 1000)
+    found = reason_of(
+        "claim", NodeSet("n", 4, 2000, 1 << 20), project("a", 4), *placed(desk), claim
+    )
+    assert (found.resource, found.kept) == ("cpu", False)
+
+
 def test_never_names_the_resource_that_no_node_combines() -> None:
     found = reason_of(
         "x",

@@ -226,7 +226,7 @@ def test_every_claim_of_many_gets_room_of_its_own() -> None:
     events: list[Event] = [node(f"n{n}", 4) for n in range(6)]
     events += [project("a", 6), project("b", 6), project("c", 12)]
     for number in range(24):
-        owner = "ab"[number % 2]
+        owner = "ab"[number // 6 % 2]
         queued = training(f"r{number}", owner, created_at=float(number))
         events += running(queued, f"n{number % 6}", number // 6)
     claims = [training(f"w{number}", "c", 1 + number % 2) for number in range(8)]
