@@ -89,6 +89,8 @@ def test_a_workspace_of_speech_takes_back_exactly_one(
         seconds=120,
         why="every training has saved a checkpoint",
     )
+    borrowed = {name for name in JOBS if ada.get_workload("vision", name).status.borrowed}
+    assert len(borrowed) == 2
     page = team.page("grace")
     start_workspace(page, stack, 1)
     page.wait_for_selector("text=Starting your workspace")
@@ -99,6 +101,7 @@ def test_a_workspace_of_speech_takes_back_exactly_one(
     ]
     assert [one.status.preemptions for one in gave_way] == [1]
     (victim,) = gave_way
+    assert victim.name in borrowed
     assert victim.status.phase in ("preempting", "pending")
     waiting = until(
         lambda: (

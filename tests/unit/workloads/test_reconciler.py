@@ -323,16 +323,18 @@ async def test_a_queued_workspace_is_started_through_the_hub_and_released_if_nob
     assert await desk.phase(other) == "starting"
 
 
-async def test_losing_the_least_work_decides_among_equal_victims(desk: Desk) -> None:
+async def test_what_is_shown_as_borrowed_gives_way_and_of_it_what_loses_least(desk: Desk) -> None:
     await desk.project("a", 2)
     await desk.project("b", 2)
     ours = [await desk.submit("a", f"a{n}") for n in range(4)]
     await desk.runs(*ours)
+    assert [(await desk.stored(uid)).status.borrowed for uid in ours] == [False, False, True, True]
     await desk.wait(100.0)
-    desk.loop.state.apply(CheckpointSeen(ours[2], desk.now))
+    desk.loop.state.apply(CheckpointSeen(ours[2], desk.now - 1))
+    desk.loop.state.apply(CheckpointSeen(ours[0], desk.now))
     claim = await desk.submit("b", "b0")
     assert await desk.phase(claim) == "pending"
-    assert [await desk.phase(uid) for uid in ours].count("preempting") == 1
+    assert await desk.phases(*ours) == ["running", "running", "preempting", "running"]
 
 
 async def test_after_a_crash_running_tasks_are_adopted(desk: Desk) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.state import State
 from carrel_scheduler.core.tasks import NOBODY
 from carrel_scheduler.core.workloads import Record
 
@@ -23,7 +24,7 @@ class Pool:
         self._spans: dict[int, slice] = {}
         for slot, records in _evictable(cycle).items():
             start = len(self._records)
-            self._records += in_victim_order(records, cycle.now)
+            self._records += in_victim_order(records, cycle.state, cycle.now)
             self._spans[slot] = slice(start, len(self._records))
         self._place: Counts = np.full(len(cycle.evictable), NOBODY, np.int64)
         for place, record in enumerate(self._records):
@@ -56,10 +57,19 @@ def _evictable(cycle: Cycle) -> dict[int, list[Record]]:
     return by_project
 
 
-def in_victim_order(records: list[Record], now: float) -> list[Record]:
-    """Workloads of one project, the first to give way first."""
+def in_victim_order(records: list[Record], state: State, now: float) -> list[Record]:
+    """Workloads of one project, the first to give way first.
+
+    Among those of one priority, what people see as borrowed goes before what they see as covered
+    by the guarantee, so that nobody is surprised; then what loses the least work.
+    """
     by_uid = sorted(records, key=lambda record: record.spec.uid, reverse=True)
     return sorted(
         by_uid,
-        key=lambda r: (r.spec.priority, r.lost_if_stopped(now), -r.spec.created_at),
+        key=lambda r: (
+            r.spec.priority,
+            not state.is_borrowed(r.spec.uid),
+            r.lost_if_stopped(now),
+            -r.spec.created_at,
+        ),
     )
