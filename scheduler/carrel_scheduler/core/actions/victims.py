@@ -4,9 +4,10 @@ The order is the reverse of service: the project furthest beyond its share first
 younger project first), in it the lowest priority first. Among workloads of the same project and
 the same priority, those shown as borrowed go before those shown as covered by the guarantee, so
 that nobody is surprised; among these, what loses the least work since its last checkpoint goes
-first, then the younger submission. A workload that never reported a checkpoint counts from its start. Lost work is
-compared nowhere else: not between projects and not between priorities, so a project that reports
-checkpoints, or does not, is neither a better nor a worse victim than its share makes it.
+first, then the younger submission. A workload that never reported a checkpoint counts from its
+start. Lost work is compared nowhere else: not between projects and not between priorities, so a
+project that reports checkpoints, or does not, is neither a better nor a worse victim than its
+share makes it.
 
 Among equals a workload that lies wholly beyond the project's threshold goes before one that would
 take the project below it: a claim of one GPU takes a borrowed GPU, not half of a guaranteed pair.
