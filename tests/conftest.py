@@ -1,11 +1,23 @@
 """Shared by all tests: unit tests have no network, the other folders have loopback."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
 WITH_LOOPBACK = tuple(HERE / part for part in ("contract", "e2e"))
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C as a terminal's programs do; what a shell starts in the background ignores it.
+
+    Children inherit what is ignored, and several tests interrupt theirs.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
