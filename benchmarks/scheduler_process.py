@@ -22,7 +22,15 @@ def free_port() -> int:
 class SchedulerProcess:
     """Start it, kill it, start it again; tasks that it started live on."""
 
-    def __init__(self, state_dir: Path, hub_url: str, hub_token: str, *, gpus: int = 4) -> None:
+    def __init__(
+        self,
+        state_dir: Path,
+        hub_url: str,
+        hub_token: str,
+        *,
+        gpus: int = 4,
+        database_url: str = "",
+    ) -> None:
         self.state_dir = state_dir
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/services/carrel"
@@ -31,6 +39,7 @@ class SchedulerProcess:
         self._environment = {
             **os.environ,
             "CARREL_STATE_DIR": str(state_dir),
+            "CARREL_DATABASE_URL": database_url,
             "CARREL_GPUS": str(gpus),
             "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{self.port}/",
             "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",

@@ -138,7 +138,13 @@ class Cycle:
         )
 
     def enqueue(self, entry: Entry) -> None:
-        """Put a pending workload into the core's queue."""
+        """Put a pending workload into the core's queue.
+
+        Projects and workloads arrive by watches of their own, so a workload may be here first; it
+        is queued when its project comes.
+        """
+        if entry.workload.meta.project not in self.book.projects:
+            return
         self.state.apply(queued_event(entry.workload))
         entry.queued = True
 

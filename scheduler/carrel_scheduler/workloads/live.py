@@ -54,13 +54,20 @@ class LiveView:
         return {name: self._project_use(name) for name in self._loop.state.projects()}
 
     def never(self, workload: Workload) -> ReasonInfo | None:
-        """Why no node or quota could ever hold it; else ``None``."""
+        """Why no node or quota could ever hold it; else ``None``.
+
+        A project made a moment ago may not have arrived yet; then there is nothing to refuse by.
+        """
+        if workload.meta.project not in self._loop.book.projects:
+            return None
         reason = speculation.never(self._loop.state, queued_event(workload))
         return None if reason is None else sentences.from_core(reason, workload.meta.project)
 
     def forecast(self, workload: Workload) -> ReasonInfo:
         """What the scheduler would do with it now."""
         loop = self._loop
+        if workload.meta.project not in loop.book.projects:
+            return sentences.project_is_coming(workload.meta.project)
         reason = speculation.forecast(loop.state, queued_event(workload), loop.clock())
         return sentences.from_core(reason, workload.meta.project)
 

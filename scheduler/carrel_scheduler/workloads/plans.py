@@ -87,7 +87,8 @@ def _explain(cycle: Cycle, plan: Plan) -> None:
         entry = cycle.book.get(uid)
         if reason is None or entry is None or entry.workload.status.phase != "pending":
             continue
-        promised = bool(cycle.state.workload(uid).promised)
+        record = cycle.state.records.get(uid)  # a view of every waiter would cost a third more
+        promised = record is not None and bool(record.promise)
         if _same(entry.workload.status.reason, reason, promised=promised):
             continue
         entry.workload.status.reason = _with_story(entry, reason, promised=promised)

@@ -173,7 +173,7 @@ class Reconciler:
             case WorkloadChanged():
                 self._workload_changed(cycle, message)
             case ProjectChanged():
-                self._project_changed(message)
+                self._project_changed(cycle, message)
             case TaskSeen(task):
                 task_changes.on_task(cycle, task)
                 self._follow_up(cycle, task.id.workload_uid)
@@ -225,7 +225,7 @@ class Reconciler:
             entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
         spec_changes.follow(cycle, entry)
 
-    def _project_changed(self, message: ProjectChanged) -> None:
+    def _project_changed(self, cycle: Cycle, message: ProjectChanged) -> None:
         project = message.change.object
         name = project.meta.name
         if message.change.type is ChangeType.DELETED:
@@ -235,8 +235,12 @@ class Reconciler:
         self.book.projects[name] = project
         self.state.apply(project_event(project))
         for entry in self.book:
-            if entry.workload.meta.project == name and tenure.watched(entry):
-                self.wake_at(self.clock(), entry.uid)
+            if entry.workload.meta.project != name:
+                continue
+            if tenure.watched(entry):
+                self.wake_at(cycle.now, entry.uid)
+            elif spec_changes.waits_for_project(entry):
+                cycle.enqueue(entry)
 
     def _follow_up(self, cycle: Cycle, uid: str) -> None:
         """Set the timers that a change of phase asks for."""

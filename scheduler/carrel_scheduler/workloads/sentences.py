@@ -60,6 +60,16 @@ def gave_way(last: Preemption) -> str:
     return f"{story}; {duration(last.lost_seconds)} of work without a checkpoint is done again."
 
 
+def project_is_coming(project: str) -> ReasonInfo:
+    """A project made a moment ago."""
+    return ReasonInfo(
+        token="WaitsForProject",
+        cls="not-now",
+        sentence=f"Project `{project}` was made a moment ago and is not in force yet.",
+        help="Ask again in a second.",
+    )
+
+
 def suspended(user: str) -> ReasonInfo:
     """Its owner paused it."""
     return ReasonInfo(

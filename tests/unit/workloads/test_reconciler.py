@@ -6,6 +6,7 @@ from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.objects import InteractiveLimits, Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.contract import Report
+from carrel_scheduler.workloads.live import LiveView
 from unit.workloads.desk import Desk
 
 
@@ -169,6 +170,17 @@ async def test_deleting_a_waiting_workload_removes_it_at_once(desk: Desk) -> Non
     assert desk.engine.removed == [uid]
     rows = await desk.ledger.transitions(workload_uid=uid)
     assert rows[-1].to_phase == "stopped"
+
+
+async def test_a_workload_that_is_here_before_its_project_waits_for_it(desk: Desk) -> None:
+    uid = await desk.submit("vision", "train-1")
+    assert await desk.phase(uid) == "pending"
+    workload = await desk.stored(uid)
+    live = LiveView(desk.loop)
+    assert live.never(workload) is None
+    assert live.forecast(workload).token == "WaitsForProject"
+    await desk.project("vision", 2)
+    assert await desk.phase(uid) == "starting"
 
 
 async def test_reports_reach_the_status_and_the_curves(desk: Desk) -> None:

@@ -1,0 +1,89 @@
+"""The scheduler service as a process: on PostgreSQL like on SQLite, and over a kill."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from contract.postgresql import PostgreSQL, postgresql
+
+__all__ = ["postgresql"]
+
+JOB = {
+    "name": "train-1",
+    "project": "vision",
+    "command": ["sh", "-c", "echo done; sleep 1"],
+    "gpus": 1,
+    "secret_environment": {"PASSWORD": "hush"},
+}
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as session:
+        yield session
+
+
+async def until(session: aiohttp.ClientSession, url: str, phase: str) -> dict[str, Any]:
+    """The workload once it has reached a phase."""
+    async with asyncio.timeout(60):
+        while True:
+            async with session.get(url) as answer:
+                found: dict[str, Any] = await answer.json()
+            if found["status"]["phase"] == phase:
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def walk(scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> None:
+    """Submit, kill the scheduler while the job runs, start it again, and see the job through."""
+    await scheduler.start()
+    await scheduler.ready(session)
+    project = {"name": "vision", "quota": {"gpus": 2}}
+    async with session.post(f"{scheduler.api}/projects", json=project) as answer:
+        assert answer.status == 201, await answer.text()
+    async with session.post(f"{scheduler.api}/workloads", json=JOB) as answer:
+        assert answer.status == 201, await answer.text()
+        assert "hush" not in await answer.text()
+    url = f"{scheduler.api}/workloads/vision/train-1"
+    await until(session, url, "running")
+    await scheduler.kill()
+    await scheduler.start()
+    await scheduler.ready(session)
+    done = await until(session, url, "succeeded")
+    assert (done["status"]["attempt"], done["status"]["failures"]) == (0, 0)
+    async with session.get(f"{url}/history") as answer:
+        history = await answer.json()
+    assert [row["to_phase"] for row in history["transitions"]] == [
+        "pending",
+        "starting",
+        "running",
+        "succeeded",
+    ]
+    async with session.get(f"{url}/logs") as answer:
+        assert await answer.text() == "done\n"
+    assert "hush" not in scheduler.log.read_text()
+
+
+@pytest.mark.parametrize(
+    "database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgresql)]
+)
+async def test_a_job_lives_through_a_kill_of_the_scheduler(
+    database: str, tmp_path: Path, session: aiohttp.ClientSession, request: pytest.FixtureRequest
+) -> None:
+    url = ""
+    if database == "postgresql":
+        server: PostgreSQL = request.getfixturevalue("postgresql")
+        url = server.new_database()
+    accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
+    async with StandInHub(accounts) as hub:
+        scheduler = SchedulerProcess(tmp_path, hub.url, "ada", database_url=url)
+        try:
+            await walk(scheduler, session)
+        finally:
+            await scheduler.stop()
