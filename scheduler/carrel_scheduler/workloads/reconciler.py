@@ -47,6 +47,7 @@ from carrel_scheduler.workloads.messages import (
     Wake,
     WorkloadChanged,
 )
+from carrel_scheduler.workloads.pacing import Pacing
 from carrel_scheduler.workloads.recording import Recorder
 from carrel_scheduler.workloads.reporting import PendingReports
 from carrel_scheduler.workloads.stream import Stream
@@ -73,6 +74,7 @@ class Reconciler:
         self._number = 0
         self._input_version = 0
         self._decided: int | None = None
+        self._pacing = Pacing(clock)
 
     def tell(self, message: Message) -> None:
         """Hand a message to the loop."""
@@ -139,9 +141,8 @@ class Reconciler:
     def next_deadline(self) -> float | None:
         """When something falls due by itself."""
         timer = self._timers[0][0] if self._timers else None
-        return min(
-            (when for when in (timer, self.reports.due_at) if when is not None), default=None
-        )
+        due = (timer, self.reports.due_at, self._pacing.due_at)
+        return min((when for when in due if when is not None), default=None)
 
     async def _write_reports(self, cycle: Cycle) -> None:
         """Write what jobs reported, once it has waited long enough."""
@@ -287,8 +288,11 @@ class Reconciler:
     def _decide(self, cycle: Cycle) -> None:
         if self._decided == self.state.version:
             return
-        plan = decide(self.state, cycle.now)
-        plans.carry(cycle, plan)
+        if self._pacing.put_off(self.clock()):
+            return
+        with self._pacing.measured():
+            plan = decide(self.state, cycle.now)
+            plans.carry(cycle, plan)
         for uid in cycle.wake_hub:
             self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
         if not plan.bindings and not plan.evictions and not plan.nominations:

@@ -1,0 +1,66 @@
+"""Rests between decisions: long after long ones, none in virtual time, never for ever."""
+
+import pytest
+
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
+from carrel_scheduler.workloads import reconciler
+from carrel_scheduler.workloads.pacing import LONGEST_SECONDS, REST, Pacing
+from unit.workloads.desk import Desk
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def decided(pacing: Pacing, clock: Clock, seconds: float) -> None:
+    with pacing.measured():
+        clock.now += seconds
+
+
+def test_a_long_decision_is_followed_by_a_rest() -> None:
+    clock = Clock()
+    pacing = Pacing(clock)
+    assert not pacing.put_off(clock.now)
+    decided(pacing, clock, 0.1)
+    assert pacing.due_at is None  # nobody wants one yet
+    assert pacing.put_off(clock.now)
+    assert pacing.due_at == pytest.approx(clock.now + REST * 0.1)
+    clock.now += REST * 0.1 + 0.001
+    assert not pacing.put_off(clock.now)
+    assert pacing.due_at is None
+
+
+def test_a_rest_is_bounded_and_a_clock_set_back_ends_it() -> None:
+    clock = Clock()
+    pacing = Pacing(clock)
+    decided(pacing, clock, 60.0)
+    assert pacing.put_off(clock.now)
+    assert pacing.due_at == clock.now + LONGEST_SECONDS
+    assert not pacing.put_off(clock.now - 3600)
+
+
+async def test_what_comes_in_a_rest_is_decided_on_at_its_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions = []
+
+    def slow(state: State, now: float) -> Plan:
+        decisions.append(now)
+        desk.now += 0.1
+        return decide(state, now)
+
+    await desk.project("vision", 2)
+    monkeypatch.setattr(reconciler, "decide", slow)
+    first = await desk.submit("vision", "train-1")
+    made = len(decisions)
+    second = await desk.submit("vision", "train-2")
+    assert len(decisions) == made
+    assert await desk.phase(second) == "pending"
+    await desk.wait(2.0)
+    assert [await desk.phase(one) for one in (first, second)] == ["starting", "starting"]
