@@ -22,6 +22,7 @@ import aiohttp
 
 from benchmarks.report import Figure, median, show
 from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 
 SLURM_RATE = 500.0
@@ -118,10 +119,9 @@ async def measure(jobs: int, runs: int) -> list[Figure]:
                 )
                 ours, bare = await latencies(scheduler, session, stamps, runs)
                 per_second = await rate(scheduler, session, jobs)
-                async with session.delete(f"{scheduler.api}/workloads/vision/holder") as answer:
-                    await answer.read()
             finally:
                 await scheduler.stop()
+                await asyncio.to_thread(end_all_below, folder)
     finally:
         shutil.rmtree(folder)
     beyond = median(ours) - median(bare)
