@@ -12,11 +12,14 @@ from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.spec_changes import release_if_never_launched
 
 CLAIM_SECONDS = 120.0
-REASONS_PER_CYCLE = 200
+REASONS_PER_CYCLE = 100
 
 
-def carry(cycle: Cycle, plan: Plan) -> None:
-    """Put a plan into entries, rows and orders for the engine."""
+def carry(cycle: Cycle, plan: Plan) -> bool:
+    """Put a plan into entries, rows and orders for the engine.
+
+    Returns whether every waiter has its reason now; else another turn is to go on with them.
+    """
     for binding in plan.bindings:
         _bind(cycle, binding)
     for eviction in plan.evictions:
@@ -28,7 +31,7 @@ def carry(cycle: Cycle, plan: Plan) -> None:
             cycle.decide(entry, "nominate")
     cycle.book.positions = {uid: place for place, uid in enumerate(plan.queue, start=1)}
     cycle.book.fair_share = dict(plan.fair_share)
-    _explain(cycle, plan)
+    return _explain(cycle, plan)
 
 
 def _bind(cycle: Cycle, binding: Binding) -> None:
@@ -75,8 +78,10 @@ def _evict(cycle: Cycle, eviction: Eviction) -> None:
     release_if_never_launched(cycle, entry)
 
 
-def _explain(cycle: Cycle, plan: Plan) -> None:
+def _explain(cycle: Cycle, plan: Plan) -> bool:
     """Write the reasons that changed; the first waiters first, a bounded number a turn.
+
+    Returns whether all are written.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
     only; whoever wants it now asks the live view.
@@ -96,7 +101,8 @@ def _explain(cycle: Cycle, plan: Plan) -> None:
         cycle.mark(entry)
         written += 1
         if written >= REASONS_PER_CYCLE:
-            return
+            return False
+    return True
 
 
 def _with_story(entry: Entry, reason: Reason, *, promised: bool) -> ReasonInfo:

@@ -292,10 +292,11 @@ class Reconciler:
             return
         with self._pacing.measured():
             plan = decide(self.state, cycle.now)
-            plans.carry(cycle, plan)
+            told = plans.carry(cycle, plan)
         for uid in cycle.wake_hub:
             self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
-        if not plan.bindings and not plan.evictions and not plan.nominations:
+        acted = plan.bindings or plan.evictions or plan.nominations
+        if told and not acted:
             self._decided = self.state.version
         else:
             self.tell(Wake())

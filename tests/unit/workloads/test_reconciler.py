@@ -5,6 +5,7 @@ import pytest
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.objects import InteractiveLimits, Workload
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.workloads import plans
 from carrel_scheduler.workloads.contract import Report
 from carrel_scheduler.workloads.live import LiveView
 from unit.workloads.desk import Desk
@@ -181,6 +182,16 @@ async def test_a_workload_that_is_here_before_its_project_waits_for_it(desk: Des
     assert live.forecast(workload).token == "WaitsForProject"
     await desk.project("vision", 2)
     assert await desk.phase(uid) == "starting"
+
+
+async def test_everybody_in_a_long_queue_is_told_why(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plans, "REASONS_PER_CYCLE", 2)
+    waiting = [await desk.submit("vision", f"train-{number}") for number in range(7)]
+    await desk.project("vision", 0, over_quota=False)
+    assert await desk.phases(*waiting) == ["pending"] * 7
+    assert all([(await desk.stored(uid)).status.reason for uid in waiting])
 
 
 async def test_reports_reach_the_status_and_the_curves(desk: Desk) -> None:
