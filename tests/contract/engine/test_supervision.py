@@ -179,7 +179,9 @@ async def test_a_task_has_the_usual_signal_handling(engines: LocalEngines) -> No
     task = a_task(engines, "grep -E '^Sig(Blk|Ign)' /proc/self/status")
     await run(engine, task)
     lines = (await output(engine, task)).decode().split()
-    assert [int(mask, 16) for mask in lines[1::2]] == [0, 0]
+    # Signals 32 and 33 belong to the C library; a program cannot change how it inherits them.
+    own = ~(0b11 << 31)
+    assert [int(mask, 16) & own for mask in lines[1::2]] == [0, 0]
 
 
 async def test_no_descriptor_leaks_into_a_task(engines: LocalEngines) -> None:
