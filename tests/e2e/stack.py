@@ -101,17 +101,16 @@ class Stack:
             self._end_what_goes_on()
 
     def _end_what_goes_on(self) -> None:
-        """Workspaces and jobs outlive Ctrl-C; a test leaves nothing behind."""
-        for supervisor in self.state_dir.glob("engine/tasks/*/*"):
-            self._hang_up(supervisor)
+        """Workspaces and jobs outlive Ctrl-C; a test leaves nothing behind.
 
-    def _hang_up(self, folder: Path) -> None:
+        Every process of this stack names its state folder, which no other process knows.
+        """
+        mark = str(self.state_dir).encode()
         for proc in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 text = (proc / "environ").read_bytes() + (proc / "cmdline").read_bytes()
-                if str(self.state_dir).encode() in text and int(proc.name) != os.getpid():
+                if mark in text and int(proc.name) != os.getpid():
                     os.kill(int(proc.name), signal.SIGKILL)
-        del folder
 
     def scheduler_pid(self) -> int:
         """The process of this stack's scheduler service; 0 while there is none."""
