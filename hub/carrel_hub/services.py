@@ -14,10 +14,14 @@ from carrel_hub.settings import Settings
 
 
 def commands() -> dict[str, list[str]]:
-    """What to run for each service with a process."""
+    """What to run for each service with a process.
+
+    ``-P`` keeps the folder that it was started from off the import path: what is on the scheduler's
+    path is shown to tasks, and that folder may be somebody's home.
+    """
     return {
-        scopes.SCHEDULER: [sys.executable, "-m", "carrel_scheduler.service"],
-        scopes.CONSOLE: [sys.executable, "-m", "carrel_hub.console.app"],
+        scopes.SCHEDULER: [sys.executable, "-P", "-m", "carrel_scheduler.service"],
+        scopes.CONSOLE: [sys.executable, "-P", "-m", "carrel_hub.console.app"],
     }
 
 

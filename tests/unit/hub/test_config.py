@@ -92,7 +92,7 @@ def test_services_may_be_the_hubs_children_or_somebody_elses(
     managed = Settings(state_dir=tmp_path, ports=PORTS, gpus=Gpus(count=4, memory_mib=24576))
     inside = {one["name"]: one for one in services.registrations(managed, keys)}
     scheduler = inside[scopes.SCHEDULER]
-    assert scheduler["command"][1:] == ["-m", "carrel_scheduler.service"]
+    assert scheduler["command"][1:] == ["-P", "-m", "carrel_scheduler.service"]
     told = scheduler["environment"]
     assert told["CARREL_STATE_DIR"] == str(tmp_path)
     assert (told["CARREL_GPUS"], told["CARREL_GPU_MEMORY_MIB"]) == ("4", "24576")
