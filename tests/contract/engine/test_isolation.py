@@ -206,3 +206,26 @@ async def test_open_folders_can_be_mounted(engines: LocalEngines, tmp_path: Path
     task = a_task(engines, "cat set/data.txt; pwd", volumes=((str(shared), "set"),))
     await run(engine, task)
     assert (await output(engine, task)).decode().startswith("rows\n")
+
+
+async def test_a_volume_may_hold_the_state_folder(engines: LocalEngines, tmp_path: Path) -> None:
+    """Whoever keeps the state in their home can mount that home."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+            folder.chmod(0o755)
+    engines.root.parent.chmod(0o755)
+    (tmp_path / "thesis.txt").write_text("words\n")
+    engine = await engines.open()
+    task = a_task(
+        engines,
+        f"cat all/thesis.txt here; touch ~/h $CARREL_CHECKPOINT_DIR/c w; ls -A {engines.root}",
+        volumes=((str(tmp_path), "all"),),
+        files={"here": "mine\n"},
+    )
+    ended = await run(engine, task)
+    said = (await output(engine, task)).decode()
+    assert ended.exit_code == 0, (ended, said)
+    seen = said.splitlines()
+    assert seen[:2] == ["words", "mine"]
+    if AS_ROOT:
+        assert seen[2:] == ["checkpoints", "homes", "tasks"]

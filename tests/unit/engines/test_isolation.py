@@ -86,6 +86,30 @@ def test_temporary_folders_are_replaced_and_needed_parts_shown_in_them(
     assert view.binds == [(str(data), str(data), False)]
 
 
+def test_a_volume_around_the_state_folder_leaves_the_tasks_own_folders_in_reach(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp = folder(place / "tmp")
+    monkeypatch.setattr(isolation, "TEMPORARY", (tmp,))
+    volume = folder(tmp / "ada")
+    state = folder(volume / ".carrel", 0o700)
+    work, checkpoints = folder(state / "tasks" / "work"), folder(state / "checkpoints")
+    who = account(folder(state / "homes" / "ada"))
+    own = [work, volume, checkpoints, who.home]
+    view = plan_view(who, readable=[], own=own, private_tmp=place / "mine")
+    assert view.veils == [(str(tmp), str(place / "mine")), (str(state), "")]
+    shown = [volume, checkpoints, who.home, work]
+    assert view.binds == [(str(path), str(path), False) for path in shown]
+
+
+def test_open_folders_inside_a_shown_one_need_nothing_more(place: Path) -> None:
+    folder(place / "root", 0o700)
+    clone = folder(place / "root" / "clone")
+    source = folder(clone / "src")
+    assert plan(place, [source, clone], []).binds == [(str(clone), str(clone), True)]
+    assert plan(place, [source], [clone]).binds == [(str(clone), str(clone), False)]
+
+
 def test_the_interpreter_and_our_sources_are_needed() -> None:
     class Everything(Account, frozen=True):
         pass

@@ -3,7 +3,9 @@
 The state folder is closed to everybody (mode 0700), and so may be whatever lies around the clone
 or its Python (``/root``). For each folder that a task needs, the outermost closed folder on the
 way is veiled in the task's private mount namespace and the needed folder put back at its path.
-A veil always hides more than it shows: nothing that was closed opens.
+A veil always hides more than it shows: nothing that was closed opens. A folder that is shown may
+itself hold closed ones (somebody's volume with the state folder in it): these get veils of their
+own, mounted after what they lie in.
 """
 
 import os
@@ -104,13 +106,20 @@ def plan_view(
     """
     veils = {folder: str(private_tmp) for folder in TEMPORARY if folder.is_dir()}
     binds: dict[Path, tuple[str, str, bool]] = {}
-    for read_only, folders in ((True, readable), (False, own)):
-        for folder in folders:
-            for path in dict.fromkeys((folder.absolute(), folder.resolve())):
-                _show(path, account, veils, binds, read_only=read_only)
-    ordered = [binds[path] for path in sorted(binds) if not _covered(path, binds)]
+    for path, read_only in sorted(_wanted(readable, own).items()):
+        _show(path, account, veils, binds, read_only=read_only)
+    ordered = [binds[path] for path in sorted(binds)]
     ordered += [(str(source), str(target), True) for source, target in replaced]
     return View([(str(path), source) for path, source in sorted(veils.items())], ordered)
+
+
+def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
+    """Every path to show, as named and as it really is, and whether it is read-only."""
+    found: dict[Path, bool] = {}
+    for read_only, folders in ((True, readable), (False, own)):
+        for folder in folders:
+            found[folder.absolute()] = found[folder.resolve()] = read_only
+    return found
 
 
 def _show(
@@ -121,16 +130,25 @@ def _show(
     *,
     read_only: bool,
 ) -> None:
-    hidden = next((folder for folder in TEMPORARY if path.is_relative_to(folder)), None)
-    if path == hidden:
+    """Add what makes ``path`` visible; the folders above it have had their turn."""
+    if path in TEMPORARY:
         return
-    closed = hidden or closed_ancestor(path, account)
+    shown = next((above for above in path.parents if above in binds), None)
+    if shown is not None:
+        closed = _first_closed(path, account, below=shown)
+        if closed is None and binds[shown][2] in (read_only, False):
+            return
+    else:
+        hidden = next((folder for folder in TEMPORARY if path.is_relative_to(folder)), None)
+        closed = hidden or closed_ancestor(path, account)
+        if closed is None:
+            return
     if closed is not None:
         veils.setdefault(closed, "")
-        binds[path] = (os.path.realpath(path), str(path), read_only)
+    binds[path] = (os.path.realpath(path), str(path), read_only)
 
 
-def _covered(path: Path, binds: dict[Path, tuple[str, str, bool]]) -> bool:
-    """Whether a folder above is shown already in the same way."""
-    mode = binds[path][2]
-    return any(above in binds and binds[above][2] in (mode, False) for above in path.parents)
+def _first_closed(path: Path, account: Account, *, below: Path) -> Path | None:
+    """The outermost folder between ``below`` and ``path`` that the account cannot pass."""
+    between = [above for above in reversed(path.parents) if above.is_relative_to(below)]
+    return next((above for above in between[1:] if not passes(above, account, 1)), None)

@@ -20,19 +20,23 @@ def make_view(veils: list[tuple[str, str]], binds: list[tuple[str, str, bool]]) 
     linux.unshare_mounts()
     # A slave still follows the machine's own mounts and unmounts, and passes none back.
     linux.mount("", "/", None, linux.MS_REC | linux.MS_SLAVE)
-    sources = [_hold(source) for source, _, _ in binds]
-    covers = [(path, _hold(source) if source else -1) for path, source in veils]
-    for path, source in covers:
+    # Everything is held before anything is hidden, and mounted from the outside in: a folder that
+    # is shown may have a hidden one in it, with shown ones in that.
+    steps = [(path, _hold(source) if source else -1, False) for path, source in veils]
+    steps += [(target, _hold(source), read_only) for source, target, read_only in binds]
+    for target, source, read_only in sorted(steps, key=_outermost_first):
         if source < 0:
-            linux.mount("tmpfs", path, "tmpfs", _HARD, _EMPTY)
-        else:
-            _bind(source, path, read_only=False)
-    for source, (_, target, read_only) in zip(sources, binds, strict=True):
+            linux.mount("tmpfs", target, "tmpfs", _HARD, _EMPTY)
+            continue
         _make_mount_point(source, target)
         _bind(source, target, read_only=read_only)
-    for path, source in covers:
-        if source < 0:
+    for path, behind in veils:
+        if not behind:
             linux.mount("", path, None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | _HARD)
+
+
+def _outermost_first(step: tuple[str, int, bool]) -> int:
+    return step[0].rstrip("/").count("/")
 
 
 def _hold(path: str) -> int:
