@@ -113,6 +113,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     backoff_limit: int = 6
     grace_seconds: float = 30.0
     checkpoint_every_seconds: float | None = None
+    large_shm: bool = False
     inputs: list[str] = []
     hold_for_claim: bool = False
     server_name: str = ""

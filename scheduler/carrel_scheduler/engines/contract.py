@@ -56,6 +56,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         cpu_milli: its share of the processors while others want them, too; idle ones it may use.
         cpu_limit_milli: never more than this; 0 means no such limit.
         memory_mib: never more than this; 0 means no limit.
+        large_shm: its ``/dev/shm`` is not held to the 64 MiB that containers have by default.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
     """
 
@@ -76,6 +77,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpu_milli: int = 0
     cpu_limit_milli: int = 0
     memory_mib: int = 0
+    large_shm: bool = False
     grace_seconds: float = 30.0
 
 

@@ -66,6 +66,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
         hold_for_claim: a workspace that got its turn in the queue waits for its command; see
             ``claim`` in the API.
         server_name: of a workspace: the Hub's named server, empty for the default one.
+        large_shm: shared memory (``/dev/shm``) beyond the 64 MiB that containers have by default.
         checkpoint_every_seconds: hint for the checkpoint helper.
         delete: true asks for the end of its tasks and then of the object.
     """
@@ -93,6 +94,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     hold_for_claim: bool = False
     server_name: str = ""
     port: int | None = None
+    large_shm: bool = False
 
 
 class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,6 +68,7 @@ def _task_spec(
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
         memory_mib=-(-spec.resources.memory_bytes // MIB),
+        large_shm=spec.large_shm,
         grace_seconds=spec.grace_seconds,
     )
 

@@ -194,6 +194,20 @@ async def test_folders_that_a_user_cannot_reach_are_not_lent(
                     await engine.start(task)
 
 
+async def test_large_shared_memory_is_the_tasks_own(engines: LocalEngines) -> None:
+    """As root; others use the machine's."""
+    engine = await engines.open()
+    script = "df -m --output=size /dev/shm | tail -1; echo batch > $N; cat $N; ls /dev/shm; rm $N"
+    name = f"/dev/shm/{engines.root.parent.parent.name}"
+    task = a_task(engines, script, memory_mib=256, large_shm=True, environment={"N": name})
+    ended = await run(engine, task)
+    said = (await output(engine, task)).decode().split()
+    assert ended.exit_code == 0, said
+    assert "batch" in said
+    if AS_ROOT:
+        assert said == ["256", "batch", Path(name).name]
+
+
 async def test_open_folders_can_be_mounted(engines: LocalEngines, tmp_path: Path) -> None:
     """Also below /tmp, where each task else has a folder of its own."""
     for folder in (tmp_path, *tmp_path.parents):

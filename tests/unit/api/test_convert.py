@@ -37,6 +37,13 @@ def test_what_is_left_to_the_kind_is_filled_in(
     assert (spec.priority, spec.preemptible) == (priority, preemptible)
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_large_shared_memory_is_kept_and_shown(asked: bool) -> None:
+    workload = create(large_shm=asked)
+    assert workload.spec.large_shm is asked
+    assert convert.workload_fields(workload, workload.status)["spec"].large_shm is asked
+
+
 def test_gpus_are_thousandths_inside() -> None:
     workload = create(gpus=3)
     assert workload.spec.resources.gpu_milli == 3000

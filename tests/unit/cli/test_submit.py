@@ -27,6 +27,7 @@ def test_everything_at_once(run: Run, fake: FakeScheduler, tmp_path: Path) -> No
     assert (spec["image"], spec["working_dir"], spec["priority"]) == ("img:1", "/work", "high")
     assert (spec["kind"], spec["preemptible"], spec["tasks"]) == ("training", False, 2)
     assert (spec["backoff_limit"], spec["grace_seconds"]) == (3, 60)
+    assert spec["large_shm"] is True
     assert (spec["checkpoint_every_seconds"], job["labels"]) == (30, {"run": "1"})
     assert "hidden" not in str(job)
 
@@ -35,7 +36,7 @@ def test_little_is_asked_for_by_default(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--", "true").code == 0
     spec = fake.workload("vision", "x")["spec"]
     assert (spec["gpus"], spec["kind"], spec.get("working_dir", "")) == (0, "training", "")
-    assert "priority" not in spec
+    assert not {"priority", "large_shm"} & spec.keys()
 
 
 def test_a_line_of_docker_run_works_as_it_is(run: Run, fake: FakeScheduler) -> None:

@@ -40,9 +40,10 @@ async def test_the_decision_is_in_the_ledger_before_the_engine_hears_of_it(desk:
 
 async def test_the_task_gets_its_devices_its_token_and_no_secret_in_the_open(desk: Desk) -> None:
     await desk.project("vision", 2)
-    uid = await desk.submit("vision", "train-1", 2, checkpoint_every_seconds=30.0)
+    uid = await desk.submit("vision", "train-1", 2, checkpoint_every_seconds=30.0, large_shm=True)
     (task,) = desk.engine.specs.values()
     assert len(task.devices) == 2
+    assert task.large_shm
     assert task.environment["CARREL_PROJECT"] == "vision"
     assert task.environment["CARREL_CHECKPOINT_EVERY"] == "30"
     assert desk.settings.tokens.uid(task.secret_environment["CARREL_TASK_TOKEN"]) == uid

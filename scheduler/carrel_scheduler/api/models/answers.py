@@ -57,6 +57,7 @@ class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True):
     backoff_limit: int
     grace_seconds: float
     checkpoint_every_seconds: float | None
+    large_shm: bool
     inputs: Sequence[str]
     hold_for_claim: bool
     server_name: str

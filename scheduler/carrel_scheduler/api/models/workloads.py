@@ -48,6 +48,7 @@ class WorkloadCreate(Request):
     backoff_limit: Annotated[int, Field(ge=0, le=1000)] = 6
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     checkpoint_every_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] | None = None
+    large_shm: bool = False
     inputs: Annotated[list[fields.ShortText], Field(max_length=1000)] = Field(default_factory=list)
     labels: fields.Labels = Field(default_factory=dict)
     user: Annotated[fields.ShortText, Field(min_length=1)] | None = None

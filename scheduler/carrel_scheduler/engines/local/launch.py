@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskSpec
-from carrel_scheduler.engines.local import files, identity, isolation
+from carrel_scheduler.engines.local import files, identity, isolation, sharedmemory
 from carrel_scheduler.engines.local.accounts import Account, Accounts
 from carrel_scheduler.engines.local.capabilities import require_namespaces
 from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
@@ -155,6 +155,7 @@ class Launcher:
             gid=-1 if account.shared else account.gid,
             veils=view.veils,
             binds=view.binds,
+            shared_memory=sharedmemory.options(task, private=not account.shared),
             private_tmp=str(tmp),
             log_segment_bytes=self._segment_bytes,
             log_segments=self._segments,

@@ -80,7 +80,7 @@ def become(job: Job) -> None:
         with open(f"{group}/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib is slow to load
             procs.write("0")
     os.umask(0o022)
-    make_view(job.veils, job.binds)
+    make_view(job.veils, job.binds, job.shared_memory)
     drop_privileges(job)
     try:
         os.chdir(job.working_dir)

@@ -16,6 +16,7 @@ class Job:
         veils: (path, source): folders hidden in the task's own view of the file system, behind
             an empty file system or, with a source, behind that folder.
         binds: (source, target, read_only): what is shown again inside hidden folders.
+        shared_memory: mount options of its own ``/dev/shm``; empty for the machine's.
         cgroups: control group folders to join, removed at the end.
         oom_files: where the kernel counts its kills for want of memory.
         namespace_pid: of a terminal: join this process's view instead of making one.
@@ -33,6 +34,7 @@ class Job:
         gid: int = -1,
         veils: list[tuple[str, str]] | None = None,
         binds: list[tuple[str, str, bool]] | None = None,
+        shared_memory: str = "",
         cgroups: list[str] | None = None,
         oom_files: list[str] | None = None,
         private_tmp: str = "",
@@ -49,6 +51,7 @@ class Job:
         self.gid = gid
         self.veils = veils or []
         self.binds = binds or []
+        self.shared_memory = shared_memory
         self.cgroups = cgroups or []
         self.oom_files = oom_files or []
         self.private_tmp = private_tmp

@@ -13,13 +13,19 @@ _EMPTY = "mode=0755,size=1m"
 _HARD = linux.MS_NOSUID | linux.MS_NODEV
 
 
-def make_view(veils: list[tuple[str, str]], binds: list[tuple[str, str, bool]]) -> None:
+def make_view(
+    veils: list[tuple[str, str]],
+    binds: list[tuple[str, str, bool]],
+    shared_memory: str = "",
+) -> None:
     """Leave the shared namespace and mount; raises ``OSError`` saying what failed."""
-    if not veils and not binds:
+    if not veils and not binds and not shared_memory:
         return
     linux.unshare_mounts()
     # A slave still follows the machine's own mounts and unmounts, and passes none back.
     linux.mount("", "/", None, linux.MS_REC | linux.MS_SLAVE)
+    if shared_memory:
+        linux.mount("shm", "/dev/shm", "tmpfs", _HARD, shared_memory)  # noqa: S108 - the kernel's
     # Everything is held before anything is hidden, and mounted from the outside in: a folder that
     # is shown may have a hidden one in it, with shown ones in that.
     steps = [(path, _hold(source) if source else -1, False) for path, source in veils]

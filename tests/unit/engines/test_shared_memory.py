@@ -1,0 +1,54 @@
+"""Who gets a ``/dev/shm`` of their own, and who is told that there is none to be had."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
+from carrel_scheduler.engines.local.sharedmemory import options
+
+MIB = 1024**2
+
+
+def task(*, large_shm: bool = True, memory_mib: int = 0) -> TaskSpec:
+    return TaskSpec(
+        id=TaskId("w", 0, 0),
+        name="t",
+        project="p",
+        user="ada",
+        node="n",
+        memory_mib=memory_mib,
+        large_shm=large_shm,
+    )
+
+
+def has(monkeypatch: pytest.MonkeyPatch, mib: int) -> None:
+    facts = SimpleNamespace(f_frsize=4096, f_blocks=mib * MIB // 4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: facts)
+
+
+def test_a_private_one_is_bounded_like_the_memory() -> None:
+    assert options(task(memory_mib=512), private=True) == "mode=1777,size=512m"
+    assert options(task(), private=True) == "mode=1777"
+    assert options(task(large_shm=False, memory_mib=512), private=True) == ""
+
+
+def test_a_large_one_of_the_machine_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    has(monkeypatch, 65)
+    assert options(task(), private=False) == ""
+
+
+def test_a_containers_usual_one_is_refused_to_who_needs_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has(monkeypatch, 64)
+    with pytest.raises(EngineError, match=r"has 64 MiB here.*--shm-size"):
+        options(task(), private=False)
+    assert options(task(large_shm=False), private=False) == ""
+
+
+def test_a_machine_without_any_is_said(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="cannot be used"):
+        options(task(), private=False, machines=tmp_path / "missing")
