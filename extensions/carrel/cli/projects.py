@@ -63,6 +63,20 @@ TrainingIdle = Annotated[
 TrainingTime = Annotated[
     str | None, typer.Option("--training-time-limit", help="Trainings stop after 7d, or none.")
 ]
+InteractiveRunning = Annotated[
+    bool | None,
+    typer.Option(
+        "--interactive-apply-to-running/--no-interactive-apply-to-running",
+        help="Do changed limits also hold for workspaces that run already?",
+    ),
+]
+TrainingRunning = Annotated[
+    bool | None,
+    typer.Option(
+        "--training-apply-to-running/--no-training-apply-to-running",
+        help="Do changed limits also hold for trainings that run already?",
+    ),
+]
 
 
 def create(
@@ -83,14 +97,17 @@ def create(
     max_extensions: MaxExtensions = None,
     training_idle_timeout: TrainingIdle = None,
     training_time_limit: TrainingTime = None,
+    interactive_apply_to_running: InteractiveRunning = None,
+    training_apply_to_running: TrainingRunning = None,
 ) -> None:
     """Create a project."""
     body = _body(
         {"description": description, "over_quota": over_quota, "weight": weight, "rank": rank},
         {"gpus": gpus, "cpu": cpu, "memory": memory, "limit": limit_gpus},
-        (interactive_time_limit, idle_timeout, warn_before, extend),
-        max_extensions,
-        (training_idle_timeout, training_time_limit),
+        _spans(_INTERACTIVE, (interactive_time_limit, idle_timeout, warn_before, extend))
+        | {"max_extensions": max_extensions, "apply_to_running": interactive_apply_to_running},
+        _spans(_TRAINING, (training_idle_timeout, training_time_limit))
+        | {"apply_to_running": training_apply_to_running},
     )
     with connected() as client:
         client.create_project({"name": name, **body})
@@ -115,6 +132,8 @@ def update(
     max_extensions: MaxExtensions = None,
     training_idle_timeout: TrainingIdle = None,
     training_time_limit: TrainingTime = None,
+    interactive_apply_to_running: InteractiveRunning = None,
+    training_apply_to_running: TrainingRunning = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say who would start and who would give way.")
     ] = False,
@@ -123,9 +142,10 @@ def update(
     body = _body(
         {"description": description, "over_quota": over_quota, "weight": weight, "rank": rank},
         {"gpus": gpus, "cpu": cpu, "memory": memory, "limit": limit_gpus},
-        (interactive_time_limit, idle_timeout, warn_before, extend),
-        max_extensions,
-        (training_idle_timeout, training_time_limit),
+        _spans(_INTERACTIVE, (interactive_time_limit, idle_timeout, warn_before, extend))
+        | {"max_extensions": max_extensions, "apply_to_running": interactive_apply_to_running},
+        _spans(_TRAINING, (training_idle_timeout, training_time_limit))
+        | {"apply_to_running": training_apply_to_running},
     )
     if not body:
         raise typer.BadParameter("name what to change, such as --gpus 4.")
@@ -173,9 +193,8 @@ def remove_user(
 def _body(
     plain: dict[str, Any],
     amounts: dict[str, Any],
-    spans: tuple[str | None, ...],
-    max_extensions: int | None,
-    training_spans: tuple[str | None, ...],
+    interactive: dict[str, Any],
+    training: dict[str, Any],
 ) -> dict[str, Any]:
     """The API's fields of the options that were given; ``none`` takes a bound away."""
     quota = {
@@ -183,8 +202,6 @@ def _body(
         "cpu_millicores": _bound(amounts["cpu"], units.cpu_millicores),
         "memory_bytes": _bound(amounts["memory"], units.memory_bytes),
     }
-    interactive = _spans(_INTERACTIVE, spans) | {"max_extensions": max_extensions}
-    training = _spans(_TRAINING, training_spans)
     plain["weight"] = _bound(plain["weight"], lambda text: _number(text, "--weight", int))
     limit = {"gpus": _bound(amounts["limit"], lambda text: _number(text, "--limit-gpus", float))}
     groups = {"quota": quota, "limit": limit, "interactive": interactive, "training": training}

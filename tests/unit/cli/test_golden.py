@@ -129,6 +129,21 @@ def test_limits_of_trainings(run: Run, fake: FakeScheduler) -> None:
     assert fake.project("new")["training"] == both | {"idle_gpu_seconds": None}
 
 
+def test_limits_may_hold_for_what_runs_already(run: Run, fake: FakeScheduler) -> None:
+    def kept() -> tuple[bool, bool]:
+        project = fake.project("new")
+        return tuple(project[group]["apply_to_running"] for group in ("interactive", "training"))
+
+    run("project", "create", "new", "--training-apply-to-running", user="root")
+    assert kept() == (False, True)
+    run("project", "update", "new", "--interactive-apply-to-running", user="root")
+    assert kept() == (True, True)
+    run("project", "update", "new", "--no-training-apply-to-running", user="root")
+    assert kept() == (True, False)
+    run("project", "update", "new", "--interactive-time-limit", "8h", user="root")
+    assert kept() == (True, False)
+
+
 def test_projects_of_an_administrator(run: Run, fake: FakeScheduler) -> None:
     limits = ["--interactive-time-limit", "8h", "--idle-timeout", "1h", "--warn-before", "10m"]
     limits += ["--extend", "1h", "--max-extensions", "2", "--limit-gpus", "4"]
