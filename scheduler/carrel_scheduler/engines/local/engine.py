@@ -218,6 +218,7 @@ class LocalEngine:
         await asyncio.gather(*(terminal.close() for terminal in terminals), *self._hang_ups)
         if self._registry is not None:
             self._registry.close()
+        await asyncio.to_thread(self._launcher.close)
         self._limiter.close()
 
 

@@ -7,7 +7,6 @@ whose lock is free knows that nobody is about to start it any more.
 
 import errno
 import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +19,10 @@ from carrel_scheduler.engines.local.accounts import Account, Accounts
 from carrel_scheduler.engines.local.capabilities import require_namespaces
 from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
 from carrel_scheduler.engines.local.environment import task_environment
-from carrel_scheduler.engines.local.interpreter import shim_command
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.shim import tree
 from carrel_scheduler.engines.local.shim.job import Job
+from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
 from carrel_scheduler.engines.local.truth import Lock, TaskRecord
 
 
@@ -55,9 +54,10 @@ class Launcher:
         self._accounts, self._limiter = accounts, limiter
         self._readable = tuple(readable)
         self._segment_bytes, self._segments = log_segment_bytes, log_segments
+        self._supervisors = Supervisors()
 
     def start(self, task: TaskSpec) -> None:
-        """Start; blocks for about the time a Python takes to start.
+        """Start; blocks for some milliseconds.
 
         Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left.
         """
@@ -192,21 +192,14 @@ class Launcher:
             raise
 
     def _spawn(self, job: Job, folder: Path, lock: int) -> None:
-        memory = job.to_memory()
+        log = folder / "supervisor.log"
         try:
-            with (folder / "supervisor.log").open("wb") as errors:
-                code = subprocess.call(
-                    shim_command("supervisor", memory, lock),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=errors,
-                    cwd="/",
-                    env={},
-                    pass_fds=(memory, lock),
-                    start_new_session=True,
-                )
-        finally:
-            os.close(memory)
-        if code != 0:
-            said = (folder / "supervisor.log").read_text(errors="replace").strip()
-            raise EngineError(f"the supervisor of {job.task_id} ended with {code}: {said[-500:]}")
+            with log.open("wb") as errors:
+                self._supervisors.start(job, lock, errors.fileno())
+        except NoSupervisor as error:
+            said = log.read_text(errors="replace").strip()
+            raise NoSupervisor(f"task {job.task_id}: {error}\n{said[-500:]}".strip()) from error
+
+    def close(self) -> None:
+        """Start nothing any more; what was started goes on."""
+        self._supervisors.close()

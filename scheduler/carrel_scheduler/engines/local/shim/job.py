@@ -60,15 +60,15 @@ class Job:
         self.namespace_pid = namespace_pid
 
     def to_memory(self) -> int:
-        """Write it to an anonymous file and return its descriptor, at position 0."""
+        """Write it to an anonymous file and return its descriptor."""
         descriptor = os.memfd_create("carrel-job")
         with open(descriptor, "wb", closefd=False) as file:
             file.write(marshal.dumps(vars(self)))
-        os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
     @classmethod
     def from_memory(cls, descriptor: int) -> "Job":
-        """Read what ``to_memory`` wrote and close the descriptor."""
+        """Read what ``to_memory`` wrote, whoever began to before, and close the descriptor."""
+        os.lseek(descriptor, 0, os.SEEK_SET)
         with open(descriptor, "rb") as file:
             return cls(**marshal.loads(file.read()))  # noqa: S302 - written by our own parent

@@ -8,8 +8,10 @@ a task is looked after. ``stop`` holds the instant (monotonic clock) at which pa
 byte in the ``control`` pipe says that it changed.
 """
 
+import json
 import os
 import select
+import shutil
 import signal
 import sys
 import time
@@ -19,18 +21,30 @@ from carrel_scheduler.engines.local.shim.child import fork_child
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.shim.logwriter import LogWriter
 
+AT_WORK = b"+"
 READ_BYTES = 65536
 UNTIL_NEXT_LOOK = 0.02
 
 
-def main() -> None:
-    """Entry: descriptors of the job and of the held lock are the two arguments."""
-    if os.fork():
-        os._exit(0)
-    job = Job.from_memory(int(sys.argv[1]))
-    os.set_inheritable(int(sys.argv[2]), False)  # noqa: FBT003 - the name of the call says it
-    os.chdir(job.folder)
-    Supervisor(job).run()
+def supervise(job: int, lock: int, word: int) -> None:
+    """The life of a supervisor.
+
+    Args:
+        job: descriptor of the job in memory.
+        lock: descriptor that holds the lock of the task's folder, kept to the end of the process.
+        word: where to say ``AT_WORK``, or why not.
+    """
+    os.set_inheritable(lock, False)  # noqa: FBT003 - the name of the call says it
+    try:
+        told = Job.from_memory(job)
+        os.chdir(told.folder)
+        supervisor = Supervisor(told)
+    except OSError as error:
+        os.write(word, f"{error.strerror}: {error.filename}".encode())
+        raise
+    os.write(word, AT_WORK)
+    os.close(word)
+    supervisor.run()
 
 
 def write_whole(name: str, text: str, *, sync: bool = False) -> None:
@@ -177,8 +191,6 @@ class Supervisor:
         return True
 
     def _record_end(self, ended_at: float) -> None:
-        import json
-
         status = self._status if self._status is not None else 0
         code, message = os.waitstatus_to_exitcode(status), ""
         exit_code: int | None = code if code >= 0 else None
@@ -198,8 +210,6 @@ class Supervisor:
 
     def _remove_tmp(self) -> None:
         if self._job.private_tmp:
-            import shutil
-
             try:
                 shutil.rmtree(self._job.private_tmp)
             except OSError as error:
