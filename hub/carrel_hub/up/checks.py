@@ -3,12 +3,12 @@
 import errno
 import importlib.util
 import os
-import shutil
 import socket
 import sys
 from pathlib import Path
 from typing import Final
 
+from carrel_hub.up.nodeproxy import find_node_proxy
 from carrel_hub.up.trouble import Trouble
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -82,15 +82,12 @@ def prepare_folder(folder: Path) -> None:
 
 
 def proxy_command(choice: str) -> list[str]:
-    """How to start the proxy: ``python``, ``node``, or ``auto`` (the Python one, which is here)."""
+    """How to start the proxy: ``python``, ``node``, or ``auto`` (the Python one, which is here).
+
+    Told to say little: each names that level its own way.
+    """
     if choice == "node":
-        found = shutil.which("configurable-http-proxy")
-        if found is None or not shutil.which("node"):
-            raise Trouble(
-                "Node's configurable-http-proxy is not on this machine; "
-                "leave --proxy away to use the Python one."
-            )
-        return [found]
+        return [*find_node_proxy(), "--log-level", "warn"]
     if choice not in ("auto", "python"):
         raise Trouble(f"--proxy is {choice!r}; it should be python, node or auto.")
-    return [sys.executable, "-m", "carrel_hub.proxy"]
+    return [sys.executable, "-m", "carrel_hub.proxy", "--log-level", "warning"]

@@ -16,40 +16,46 @@ def default_state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "carrel"
 
 
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Where people reach it.")]
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(help="The one folder that is written to.", show_default="~/.local/state/carrel"),
+]
+GpuCount = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=1024, help="Simulate so many GPUs.", show_default="the real ones, else 4"
+    ),
+]
+GpuMemory = Annotated[str | None, typer.Option(help="Memory of a simulated GPU, such as 24G.")]
+GpuName = Annotated[str | None, typer.Option(help="Model of a simulated GPU, such as A10.")]
+Demo = Annotated[
+    bool, typer.Option("--demo", help="Two projects, three accounts and a notebook to try.")
+]
+Proxy = Annotated[
+    str, typer.Option(help="python, or node where configurable-http-proxy is installed with npm.")
+]
+Database = Annotated[
+    str,
+    typer.Option(help="URL of a PostgreSQL database for the ledger.", show_default="SQLite"),
+]
+StopJobs = Annotated[
+    bool, typer.Option("--stop-jobs", help="At Ctrl-C, stop workspaces and jobs too.")
+]
+
+
 def up(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where people reach it.")] = 8000,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    state_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="The one folder that is written to.", show_default="~/.local/state/carrel"
-        ),
-    ] = None,
-    gpus: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=1024, help="Simulate so many GPUs.", show_default="the real ones, else 4"
-        ),
-    ] = None,
-    gpu_memory: Annotated[
-        str | None, typer.Option(help="Memory of a simulated GPU, such as 24G.")
-    ] = None,
-    gpu_name: Annotated[
-        str | None, typer.Option(help="Model of a simulated GPU, such as A10.")
-    ] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Two projects, three accounts and a notebook to try.")
-    ] = False,
-    proxy: Annotated[
-        str, typer.Option(help="python, or node where configurable-http-proxy is installed.")
-    ] = "auto",
-    database: Annotated[
-        str,
-        typer.Option(help="URL of a PostgreSQL database for the ledger.", show_default="SQLite"),
-    ] = "",
-    stop_jobs: Annotated[
-        bool, typer.Option("--stop-jobs", help="At Ctrl-C, stop workspaces and jobs too.")
-    ] = False,
+    port: Port = 8000,
+    host: Host = "127.0.0.1",
+    state_dir: StateDir = None,
+    gpus: GpuCount = None,
+    gpu_memory: GpuMemory = None,
+    gpu_name: GpuName = None,
+    demo: Demo = False,
+    proxy: Proxy = "auto",
+    database: Database = "",
+    stop_jobs: StopJobs = False,
 ) -> None:
     """Run Carrel on this machine: JupyterHub, the scheduler and the console."""
     from carrel_hub.up.screen import Screen

@@ -72,7 +72,6 @@ def _proxy(settings: Settings, command: Sequence[str]) -> list[str]:
         *("--api-ip", "127.0.0.1", "--api-port", str(settings.ports.proxy_api)),
         *("--default-target", settings.hub_url),
         *("--error-target", f"{settings.hub_url}/hub/error"),
-        *("--log-level", "warn" if "node" in command[0] else "warning"),
     ]
 
 

@@ -69,11 +69,17 @@ def test_a_second_start_is_a_sentence(cli: typer.Typer, tmp_path: Path) -> None:
     [
         (["--gpu-memory", "lots"], "--gpu-memory is 'lots'; it should be a size such as 24G"),
         (["--proxy", "apache"], "--proxy is 'apache'; it should be python, node or auto."),
+        (["--proxy", "node"], "--proxy node needs Node.js, which is not on the PATH"),
     ],
 )
 def test_bad_options_are_sentences(
-    cli: typer.Typer, tmp_path: Path, arguments: list[str], expected: str
+    cli: typer.Typer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    expected: str,
 ) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert expected in refused(cli, "--state-dir", str(tmp_path), *arguments)
     assert not (tmp_path / "hub").exists()
 
