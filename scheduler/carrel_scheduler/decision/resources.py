@@ -1,0 +1,29 @@
+"""Amounts of the three resources that quotas are written in, as integers.
+
+Units: GPUs in thousandths of a device, CPU in millicores, memory in MiB. Integers because shares
+such as 0.1 do not add up in floating point; rounding happens once, at the edge.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+MILLI: Final = 1000
+MIB: Final = 1024 * 1024
+UNLIMITED: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """How much of each resource; ``UNLIMITED`` (-1) where a quota or limit is open."""
+
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+
+    def as_tuple(self) -> tuple[int, int, int]:
+        """(GPU thousandths, millicores, MiB), the column order of every array in the core."""
+        return (self.gpu_milli, self.cpu_milli, self.memory_mib)
+
+
+OPEN: Final = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
+"""No bound on anything."""

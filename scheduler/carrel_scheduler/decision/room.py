@@ -1,0 +1,219 @@
+"""The room of one cycle: an overlay of the node columns on which moves are tried and undone.
+
+Three gross layers (free, being released, promised) are copied from the state; two views follow from
+them and are kept beside them:
+
+    soon = free + releasing - promised      room for new work, once what stops has stopped
+    idle = min(free, soon)                  room for new work at once
+
+What is promised takes from what is being released first. A promise may also lie on room that runs
+still: that room is then nobody's when it becomes free. All amounts are integers, so undoing a move
+restores the room exactly. ``log`` lists the nodes of all moves, so that whoever keeps something per
+node can tell what has changed since.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from carrel_scheduler.decision.layers import Bools, Counts, Footprint, Layer
+from carrel_scheduler.decision.nodes import NodeColumns
+
+
+class Room:
+    """What is free, coming and promised on every node.
+
+    Attributes:
+        idle, soon: the two views; nothing on nodes that take no new work, and on broken devices.
+            Never below zero. ``slots`` are bits of free memory slots.
+        log: slots of nodes in the order of the moves.
+    """
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        self.nodes = nodes
+        self.free = nodes.free.copy()
+        self.releasing = nodes.releasing.copy()
+        self.promised = nodes.promised.copy()
+        self.open: Bools = nodes.usable & nodes.schedulable
+        self.idle = Layer.empty(0, 0)
+        self.soon = Layer.empty(0, 0)
+        self.log: list[int] = []
+        self._derive_all()
+
+    # Moves of one task
+
+    def bind(self, place: Footprint) -> None:
+        """A task takes free room."""
+        node = place.node
+        self.free.subtract(place)
+        self._derive(node)
+
+    def unbind(self, place: Footprint) -> None:
+        """The opposite of ``bind``."""
+        self.free.add(place)
+        self._derive(place.node)
+
+    def evict(self, place: Footprint) -> None:
+        """A running task is told to stop: its room is coming."""
+        self.releasing.add(place)
+        self._derive(place.node)
+
+    def keep(self, place: Footprint) -> None:
+        """The opposite of ``evict``."""
+        self.releasing.subtract(place)
+        self._derive(place.node)
+
+    def promise(self, place: Footprint) -> None:
+        """Hold room, free or coming, for waiting work."""
+        self.promised.add(place)
+        self._derive(place.node)
+
+    def lift(self, place: Footprint) -> None:
+        """The opposite of ``promise``."""
+        self.promised.subtract(place)
+        self._derive(place.node)
+
+    # Moves of many tasks at once
+
+    def evict_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        """Tell many tasks to stop.
+
+        Args:
+            node: (t,) their nodes.
+            mask: (t,) bits of their devices.
+            share: (t,) thousandths of each device.
+            host: (2, t) millicores and MiB.
+            slots: (t,) bits of MIG instances.
+        """
+        self._add_many(self.releasing, node, mask, share, host, slots)
+
+    def promise_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+    ) -> None:
+        """Hold room for many tasks; arguments as for ``evict_many``."""
+        self._add_many(self.promised, node, mask, share, host, np.zeros(0, np.int64))
+
+    def _add_many(
+        self,
+        layer: Layer,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        columns = layer.devices.shape[1]
+        for device in range(len(layer.devices)):
+            there = (mask >> np.uint64(device)) & np.uint64(1)
+            amount = np.bincount(node, weights=there * share, minlength=columns)
+            layer.devices[device] += amount.astype(np.int16)
+            if slots.any():
+                np.bitwise_or.at(layer.slots[device], node, (slots * there).astype(np.uint8))
+        for row in range(len(host)):
+            layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
+                np.int64
+            )
+        changed = np.unique(node)
+        self._derive_some(changed)
+
+    # Questions
+
+    def usable(self, place: Footprint) -> int:
+        """How many devices of a place may be used again when it is free."""
+        return sum(self.open.item(device, place.node) for device in place.devices)
+
+    def has(self, places: Iterable[Footprint], *, soon: bool) -> bool:
+        """Whether all these places are idle, or with ``soon`` idle or coming, at the same time."""
+        view = self.soon if soon else self.idle
+        devices: dict[tuple[int, int], int] = {}
+        slots: dict[tuple[int, int], int] = {}
+        host: dict[tuple[int, int], int] = {}
+        for place in places:
+            if not self.nodes.schedulable[place.node]:
+                return False
+            for device in place.devices:
+                key = (device, place.node)
+                devices[key] = devices.get(key, 0) + place.share
+                if slots.get(key, 0) & place.slots:
+                    return False
+                slots[key] = slots.get(key, 0) | place.slots
+            for row, amount in enumerate(place.host):
+                host[row, place.node] = host.get((row, place.node), 0) + amount
+        return (
+            all(int(view.devices[key]) >= share for key, share in devices.items())
+            and all(int(view.slots[key]) & bits == bits for key, bits in slots.items())
+            and all(int(view.host[key]) >= amount for key, amount in host.items() if amount)
+        )
+
+    # Derived columns
+
+    def _derive_all(self) -> None:
+        free, releasing, promised = self.free, self.releasing, self.promised
+        soon = free.devices + releasing.devices
+        soon -= promised.devices
+        np.maximum(soon, 0, out=soon)
+        soon *= self.open
+        idle = np.minimum(free.devices, soon)
+        host = free.host + releasing.host
+        host -= promised.host
+        np.maximum(host, 0, out=host)
+        host *= self.nodes.schedulable
+        idle_host = np.minimum(np.maximum(free.host, 0), host)
+        slots = (free.slots | releasing.slots) & ~promised.slots
+        slots *= self.open
+        self.soon = Layer(soon, host, slots)
+        self.idle = Layer(idle, idle_host, slots & free.slots)
+
+    def _derive_some(self, nodes: Counts) -> None:
+        """Derive the views of these nodes again."""
+        free, releasing, promised = self.free, self.releasing, self.promised
+        soon = free.devices.take(nodes, 1) + releasing.devices.take(nodes, 1)
+        soon -= promised.devices.take(nodes, 1)
+        np.maximum(soon, 0, out=soon)
+        is_open = self.open.take(nodes, 1)
+        soon *= is_open
+        host = free.host.take(nodes, 1) + releasing.host.take(nodes, 1)
+        host -= promised.host.take(nodes, 1)
+        np.maximum(host, 0, out=host)
+        host *= self.nodes.schedulable.take(nodes)
+        self.soon.devices[:, nodes] = soon
+        self.idle.devices[:, nodes] = np.minimum(free.devices.take(nodes, 1), soon)
+        self.soon.host[:, nodes] = host
+        self.idle.host[:, nodes] = np.minimum(np.maximum(free.host.take(nodes, 1), 0), host)
+        if self.nodes.mig.any():
+            free_slots = free.slots.take(nodes, 1)
+            slots = (free_slots | releasing.slots.take(nodes, 1)) & ~promised.slots.take(nodes, 1)
+            slots *= is_open
+            self.soon.slots[:, nodes] = slots
+            self.idle.slots[:, nodes] = slots & free_slots
+        self.log += nodes.tolist()
+
+    def _derive(self, node: int) -> None:
+        free, releasing, promised = self.free, self.releasing, self.promised
+        usable = self.open[:, node]
+        soon = free.devices[:, node] + releasing.devices[:, node] - promised.devices[:, node]
+        soon = np.maximum(soon, 0) * usable
+        self.soon.devices[:, node] = soon
+        self.idle.devices[:, node] = np.minimum(free.devices[:, node], soon)
+        host = free.host[:, node]
+        coming = host + releasing.host[:, node] - promised.host[:, node]
+        coming = np.maximum(coming, 0) * self.nodes.schedulable[node]
+        self.soon.host[:, node] = coming
+        self.idle.host[:, node] = np.minimum(np.maximum(host, 0), coming)
+        if self.nodes.mig[node]:
+            slots = free.slots[:, node] | releasing.slots[:, node]
+            slots = (slots & ~promised.slots[:, node]) * usable
+            self.soon.slots[:, node] = slots
+            self.idle.slots[:, node] = slots & free.slots[:, node]
+        self.log.append(node)
