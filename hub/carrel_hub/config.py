@@ -14,6 +14,7 @@ from carrel_hub.accounts.store import Accounts
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.queue import handlers
+from carrel_hub.resting import RestingRoutes
 from carrel_hub.settings import Settings
 from carrel_spawner.spawner import CarrelSpawner
 
@@ -45,6 +46,7 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
     c.JupyterHub.cookie_secret = bytes.fromhex(keys.cookie)
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.cleanup_proxy = False
+    c.JupyterHub.proxy_class = RestingRoutes
     c.ConfigurableHTTPProxy.should_start = False
     c.ConfigurableHTTPProxy.command = [sys.executable, "-m", "carrel_hub.proxy"]
     c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"

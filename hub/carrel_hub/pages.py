@@ -16,6 +16,7 @@ from carrel_spawner import words
 from carrel_spawner.choosing import Choosing
 from carrel_spawner.discretion import readable_by
 from carrel_spawner.form import Place, place
+from carrel_spawner.names import workspace_name
 from carrel_spawner.pages import said
 from carrel_spawner.state import Ending
 from carrel_spawner.workplace import is_queued
@@ -81,7 +82,10 @@ class Pages:
             return Desks(
                 {}, f"The scheduler does not answer, so states may be out of date: {error}"
             )
-        allowed = [readable_by(one, spawner.projects) for one in _latest(found)]
+        desks = [
+            one for one in found if one.name == workspace_name(user.name, one.spec.server_name)
+        ]
+        allowed = [readable_by(one, spawner.projects) for one in _latest(desks)]
         return Desks({one.spec.server_name: _row(user, one) for one in allowed})
 
     async def waiting(self, user: Any, server_name: str) -> Row | None:

@@ -67,7 +67,7 @@ class CarrelSpawner(Choosing, Spawner):
         choice = self.choice or self.checked(self.user_options)
         self.port = free_port()
         workload = await self._take_place(choice)
-        self._keep(Address(workload.project, workload.name, workload.uid, self.port), choice)
+        self._keep(Address.of(workload, self.port), choice)
         try:
             await self._until_there(workload)
         except NotPlaced as outcome:
@@ -135,7 +135,7 @@ class CarrelSpawner(Choosing, Spawner):
             return None
         if workload.uid != self.address.uid:
             return 0
-        if not workload.at_rest:
+        if self.address.is_at(workload):
             return None
         self.ending = Ending.of(workload)
         return self.ending.exit_code
@@ -146,7 +146,7 @@ class CarrelSpawner(Choosing, Spawner):
         Removals during a break of the stream are not told, so it is not believed for ever.
         """
         heard = feed_of(self.client).latest(address.uid)
-        if heard is None or heard.at_rest:
+        if heard is None or not address.is_at(heard):
             return False
         return time.monotonic() < self._seen_at + self.believed_seconds
 
@@ -203,10 +203,11 @@ class CarrelSpawner(Choosing, Spawner):
 
     @override
     def delete_forever(self) -> None:
-        """A named server was removed: so is its record at the scheduler."""
+        """A named server was removed: so are its address and its record at the scheduler."""
         self._farewell = asyncio.ensure_future(self._forget())
 
     async def _forget(self) -> None:
+        await self.user.settings["proxy"].delete_route(self.proxy_spec)
         try:
             for workload in await self.workplace.all():
                 await self.workplace.withdraw(workload)

@@ -9,12 +9,27 @@ from carrel.models import Workload
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The workload that is the workspace, and the port its server listens on."""
+    """The workload that is the workspace, and the port its server listens on.
+
+    ``attempt`` is the one that this start was for; a later one is another start's.
+    """
 
     project: str
     name: str
     uid: str
     port: int
+    attempt: int = 0
+
+    @classmethod
+    def of(cls, workload: Workload, port: int) -> Self:
+        """Where a start of this workload is."""
+        identity = (workload.project, workload.name, workload.uid)
+        return cls(*identity, port, workload.status.attempt)
+
+    def is_at(self, workload: Workload) -> bool:
+        """Whether what was started there goes on; the workload may have been queued anew since."""
+        same = (workload.uid, workload.status.attempt) == (self.uid, self.attempt)
+        return same and not workload.at_rest
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -25,7 +40,8 @@ class Address:
         """From JSON; ``None`` when there is none."""
         if not stored:
             return None
-        return cls(stored["project"], stored["name"], stored["uid"], int(stored["port"]))
+        where = (stored["project"], stored["name"], stored["uid"], int(stored["port"]))
+        return cls(*where, int(stored.get("attempt", 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +68,12 @@ class Ending:
 
     @classmethod
     def of(cls, workload: Workload) -> Self:
-        """The ending of a workload that is at rest."""
+        """The ending of a workload that is at rest, or was and is queued again."""
         status = workload.status
+        if not workload.at_rest:
+            return cls(
+                "It was stopped and queued again; it starts when it is its turn.", "", 0.0, 0
+            )
         reason = status.reason
         codes = [task.exit_code for task in status.tasks if task.exit_code is not None]
         return cls(

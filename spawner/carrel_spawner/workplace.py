@@ -43,9 +43,12 @@ class Workplace:
         return workspace_name(self.user, self.server_name)
 
     async def all(self) -> list[Workload]:
-        """Every workload of this workspace, in whatever project and state."""
+        """Every workload of this workspace, in whatever project and state.
+
+        Other interactive work of the user is of the same kind and has no server name either.
+        """
         found = await self.client.list_workloads(user=self.user, kind="workspace")
-        return [one for one in found if one.spec.server_name == self.server_name]
+        return [one for one in found if one.name == self.name]
 
     async def waiting(self) -> Workload | None:
         """The one in the queue: waiting for its turn, or holding a place that nobody claimed."""

@@ -21,12 +21,15 @@ JOB_COLUMNS: Final = (
 )
 WAITING: Final = frozenset({"pending"})
 BY_A_LIMIT: Final = frozenset({"TimedOut", "Idle"})
+GAVE_WAY: Final = frozenset({"Reclaimed", "Preempted"})
 
 
 def status_word(workload: Workload) -> str:
     """The state in one word."""
     status = workload.status
     token = status.reason.token if status.reason else ""
+    if status.phase == "stopped" and token in GAVE_WAY:
+        return "Preempted"
     if status.phase == "stopped":
         return token if token in BY_A_LIMIT else "Suspended"
     if status.phase == "pending" and status.reason and status.reason.cls == "evicted":

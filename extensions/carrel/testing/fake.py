@@ -168,14 +168,15 @@ class FakeScheduler:
     def preempt(
         self, project: str, name: str, *, for_project: str, rule: str = "reclaim", lost: float = 0.0
     ) -> Json:
-        """Make it give way and wait again."""
-        status = self.workload(project, name)["status"]
+        """Make it give way: a training waits again, a workspace is stopped."""
+        found = self.workload(project, name)
+        status, training = found["status"], found["spec"]["kind"] == "training"
         facts = {"at": self._now(), "rule": rule, "for_project": for_project, "for_workload": ""}
         sentence = f"Gave its place back to `{for_project}`."
         return self.status(
             project,
             name,
-            phase="pending",
+            phase="pending" if training else "stopped",
             tasks=[],
             attempt=status["attempt"] + 1,
             preemptions=status.get("preemptions", 0) + 1,

@@ -74,10 +74,11 @@ class Entry:
     def needs_claim(self) -> bool:
         """Whether the next start waits for the Hub: it queued for its turn, or comes back.
 
-        A workspace's command and tokens are good for one start only.
+        The command and tokens of the Hub's workspaces, which are told a port, are good for one
+        start only; interactive work from elsewhere brings a command that can be run again.
         """
         spec = self.workload.spec
-        again = self.workload.status.attempt > 0
+        again = self.workload.status.attempt > 0 and spec.port is not None
         first_time = spec.hold_for_claim or not spec.command
         return spec.kind == "workspace" and not self.claimed and (first_time or again)
 

@@ -11,7 +11,8 @@ phase          meaning                                 holds resources     who m
 ``succeeded``  ended by itself with exit code 0        no                  nobody (end)
 ``failed``     used up its back-off limit              no                  nobody (end)
 ``stopped``    suspended, limit struck, or a          no                  its owner (resume)
-               workspace that ended; with a reason
+               workspace that ended or gave
+               way; with a reason
 =============  ======================================  ==================  =====================
 """
 
@@ -25,7 +26,7 @@ TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
         {"running", "pending", "preempting", "stopping", "stopped", "succeeded", "failed"}
     ),
     "running": frozenset({"preempting", "stopping", "stopped", "succeeded", "failed", "pending"}),
-    "preempting": frozenset({"pending", "stopping", "succeeded", "failed"}),
+    "preempting": frozenset({"pending", "stopping", "stopped", "succeeded", "failed"}),
     "stopping": frozenset({"stopped", "succeeded", "failed"}),
     "succeeded": frozenset(),
     "failed": frozenset(),

@@ -59,9 +59,12 @@ def outcome(
 
 
 def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
-    """A workspace that gave way waits for its turn again; one that ended by itself is at rest."""
-    if status.phase == "preempting":
-        return Outcome("pending", status.reason)
+    """A workspace is at rest, however it ended: what ran in it is gone.
+
+    Starting it again without its owner would give the room to an empty desk.
+    """
+    if status.phase == "preempting" and status.last_preemption is not None:
+        return Outcome("stopped", sentences.workspace_gave_way(status.last_preemption))
     last = ended[0]
     return Outcome("stopped", sentences.workspace_ended(last.exit_code, last.signal, last.message))
 

@@ -10,7 +10,7 @@ from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadKind
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
-_AFTER_A_LIMIT: Final[dict[WorkloadKind, str]] = {
+_AFTER_A_STOP: Final[dict[WorkloadKind, str]] = {
     "workspace": "Start it again; your files are where you left them.",
     "training": _RESUME,
 }
@@ -48,16 +48,30 @@ def from_core(reason: Reason, project: str) -> ReasonInfo:
 
 def gave_way(last: Preemption) -> str:
     """What a workload that was evicted says for as long as it waits to come back."""
-    if last.rule == "reclaim":
-        story = f"Gave way to `{last.for_project}`, which claimed what it is guaranteed"
-    else:
-        story = "Gave way to work of its own project with a higher priority"
+    story = f"Gave way to {_taker(last)}"
     if last.checkpoint_step is not None:
         return (
             f"{story}; {duration(last.lost_seconds)} of work since the checkpoint at step "
             f"{last.checkpoint_step:,} is done again."
         )
     return f"{story}; {duration(last.lost_seconds)} of work without a checkpoint is done again."
+
+
+def workspace_gave_way(last: Preemption) -> ReasonInfo:
+    """A workspace had to give its room back; it is not started again by itself."""
+    return ReasonInfo(
+        token="Reclaimed" if last.rule == "reclaim" else "Preempted",
+        cls="stopped",
+        sentence=f"Stopped: it gave way to {_taker(last)}.",
+        help=_AFTER_A_STOP["workspace"],
+        data={"project": last.for_project, "rule": last.rule},
+    )
+
+
+def _taker(last: Preemption) -> str:
+    if last.rule == "reclaim":
+        return f"`{last.for_project}`, which claimed what it is guaranteed"
+    return "work of its own project with a higher priority"
 
 
 def project_is_coming(project: str) -> ReasonInfo:
@@ -94,7 +108,7 @@ def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonI
             f"Stopped: {kind}s of `{project}` may run for {duration(limit_seconds)}, "
             "and this one has."
         ),
-        help=_AFTER_A_LIMIT[kind],
+        help=_AFTER_A_STOP[kind],
         data={"limit_seconds": limit_seconds},
     )
 
@@ -114,7 +128,7 @@ def idle(
             f"Stopped after {duration(idle_seconds)} without {lacked}; {kind}s of `{project}` "
             f"{rule} for {duration(timeout_seconds)}."
         ),
-        help=_AFTER_A_LIMIT[kind],
+        help=_AFTER_A_STOP[kind],
         data={"timeout_seconds": timeout_seconds, "idle_seconds": idle_seconds},
     )
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from carrel_spawner.options import BYTES_PER_GIB
 from contract.hub.stack import Stack, person
 
@@ -52,6 +54,101 @@ async def test_stopping_a_named_workspace_leaves_the_default_one(stack: Stack) -
         assert (await linus.server())["ready"]
         await linus.api("DELETE", "/users/linus/server")
         await linus.until_stopped()
+
+
+async def test_a_stopped_named_workspace_is_started_at_its_own_address(stack: Stack) -> None:
+    async with person(stack, "linus") as linus:
+        await linus.start(project="vision")
+        await linus.start("lab", project="speech")
+        await linus.until_ready()
+        await linus.until_ready("lab")
+        await linus.api("DELETE", "/users/linus/servers/lab")
+        await linus.until_stopped("lab")
+
+        async def offers_a_start() -> None:
+            status, page = await linus.get("/user/linus/lab/lab/tree/a.ipynb")
+            assert status == 424
+            assert "Your workspace is not running" in page
+            assert 'href="/hub/spawn/linus/lab' in page
+
+        await offers_a_start()
+        assert (await linus.inside())["CARREL_PROJECT"] == "vision"
+        await asyncio.to_thread(stack.restart_hub)
+        await linus.until_ready()
+        await offers_a_start()
+        await linus.api("DELETE", "/users/linus/server")
+        await linus.until_stopped()
+        await offers_a_start()
+        await linus.start(project="vision")
+        await linus.until_ready()
+        await offers_a_start()
+        await linus.start("lab", project="speech")
+        await linus.until_ready("lab")
+        assert (await linus.inside("lab"))["CARREL_PROJECT"] == "speech"
+        await linus.api("DELETE", "/users/linus/servers/lab", {"remove": True})
+        await linus.until_stopped("lab")
+
+        async def is_a_page_of_the_default_one() -> bool:
+            return (await linus.get("/user/linus/lab/x"))[0] == 200
+
+        async with asyncio.timeout(20):
+            while not await is_a_page_of_the_default_one():  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.1)
+        await linus.api("DELETE", "/users/linus/server")
+        await linus.until_stopped()
+
+
+@pytest.mark.parametrize("server", ["", "borrower"])
+async def test_a_workspace_that_gave_way_is_stopped_and_says_why(stack: Stack, server: str) -> None:
+    name, path = ("workspace-ada--borrower", "/ada/borrower") if server else (
+        "workspace-ada", "/ada")  # fmt: skip
+    async with person(stack, "ada") as ada:
+        await ada.start(server)
+        await ada.until_ready(server)
+        stack.fake.preempt("vision", name, for_project="speech")
+        await ada.until_stopped(server)
+        _, home = await ada.get("/hub/home")
+        assert "Gave its place back to <code>speech</code>." in home
+        status, page = await ada.get(f"/user{path}/lab")
+        assert status == 424
+        assert "Gave its place back to <code>speech</code>." in page
+        assert f'href="/hub/spawn{path}' in page
+        assert stack.fake.workload("vision", name)["status"]["phase"] == "stopped"
+        assert stack.runner.processes() == 0
+        await ada.start(server)
+        await ada.until_ready(server)
+        assert (await ada.inside(server))["CARREL_PROJECT"] == "vision"
+        await ada.api("DELETE", f"/users/ada/servers/{server}")
+        await ada.until_stopped(server)
+
+
+async def test_a_workspace_that_was_queued_again_runs_no_longer(stack: Stack) -> None:
+    """Stopped and resumed behind the Hub's back: what comes next is another start."""
+    async with person(stack, "ada") as ada:
+        await ada.start()
+        await ada.until_ready()
+        stack.fake.status("vision", "workspace-ada", phase="pending", attempt=1, tasks=[])
+        stack.runner.kill("vision", "workspace-ada")
+        await ada.until_stopped()
+        _, page = await ada.get("/user/ada/lab")
+        assert "queued again; it starts when it is its turn" in page
+        await ada.start()
+        await ada.until_ready()
+        assert stack.fake.workload("vision", "workspace-ada")["status"]["attempt"] == 0
+        await ada.api("DELETE", "/users/ada/server")
+        await ada.until_stopped()
+
+
+async def test_interactive_work_from_elsewhere_is_not_the_hubs(stack: Stack) -> None:
+    async with person(stack, "ada") as ada:
+        stack.fake.submit("vision", "shell", kind="workspace", server_name="", command=["bash"])
+        await ada.start()
+        await ada.until_ready()
+        assert stack.fake.workload("vision", "shell")["status"]["phase"] == "pending"
+        _, home = await ada.get("/hub/home")
+        assert "running" in home
+        await ada.api("DELETE", "/users/ada/server")
+        await ada.until_stopped()
 
 
 async def test_the_page_of_a_starting_named_workspace_stops_that_one(stack: Stack) -> None:

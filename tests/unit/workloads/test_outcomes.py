@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
-from carrel_scheduler.ledger.objects import ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.workloads.lifecycle import (
     AT_REST,
     FINAL,
@@ -88,6 +88,23 @@ def test_a_workspace_that_ends_is_stopped_and_can_be_started_again() -> None:
     assert result.phase == "stopped"
     assert result.reason is not None
     assert result.reason.token == "WorkspaceEnded"
+
+
+@pytest.mark.parametrize(
+    ("rule", "token", "to"),
+    [("reclaim", "Reclaimed", "`speech`"), ("preempt", "Preempted", "its own project")],
+)
+def test_a_workspace_that_gave_way_is_stopped_and_says_to_whom(
+    rule: str, token: str, to: str
+) -> None:
+    last = Preemption(at=1.0, rule=rule, for_project="speech", for_workload="x")
+    status = WorkloadStatus(phase="preempting", last_preemption=last)
+    result = outcome(WorkloadSpec(kind="workspace"), status, [ended(143)], 0.0)
+    assert (result.phase, result.failed, result.not_before) == ("stopped", False, None)
+    assert result.reason is not None
+    assert (result.reason.token, result.reason.cls) == (token, "stopped")
+    assert to in result.reason.sentence
+    assert "Start it again" in result.reason.help
 
 
 def test_one_failed_member_fails_the_gang() -> None:

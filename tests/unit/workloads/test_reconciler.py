@@ -1,5 +1,7 @@
 """The loop end to end in virtual time: submit, share, reclaim, suspend, fail, crash."""
 
+from typing import Any
+
 import pytest
 
 from carrel_scheduler.core.events import CheckpointSeen
@@ -188,7 +190,7 @@ async def test_a_workload_that_is_here_before_its_project_waits_for_it(desk: Des
 async def test_everybody_in_a_long_queue_is_told_why(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plans, "REASONS_PER_CYCLE", 2)
+    monkeypatch.setattr(explaining, "WRITTEN_AT_ONCE", 2)
     waiting = [await desk.submit("vision", f"train-{number}") for number in range(7)]
     await desk.project("vision", 0, over_quota=False)
     assert await desk.phases(*waiting) == ["pending"] * 7
@@ -313,6 +315,44 @@ async def test_t5_a_workspace_beyond_quota_waits_and_says_why(desk: Desk) -> Non
     assert status.reason.token == "NonPreemptibleBeyondQuota"
     borrowing = await desk.submit("vision", "workspace-b", 2, kind="workspace", preemptible=True)
     assert await desk.phase(borrowing) == "starting"
+
+
+async def borrowed_desk(desk: Desk, **fields: Any) -> str:
+    """A running preemptible workspace on what another project then claims; it has given way."""
+    await desk.project("vision", 0)
+    await desk.project("speech", 4)
+    borrowing: dict[str, Any] = {"kind": "workspace", "preemptible": True, **fields}
+    uid = await desk.submit("vision", "workspace-ada", 2, **borrowing)
+    await desk.runs(uid)
+    claim = await desk.submit("speech", "train-1", 4)
+    assert await desk.phases(uid, claim) == ["preempting", "pending"]
+    await desk.ends(uid, 143)
+    await desk.runs(claim)
+    assert await desk.phase(claim) == "running"
+    await desk.ends(claim)
+    return uid
+
+
+async def test_a_workspace_that_gave_way_is_stopped_and_waits_for_nobody(desk: Desk) -> None:
+    uid = await borrowed_desk(desk, port=4711)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.preemptions, status.attempt) == ("stopped", 1, 1)
+    assert status.reason is not None
+    assert "gave way to `speech`" in status.reason.sentence
+    assert desk.hub.asked == []
+    assert desk.loop.state.records.get(uid) is None
+
+
+@pytest.mark.parametrize(("port", "asked"), [(4711, ["workspace-ada"]), (None, [])])
+async def test_only_the_hubs_workspaces_come_back_through_the_hub(
+    desk: Desk, port: int | None, asked: list[str]
+) -> None:
+    uid = await borrowed_desk(desk, port=port)
+    await desk.resume(uid)
+    assert await desk.phase(uid) == "starting"
+    assert desk.hub.asked == asked
+    again = [task.attempt for task in desk.engine.specs if task.workload_uid == uid]
+    assert again == ([0] if asked else [0, 1])
 
 
 async def test_t6_a_workspace_takes_room_from_its_own_projects_training(desk: Desk) -> None:
