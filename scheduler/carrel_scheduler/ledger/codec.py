@@ -53,6 +53,15 @@ class Encoded(msgspec.Struct, Generic[ObjectT], frozen=True):
         return build(self.kind, self.meta, self.spec, self.status)
 
 
+class EncodedStatus(msgspec.Struct, frozen=True):
+    """A status as it is stored, and the version of the object that it belongs to."""
+
+    uid: str
+    resource_version: int
+    status: str
+    phase: str | None = None
+
+
 def to_json(value: Any, field: str) -> str:
     """JSON text of a value; raises ``InvalidArgument`` for what JSON cannot hold."""
     try:
@@ -73,6 +82,17 @@ def encode(obj: ObjectT) -> Encoded[ObjectT]:
     if isinstance(obj, Workload):
         return Encoded(kind, meta, spec, status, obj.status.phase, obj.spec.user, obj.spec.kind)
     return Encoded(kind, meta, spec, status)
+
+
+def encode_status(obj: ObjectT) -> EncodedStatus:
+    """Columns of a status; raises ``InvalidArgument`` when it could not be read back."""
+    kind = type(obj)
+    if kind not in _STATUSES:
+        raise InvalidArgument("kind", kind.__name__, "Project or Workload")
+    status = to_json(obj.status, "status")
+    _checked(_STATUSES[kind], status, "status")
+    phase = obj.status.phase if isinstance(obj, Workload) else None
+    return EncodedStatus(obj.meta.uid, obj.meta.resource_version, status, phase)
 
 
 def _checked(decoder: msgspec.json.Decoder[Any], text: str, field: str) -> Any:

@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.news import Commit, RecentCommits
 from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.transaction import Transaction
 
@@ -36,6 +37,8 @@ class _Outcome(NamedTuple):
 class GroupCommit:
     """The writer of one ledger; belongs to the event loop that it is made in.
 
+    ``recent`` is what it committed lately.
+
     Args:
         engine: of one connection.
         notifier: told of commits that changed objects, before their callers hear.
@@ -44,6 +47,7 @@ class GroupCommit:
 
     def __init__(self, engine: Engine, notifier: Notifier, keep_changes: int) -> None:
         self._engine, self._notifier, self._keep_changes = engine, notifier, keep_changes
+        self.recent = RecentCommits()
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
@@ -91,7 +95,7 @@ class GroupCommit:
             return group, False
         return group, True
 
-    def _commit(self, group: Iterable[_Call]) -> tuple[list[_Outcome], bool]:
+    def _commit(self, group: Iterable[_Call]) -> tuple[list[_Outcome], Commit | None]:
         """What became of each call, and whether there is something for watches."""
         try:
             with self._engine.begin() as connection:
@@ -101,11 +105,12 @@ class GroupCommit:
         except SQLAlchemyError as error:
             failure = LedgerUnavailable(f"the database failed while writing: {error}")
             failure.__cause__ = error
-            return [_Outcome(call.future, None, failure) for call in group], False
+            return [_Outcome(call.future, None, failure) for call in group], None
         return outcomes, news
 
-    def _deliver(self, outcomes: Iterable[_Outcome], news: bool) -> None:
-        if news:
+    def _deliver(self, outcomes: Iterable[_Outcome], news: Commit | None) -> None:
+        if news is not None:
+            self.recent.add(news)
             self._notifier.announce()
         for future, result, error in outcomes:
             if future.done():

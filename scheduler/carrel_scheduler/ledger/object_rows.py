@@ -5,19 +5,39 @@ row for watches with the whole state after it; the specification in it is a refe
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.codec import Encoded, labels_from_json, to_json
+from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, labels_from_json, to_json
+from carrel_scheduler.ledger.news import Fresh
 from carrel_scheduler.ledger.objects import Meta, ObjectT
 from carrel_scheduler.ledger.schema import labels, objects, specs
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+class Creation(msgspec.Struct, Generic[ObjectT], frozen=True):
+    """Who has a name after ``create_many``; ``found`` is whoever had it before."""
+
+    meta: Meta
+    found: ObjectT | None
+
+
 STORED: Final[Select[Any]] = select(objects, specs.c.spec).join(
     specs, (specs.c.uid == objects.c.uid) & (specs.c.generation == objects.c.generation)
 )
@@ -30,6 +50,13 @@ _BY_NAME: Final = STORED.where(
     objects.c.kind == bindparam("kind"),
     objects.c.project == bindparam("project"),
     objects.c.name == bindparam("name"),
+)
+_METAS: Final = select(
+    *(objects.c[name] for name in Meta.__struct_fields__),
+).where(objects.c.kind == bindparam("kind"), objects.c.uid.in_(bindparam("uids", expanding=True)))
+_BY_NAMES: Final = STORED.where(
+    objects.c.kind == bindparam("kind"),
+    tuple_(objects.c.project, objects.c.name).in_(bindparam("names", expanding=True)),
 )
 _NEW_OBJECT: Final = insert(objects)
 _NEW_SPEC: Final = insert(specs)
@@ -46,7 +73,11 @@ _REMOVE_LABELS: Final = delete(labels).where(labels.c.uid == bindparam("which"))
 
 def stored(kind: type[ObjectT], row: Row[Any]) -> Encoded[ObjectT]:
     """A row of ``STORED``."""
-    meta = Meta(
+    return Encoded(kind, _meta(row), row.spec, row.status, row.phase, row.user, row.workload_kind)
+
+
+def _meta(row: Row[Any]) -> Meta:
+    return Meta(
         name=row.name,
         project=row.project,
         uid=row.uid,
@@ -56,7 +87,6 @@ def stored(kind: type[ObjectT], row: Row[Any]) -> Encoded[ObjectT]:
         created_by=row.created_by,
         labels=labels_from_json(row.labels),
     )
-    return Encoded(kind, meta, row.spec, row.status, row.phase, row.user, row.workload_kind)
 
 
 def by_name(
@@ -72,15 +102,16 @@ def by_name(
 
 def by_uid(connection: Connection, kind: type[ObjectT], uid: str) -> Encoded[ObjectT]:
     """Read one; raises ``NotFound``."""
-    found = _by_uids(connection, kind, [uid])
+    found = by_uids(connection, kind, [uid])
     if uid not in found:
         raise NotFound(f"no {kind.__name__} with uid {uid!r}")
     return found[uid]
 
 
-def _by_uids(
+def by_uids(
     connection: Connection, kind: type[ObjectT], uids: Sequence[str]
 ) -> dict[str, Encoded[ObjectT]]:
+    """Those that there are, by uid."""
     found: dict[str, Encoded[ObjectT]] = {}
     for start in range(0, len(uids), _AT_ONCE):
         part = {"kind": kind.__name__, "uids": uids[start : start + _AT_ONCE]}
@@ -98,18 +129,65 @@ def create(transaction: Transaction, new: Encoded[ObjectT]) -> Encoded[ObjectT]:
     """Store a new object, whose uid and time of creation are set; raises ``AlreadyExists``."""
     version = transaction.next_version()
     made = replaced(new, meta=replaced(new.meta, resource_version=version, generation=1))
-    connection = transaction.connection
-    try:
-        connection.execute(_NEW_OBJECT, {**_columns(made), "created_version": version})
-        connection.execute(_NEW_SPEC, {"uid": made.meta.uid, "generation": 1, "spec": made.spec})
-    except IntegrityError as error:
-        name = full_name(new.meta.project, new.meta.name)
-        raise AlreadyExists(
-            f"{new.kind.__name__} {name}, or one with uid {new.meta.uid}, exists"
-        ) from error
-    _write_labels(connection, made.meta)
-    _announce(transaction, ChangeType.ADDED, made)
+    _insert(transaction, [made])
     return made
+
+
+def create_many(
+    transaction: Transaction, news: Sequence[Encoded[ObjectT]]
+) -> list[Creation[ObjectT]]:
+    """Store those of one kind whose names are free, in their order.
+
+    Raises ``AlreadyExists`` for a uid that is taken: uids are not for callers to choose twice.
+    """
+    there = _by_names(transaction.connection, news)
+    made: list[Encoded[ObjectT]] = []
+    outcomes: list[Creation[ObjectT]] = []
+    for new in news:
+        name = (new.meta.project, new.meta.name)
+        if name in there:
+            outcomes.append(Creation(there[name].meta, there[name].decode()))
+            continue
+        version = transaction.next_version()
+        there[name] = replaced(new, meta=replaced(new.meta, resource_version=version, generation=1))
+        made.append(there[name])
+        outcomes.append(Creation(there[name].meta, None))
+    _insert(transaction, made)
+    return outcomes
+
+
+def _by_names(
+    connection: Connection, news: Sequence[Encoded[ObjectT]]
+) -> dict[tuple[str, str], Encoded[ObjectT]]:
+    found: dict[tuple[str, str], Encoded[ObjectT]] = {}
+    for start in range(0, len(news), _AT_ONCE):
+        part = news[start : start + _AT_ONCE]
+        names = [(new.meta.project, new.meta.name) for new in part]
+        for row in connection.execute(_BY_NAMES, {"kind": part[0].kind.__name__, "names": names}):
+            found[row.project, row.name] = stored(part[0].kind, row)
+    return found
+
+
+def _insert(transaction: Transaction, made: Sequence[Encoded[ObjectT]]) -> None:
+    if not made:
+        return
+    connection = transaction.connection
+    rows = [{**_columns(obj), "created_version": obj.meta.resource_version} for obj in made]
+    specifications = [
+        {"uid": obj.meta.uid, "generation": obj.meta.generation, "spec": obj.spec} for obj in made
+    ]
+    try:
+        connection.execute(_NEW_OBJECT, rows)
+        connection.execute(_NEW_SPEC, specifications)
+    except IntegrityError as error:
+        one = full_name(made[0].meta.project, made[0].meta.name)
+        what = one if len(made) == 1 else f"one of {len(made)} from {one} on"
+        raise AlreadyExists(
+            f"{made[0].kind.__name__} {what}, or one with its uid, exists"
+        ) from error
+    for obj in made:
+        _write_labels(connection, obj.meta)
+        _announce(transaction, ChangeType.ADDED, obj)
 
 
 def _columns(obj: Encoded[ObjectT]) -> dict[str, Any]:
@@ -132,23 +210,26 @@ def _write_labels(connection: Connection, meta: Meta) -> None:
 
 
 def _announce(transaction: Transaction, change: ChangeType, obj: Encoded[ObjectT]) -> None:
-    transaction.add_change(
-        {
-            "version": obj.meta.resource_version,
-            "kind": obj.kind.__name__,
-            "type": change.value,
-            "uid": obj.meta.uid,
-            "generation": obj.meta.generation,
-            "meta": to_json(obj.meta, "meta"),
-            "status": obj.status,
-        }
-    )
+    transaction.add_change(_change(obj.kind, change, obj.meta, obj.status), Fresh(change, obj))
+
+
+def _change(kind: type[ObjectT], change: ChangeType, meta: Meta, status: str) -> dict[str, Any]:
+    return {
+        "version": meta.resource_version,
+        "kind": kind.__name__,
+        "type": change.value,
+        "uid": meta.uid,
+        "generation": meta.generation,
+        "meta": to_json(meta, "meta"),
+        "status": status,
+    }
 
 
 def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[ObjectT]:
     """Write specification and labels; raises ``Conflict``, ``NotFound``."""
     connection, uid = transaction.connection, wanted.meta.uid
-    old = current(by_uid(connection, wanted.kind, uid), wanted)
+    old = by_uid(connection, wanted.kind, uid)
+    check_version(old, wanted.meta.resource_version)
     respecified = wanted.spec != old.spec
     made = replaced(
         wanted,
@@ -172,18 +253,16 @@ def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[O
     return made
 
 
-def current(old: Encoded[ObjectT], wanted: Encoded[ObjectT]) -> Encoded[ObjectT]:
-    """``old`` when ``wanted`` was made from it; raises ``Conflict``."""
-    check_version(old, wanted.meta.resource_version)
-    return old
-
-
 def check_version(old: Encoded[ObjectT], version: int) -> None:
     """Raises ``Conflict`` unless the object is at that version."""
-    if old.meta.resource_version != version:
+    _check_version(old.kind, old.meta, version)
+
+
+def _check_version(kind: type[ObjectT], meta: Meta, version: int) -> None:
+    if meta.resource_version != version:
         raise Conflict(
-            f"{old.kind.__name__} {full_name(old.meta.project, old.meta.name)} is at version"
-            f" {old.meta.resource_version}, not {version}"
+            f"{kind.__name__} {full_name(meta.project, meta.name)} is at version"
+            f" {meta.resource_version}, not {version}"
         )
 
 
@@ -192,46 +271,47 @@ def replaced(struct: StructT, **fields: Any) -> StructT:
     return msgspec.structs.replace(struct, **fields)
 
 
-def load_current(
-    connection: Connection, wanted: Sequence[Encoded[ObjectT]]
-) -> dict[str, Encoded[ObjectT]]:
-    """What is stored of objects of one kind, by uid; raises ``Conflict``, ``NotFound``."""
-    if not wanted:
-        return {}
-    found = _by_uids(connection, wanted[0].kind, [obj.meta.uid for obj in wanted])
-    for obj in wanted:
-        if obj.meta.uid not in found:
-            raise NotFound(f"no {obj.kind.__name__} with uid {obj.meta.uid!r}")
-        current(found[obj.meta.uid], obj)
+def current_metas(
+    connection: Connection, kind: type[ObjectT], versions: Sequence[tuple[str, int]]
+) -> dict[str, Meta]:
+    """Identities by uid, all of them at the versions given; raises ``Conflict``, ``NotFound``."""
+    found: dict[str, Meta] = {}
+    for start in range(0, len(versions), _AT_ONCE):
+        uids = [uid for uid, _ in versions[start : start + _AT_ONCE]]
+        for row in connection.execute(_METAS, {"kind": kind.__name__, "uids": uids}):
+            found[row.uid] = _meta(row)
+    for uid, version in versions:
+        if uid not in found:
+            raise NotFound(f"no {kind.__name__} with uid {uid!r}")
+        _check_version(kind, found[uid], version)
     return found
 
 
 def write_statuses(
     transaction: Transaction,
-    old: Mapping[str, Encoded[ObjectT]],
-    wanted: Sequence[Encoded[ObjectT]],
-) -> list[Encoded[ObjectT]]:
-    """Write statuses of objects that ``load_current`` returned; raises ``Conflict``."""
-    made: dict[str, Encoded[ObjectT]] = {}
-    for obj in wanted:
-        uid = obj.meta.uid
-        if uid in made:
-            raise Conflict(f"{obj.kind.__name__} {uid} is written twice at once")
-        meta = replaced(old[uid].meta, resource_version=transaction.next_version())
-        made[uid] = replaced(old[uid], meta=meta, status=obj.status, phase=obj.phase)
+    kind: type[ObjectT],
+    old: Mapping[str, Meta],
+    wanted: Sequence[EncodedStatus],
+) -> list[Meta]:
+    """Write statuses of objects that ``current_metas`` returned; raises ``Conflict``."""
+    made: dict[str, Meta] = {}
+    for one in wanted:
+        if one.uid in made:
+            raise Conflict(f"{kind.__name__} {one.uid} is written twice at once")
+        made[one.uid] = replaced(old[one.uid], resource_version=transaction.next_version())
     rows = [
         {
-            "which": uid,
-            "status": obj.status,
-            "phase": obj.phase,
-            "resource_version": obj.meta.resource_version,
+            "which": one.uid,
+            "status": one.status,
+            "phase": one.phase,
+            "resource_version": made[one.uid].resource_version,
         }
-        for uid, obj in made.items()
+        for one in wanted
     ]
     if rows:
         transaction.connection.execute(_WRITE_STATUS, rows)
-    for obj in made.values():
-        _announce(transaction, ChangeType.MODIFIED, obj)
+    for one in wanted:
+        transaction.add_change(_change(kind, ChangeType.MODIFIED, made[one.uid], one.status))
     return list(made.values())
 
 

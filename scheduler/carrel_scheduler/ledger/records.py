@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import ObjectStore
 
 
@@ -85,6 +85,26 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     workloads: int
 
 
+class NewWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload to create with its secrets and its first row (to ``pending``)."""
+
+    workload: Workload
+    secrets: Mapping[str, str]
+    transition: Transition
+
+
+class Creation(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one ``NewWorkload``.
+
+    Attributes:
+        meta: of the workload that has the name now.
+        found: the workload that had the name before; ``None`` when the new one was created.
+    """
+
+    meta: Meta
+    found: Workload | None = None
+
+
 class Fenced(Exception):  # noqa: N818
     """Another scheduler took over (a higher epoch exists): stop writing at once."""
 
@@ -104,11 +124,11 @@ class Ledger(ObjectStore, Protocol):
         transitions: Sequence[Transition] = (),
         decisions: Sequence[Decision] = (),
         removed: Sequence[Workload] = (),
-    ) -> Sequence[Workload]:
+    ) -> Sequence[Meta]:
         """Write status changes, removals and their rows in one durable transaction, or nothing.
 
-        Returns the stored workloads (new resource versions), in the order of ``statuses``. Raises
-        ``Fenced``, ``Conflict``, ``NotFound``; nothing is written then.
+        Returns the identities of the stored workloads (new resource versions), in the order of
+        ``statuses``. Raises ``Fenced``, ``Conflict``, ``NotFound``; nothing is written then.
         """
         ...
 
@@ -122,12 +142,23 @@ class Ledger(ObjectStore, Protocol):
         """
         ...
 
+    async def create_workloads(self, items: Sequence[NewWorkload]) -> Sequence[Creation]:
+        """Create many in one transaction, each as ``create_workload`` does, in their order.
+
+        One whose name is taken is left out, and what has the name is returned in its stead.
+        """
+        ...
+
     async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
         """Replace the secret environment of a workload."""
         ...
 
     async def secrets(self, workload_uid: str) -> Mapping[str, str]:
         """The secret environment of a workload (empty when none)."""
+        ...
+
+    async def secrets_of(self, workload_uids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """The secret environments of many workloads; those that have none are left out."""
         ...
 
     async def claim_idempotency_key(

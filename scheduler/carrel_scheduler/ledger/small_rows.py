@@ -4,7 +4,7 @@ Secrets are stored as they are: on SQLite in a file that only its owner can read
 PostgreSQL under that server's rights. Nothing but ``secrets`` reads them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,11 @@ KEY_LIFETIME_SECONDS: Final = 86_400.0
 _ENVIRONMENT: Final = msgspec.json.Decoder(dict[str, str])
 _FORGET_SECRETS: Final = delete(secrets).where(secrets.c.workload_uid == bindparam("uid"))
 _NEW_SECRETS: Final = insert(secrets)
+_SECRETS_OF: Final = select(secrets.c.workload_uid, secrets.c.environment).where(
+    secrets.c.workload_uid.in_(bindparam("uids", expanding=True))
+)
+# Well below the number of parameters that a statement may have.
+_AT_ONCE: Final = 500
 _OLD_KEYS: Final = delete(idempotency_keys).where(idempotency_keys.c.at <= bindparam("cutoff"))
 _KEY: Final = select(idempotency_keys.c.digest, idempotency_keys.c.workload_uid).where(
     idempotency_keys.c.scope == bindparam("scope"), idempotency_keys.c.key == bindparam("key")
@@ -49,6 +54,15 @@ def read_secrets(connection: Connection, uid: str) -> Mapping[str, str]:
     query = select(secrets.c.environment).where(secrets.c.workload_uid == uid)
     text = connection.execute(query).scalar_one_or_none()
     return {} if text is None else _ENVIRONMENT.decode(text)
+
+
+def read_secrets_of(connection: Connection, uids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """The secrets of those workloads that have any, by uid."""
+    found: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(uids), _AT_ONCE):
+        for uid, text in connection.execute(_SECRETS_OF, {"uids": uids[start : start + _AT_ONCE]}):
+            found[uid] = _ENVIRONMENT.decode(text)
+    return found
 
 
 def claim_key(

@@ -12,12 +12,14 @@ from carrel_scheduler.ledger import (
     small_rows,
     usage,
 )
-from carrel_scheduler.ledger.codec import Encoded, encode, to_json
-from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, encode, encode_status, to_json
+from carrel_scheduler.ledger.objects import Meta, Workload
 from carrel_scheduler.ledger.records import (
+    Creation,
     Decision,
     Fenced,
     MetricPoint,
+    NewWorkload,
     Transition,
     Usage,
 )
@@ -45,19 +47,20 @@ class SqlLedger(SqlObjectStore):
         transitions: Sequence[Transition] = (),
         decisions: Sequence[Decision] = (),
         removed: Sequence[Workload] = (),
-    ) -> Sequence[Workload]:
+    ) -> Sequence[Meta]:
         """See ``Ledger``. An object may get its last status and be removed by the same call."""
-        wanted, gone = [encode(obj) for obj in statuses], [encode(obj) for obj in removed]
+        wanted = [encode_status(obj) for obj in statuses]
+        gone = [(obj.meta.uid, obj.meta.resource_version) for obj in removed]
         rows, actions = tuple(transitions), tuple(decisions)
 
-        def write(transaction: Transaction) -> list[Encoded[Workload]]:
+        def write(transaction: Transaction) -> list[Meta]:
             _check_epoch(transaction, epoch)
             made = _write_objects(transaction, wanted, gone)
             history_rows.add_transitions(transaction.connection, rows)
             history_rows.add_decisions(transaction.connection, actions)
             return made
 
-        return [obj.decode() for obj in await self._writer.run(write)]
+        return await self._writer.run(write)
 
     async def create_workload(
         self, workload: Workload, *, secrets: Mapping[str, str], transition: Transition
@@ -75,6 +78,25 @@ class SqlLedger(SqlObjectStore):
 
         return (await self._writer.run(write)).decode()
 
+    async def create_workloads(self, items: Sequence[NewWorkload]) -> Sequence[Creation]:
+        """See ``Ledger``."""
+        named = [self._named(encode(item.workload)) for item in items]
+        rows = {
+            new.meta.uid: msgspec.structs.replace(item.transition, workload_uid=new.meta.uid)
+            for new, item in zip(named, items, strict=True)
+        }
+        secrets = {new.meta.uid: dict(item.secrets) for new, item in zip(named, items, strict=True)}
+
+        def write(transaction: Transaction) -> list[Creation]:
+            creations = object_rows.create_many(transaction, named)
+            made = [one.meta.uid for one in creations if one.found is None]
+            history_rows.add_transitions(transaction.connection, [rows[uid] for uid in made])
+            for uid in made:
+                small_rows.add_secrets(transaction.connection, uid, secrets[uid])
+            return [Creation(meta=one.meta, found=one.found) for one in creations]
+
+        return await self._writer.run(write)
+
     async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
         """See ``Ledger``; raises ``NotFound``."""
         environment = dict(secrets)
@@ -87,6 +109,10 @@ class SqlLedger(SqlObjectStore):
     async def secrets(self, workload_uid: str) -> Mapping[str, str]:
         """See ``Ledger``."""
         return await self._read(small_rows.read_secrets, workload_uid)
+
+    async def secrets_of(self, workload_uids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """See ``Ledger``."""
+        return await self._read(small_rows.read_secrets_of, tuple(workload_uids))
 
     async def claim_idempotency_key(
         self, scope: str, key: str, digest: str, workload_uid: str, now: float
@@ -169,14 +195,15 @@ def _check_epoch(transaction: Transaction, epoch: int) -> None:
 
 def _write_objects(
     transaction: Transaction,
-    statuses: Sequence[Encoded[Workload]],
-    removed: Sequence[Encoded[Workload]],
-) -> list[Encoded[Workload]]:
+    statuses: Sequence[EncodedStatus],
+    removed: Sequence[tuple[str, int]],
+) -> list[Meta]:
     """Statuses, then removals; what is stored is compared with both before either is written."""
-    old = object_rows.load_current(transaction.connection, [*statuses, *removed])
-    made = object_rows.write_statuses(transaction, old, statuses)
-    latest = old | {obj.meta.uid: obj for obj in made}
-    object_rows.remove(
-        transaction, [latest[uid] for uid in {obj.meta.uid: None for obj in removed}]
-    )
+    versions = [(one.uid, one.resource_version) for one in statuses]
+    old = object_rows.current_metas(transaction.connection, Workload, [*versions, *removed])
+    made = object_rows.write_statuses(transaction, Workload, old, statuses)
+    leaving = dict(removed)
+    if leaving:
+        last = object_rows.by_uids(transaction.connection, Workload, tuple(leaving))
+        object_rows.remove(transaction, [last[uid] for uid in leaving])
     return made

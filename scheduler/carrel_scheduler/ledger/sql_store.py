@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from carrel_scheduler.ledger import object_queries, object_rows
-from carrel_scheduler.ledger.codec import Encoded, encode
+from carrel_scheduler.ledger.codec import Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable
 from carrel_scheduler.ledger.group_commit import GroupCommit
@@ -126,11 +126,14 @@ class SqlObjectStore:
 
     async def update_status(self, obj: ObjectT) -> ObjectT:
         """See ``ObjectStore``."""
-        wanted = [encode(obj)]
+        kind, wanted = type(obj), encode_status(obj)
 
         def write(transaction: Transaction) -> Encoded[ObjectT]:
-            old = object_rows.load_current(transaction.connection, wanted)
-            return object_rows.write_statuses(transaction, old, wanted)[0]
+            connection = transaction.connection
+            version = (wanted.uid, wanted.resource_version)
+            old = object_rows.current_metas(connection, kind, [version])
+            object_rows.write_statuses(transaction, kind, old, [wanted])
+            return object_rows.by_uid(connection, kind, wanted.uid)
 
         return (await self._writer.run(write)).decode()
 
@@ -152,13 +155,19 @@ class SqlObjectStore:
 
         return (await self._writer.run(remove)).decode()
 
-    def watch(self, kind: type[ObjectT], version: int) -> AsyncIterator[Change[ObjectT]]:
+    def watch(
+        self, kind: type[ObjectT], version: int, *, statuses: bool = True
+    ) -> AsyncIterator[Change[ObjectT]]:
         """See ``ObjectStore``. A cancelled ``anext`` may be called again; ends on closing."""
+
+        def recent(cursor: int) -> Batch[ObjectT] | None:
+            return None if statuses else self._writer.recent.after(kind, cursor)
 
         async def read(cursor: int) -> Batch[ObjectT]:
             return await self._read(object_queries.changes_after, kind, cursor)
 
-        return Watch(read, self._notifier, version, PATIENCE[self._database.listens])
+        patience = PATIENCE[self._database.listens]
+        return Watch(read, self._notifier, version, patience, recent)
 
     async def close(self) -> None:
         """Commit what was asked for, end the watches, close every connection."""

@@ -116,6 +116,11 @@ class ObjectStore(Protocol):
         """Remove; returns the last state. Raises ``NotFound``, ``Conflict``."""
         ...
 
-    def watch(self, kind: type[ObjectT], version: int) -> AsyncIterator[Change[ObjectT]]:
-        """Changes after ``version``; see the module."""
+    def watch(
+        self, kind: type[ObjectT], version: int, *, statuses: bool = True
+    ) -> AsyncIterator[Change[ObjectT]]:
+        """Changes after ``version``; see the module.
+
+        Without ``statuses``, changes of a status alone may be left out.
+        """
         ...

@@ -16,6 +16,7 @@ from sqlalchemy import (
     update,
 )
 
+from carrel_scheduler.ledger.news import Commit, Fresh
 from carrel_scheduler.ledger.schema import changes, objects, specs, store_state
 
 CHANNEL: Final = "carrel_changes"
@@ -34,6 +35,7 @@ class Mark(NamedTuple):
     version: int
     epoch: int
     changes: int
+    fresh: int
 
 
 class Transaction:
@@ -51,6 +53,7 @@ class Transaction:
         self._dropped_through = dropped_through
         self._begun_with = (version, epoch)
         self._changes: list[dict[str, Any]] = []
+        self._fresh: list[Fresh] = []
 
     @classmethod
     def begin(cls, connection: Connection) -> Self:
@@ -62,27 +65,30 @@ class Transaction:
         self.version += 1
         return self.version
 
-    def add_change(self, columns: dict[str, Any]) -> None:
+    def add_change(self, columns: dict[str, Any], fresh: Fresh | None = None) -> None:
         """A row for watches, written with all others at the end.
 
+        ``fresh`` is the same for watches of this process, unless only a status changed.
         That is safe only because nothing in it can be refused: all of it was stored before, as
         part of the object, by the call that adds it.
         """
         self._changes.append(columns)
+        if fresh is not None:
+            self._fresh.append(fresh)
 
     def mark(self) -> Mark:
         """Remember where a call begins."""
-        return Mark(self.version, self.epoch, len(self._changes))
+        return Mark(self.version, self.epoch, len(self._changes), len(self._fresh))
 
     def rewind(self, mark: Mark) -> None:
         """Forget what a call did since."""
         self.version, self.epoch = mark.version, mark.epoch
-        del self._changes[mark.changes :]
+        del self._changes[mark.changes :], self._fresh[mark.fresh :]
 
-    def finish(self, keep_changes: int) -> bool:
-        """Write what is pending; the caller commits. True when there are changes to watch."""
+    def finish(self, keep_changes: int) -> Commit | None:
+        """Write what is pending; the caller commits. Returns what there is for watches."""
         if (self.version, self.epoch) == self._begun_with:
-            return False
+            return None
         if self._changes:
             self.connection.execute(_APPEND, self._changes)
         self._drop_old_changes(keep_changes)
@@ -96,7 +102,9 @@ class Transaction:
         )
         if self.connection.dialect.name == "postgresql":
             self.connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
-        return bool(self._changes)
+        if not self._changes:
+            return None
+        return Commit(self._begun_with[0], self.version, tuple(self._fresh))
 
     def _drop_old_changes(self, keep: int) -> None:
         through = self.version - keep

@@ -3,7 +3,7 @@
 The cursor moves only together with the changes it covers, so a cancelled ``anext`` loses and
 repeats nothing and the watch goes on with the next call. Every read happens in one snapshot that
 holds the store's version as well; a watch of a kind that never changes still follows that version,
-or it would expire.
+or it would expire. What is known without reading is asked for first.
 """
 
 from collections import deque
@@ -31,9 +31,11 @@ class Watch(Generic[ObjectT]):
         notifier: Notifier,
         version: int,
         patience: float,
+        recent: Callable[[int], Batch[ObjectT] | None] | None = None,
     ) -> None:
         self._read: Callable[[int], Awaitable[Batch[ObjectT]]] = read
         self._notifier, self._patience = notifier, patience
+        self._recent: Callable[[int], Batch[ObjectT] | None] | None = recent
         self._cursor = version
         self._ready: deque[Change[ObjectT]] = deque()
         self._closed = False
@@ -47,7 +49,8 @@ class Watch(Generic[ObjectT]):
             if self._closed or self._notifier.closed:
                 raise StopAsyncIteration
             news = self._notifier.news
-            batch = await self._read(self._cursor)
+            known = self._recent(self._cursor) if self._recent is not None else None
+            batch = known if known is not None else await self._read(self._cursor)
             self._cursor = batch.through
             self._ready.extend(batch.changes)
             if not batch.changes:

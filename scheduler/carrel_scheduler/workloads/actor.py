@@ -6,7 +6,8 @@ side. What comes of them reaches the loop as messages.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from carrel_scheduler.engines.contract import (
@@ -52,18 +53,12 @@ class Actor:
         self._ledger = ledger
         self._settings = settings
         self._hub = hub
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._orders: dict[str, deque[Coroutine[None, None, None]]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def act(self, cycle: Cycle, loop: "Reconciler") -> None:
         """Give out the orders of a turn; returns at once."""
-        facts = {name: node.facts for name, node in loop.nodes.items()}
-        for uid in cycle.starts:
-            entry = loop.book.get(uid)
-            if entry is not None:
-                secrets = await self._ledger.secrets(uid)
-                specs = task_specs(entry, facts, secrets, self._settings)
-                self._spawn(uid, self._start(specs, loop))
+        await self._give_starts(cycle.starts, loop)
         for stop in cycle.stops:
             self._spawn(stop.task.workload_uid, self._stop(stop.task, stop.grace_seconds))
         for task in cycle.forgets:
@@ -75,6 +70,17 @@ class Actor:
             if entry is not None:
                 self._spawn(uid, self._wake(entry, loop))
 
+    async def _give_starts(self, uids: Sequence[str], loop: "Reconciler") -> None:
+        if not uids:
+            return
+        facts = {name: node.facts for name, node in loop.nodes.items()}
+        secrets = await self._ledger.secrets_of(uids)
+        for uid in uids:
+            entry = loop.book.get(uid)
+            if entry is not None:
+                specs = task_specs(entry, facts, secrets.get(uid, {}), self._settings)
+                self._spawn(uid, self._start(specs, loop))
+
     async def idle(self) -> None:
         """Wait until every order given so far is carried out."""
         while self._running:
@@ -85,22 +91,30 @@ class Actor:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        for orders in self._orders.values():
+            for order in orders:
+                order.close()
+        self._orders.clear()
 
     def _spawn(self, uid: str, order: Coroutine[None, None, None]) -> None:
-        lock = self._locks.setdefault(uid, asyncio.Lock())
-
-        async def in_turn() -> None:
-            async with lock:
-                await order
-
-        task = asyncio.create_task(in_turn())
+        """Have an order carried out after those for the same workload that came before."""
+        waiting = self._orders.get(uid)
+        if waiting is not None:
+            waiting.append(order)
+            return
+        self._orders[uid] = deque([order])
+        task = asyncio.create_task(self._carry_out(uid))
         self._running.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._running.discard)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an order failed: %s", error, exc_info=error)
+    async def _carry_out(self, uid: str) -> None:
+        orders = self._orders[uid]
+        while orders:
+            try:
+                await orders.popleft()
+            except Exception:
+                log.exception("an order for workload %s failed", uid)
+        del self._orders[uid]
 
     async def _start(self, specs: list[TaskSpec], loop: "Reconciler") -> None:
         for spec in specs:
@@ -119,7 +133,6 @@ class Actor:
 
     async def _remove(self, uid: str) -> None:
         await self._engine.remove_workload(uid)
-        self._locks.pop(uid, None)
 
     async def _wake(self, entry: Entry, loop: "Reconciler") -> None:
         try:

@@ -4,7 +4,7 @@ A ``Entry`` is one workload that is not at an end: its stored object, and what o
 scheduler needs beside it. The book is rebuilt from the ledger and the engine at every start.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import ProjectSet, WorkloadQueued
@@ -88,8 +88,10 @@ class Book:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
+        self._holding: dict[str, Entry] = {}
         self.projects: dict[str, Project] = {}
-        self.positions: dict[str, int] = {}
+        self.queue: Sequence[str] = ()
+        self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
         self.fair_share: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[Entry]:
@@ -104,22 +106,39 @@ class Book:
         """Take a workload in."""
         entry = Entry(workload)
         self._entries[workload.meta.uid] = entry
+        self.moved(entry)
         return entry
+
+    def moved(self, entry: Entry) -> None:
+        """Its phase is another one: it may hold resources now, or none any more."""
+        if entry.holding:
+            self._holding[entry.uid] = entry
+        else:
+            self._holding.pop(entry.uid, None)
+
+    @property
+    def holding(self) -> Iterable[Entry]:
+        """Those that hold resources."""
+        return self._holding.values()
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Places in the queue of the latest plan, from 1; counted out when somebody asks."""
+        if self._ranked[0] is not self.queue:
+            ranks = {uid: place for place, uid in enumerate(self.queue, start=1)}
+            self._ranked = (self.queue, ranks)
+        return self._ranked[1]
 
     def drop(self, uid: str) -> None:
         """Forget a workload that is at an end."""
         self._entries.pop(uid, None)
+        self._holding.pop(uid, None)
 
     def workspace(self, user: str, server_name: str) -> Entry | None:
         """The user's workspace of that server name that holds resources, if any."""
-        for entry in self:
+        for entry in self.holding:
             spec = entry.workload.spec
-            if (
-                spec.kind == "workspace"
-                and spec.user == user
-                and spec.server_name == server_name
-                and entry.holding
-            ):
+            if spec.kind == "workspace" and spec.user == user and spec.server_name == server_name:
                 return entry
         return None
 

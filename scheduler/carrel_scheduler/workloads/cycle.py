@@ -38,6 +38,7 @@ class Cycle:
         finished: uids at an end, dropped from the book once recorded.
         removed: uids whose object is to be deleted.
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
+        queued: uids that began to wait in the core's queue.
     """
 
     now: float
@@ -55,6 +56,7 @@ class Cycle:
     finished: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     wake_hub: list[str] = field(default_factory=list)
+    queued: list[str] = field(default_factory=list)
 
     def mark(self, entry: Entry) -> None:
         """Have the entry's status written at the end of the turn."""
@@ -65,6 +67,7 @@ class Cycle:
         status = entry.workload.status
         check_transition(entry.uid, status.phase, to)
         before, status.phase, status.reason = status.phase, to, reason
+        self.book.moved(entry)
         if to == "running":
             status.started_at = self.now
             status.first_started_at = status.first_started_at or self.now
@@ -147,6 +150,7 @@ class Cycle:
             return
         self.state.apply(queued_event(entry.workload))
         entry.queued = True
+        self.queued.append(entry.uid)
 
     def dequeue(self, entry: Entry) -> None:
         """Take a workload that holds nothing out of the core."""

@@ -15,28 +15,33 @@ LONGEST_SECONDS: Final = 1.0
 
 
 class Pacing:
-    """When to decide again. ``clock`` gives seconds; it may be set back without harm."""
+    """When to work again.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    Args:
+        clock: seconds; it may be set back without harm.
+        rest: how many times as long as the work the rest is.
+    """
+
+    def __init__(self, clock: Callable[[], float], rest: float = REST) -> None:
+        self._clock, self._rest = clock, rest
         self._since = self._until = -math.inf
         self._put_off = False
 
     @property
     def due_at(self) -> float | None:
-        """When a decision that was put off falls due; ``None`` when none was."""
+        """When work that was put off falls due; ``None`` when none was."""
         return self._until if self._put_off else None
 
     def put_off(self, now: float) -> bool:
-        """Whether a decision that is wanted now has to wait until ``due_at``."""
+        """Whether work that is wanted now has to wait until ``due_at``."""
         self._put_off = self._since <= now < self._until
         return self._put_off
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Decide within; the rest that follows is a few times as long."""
+        """Work within; the rest that follows is a few times as long."""
         began = self._clock()
         yield
         self._since = self._clock()
-        rest = min(LONGEST_SECONDS, REST * max(0.0, self._since - began))
+        rest = min(LONGEST_SECONDS, self._rest * max(0.0, self._since - began))
         self._until = self._since + rest

@@ -19,13 +19,13 @@ SAMPLE_SECONDS = 5.0
 
 async def pump_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a workload after ``version``."""
-    async for change in ledger.watch(Workload, version):
+    async for change in ledger.watch(Workload, version, statuses=False):
         loop.tell(WorkloadChanged(change))
 
 
 async def pump_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a project after ``version``."""
-    async for change in ledger.watch(Project, version):
+    async for change in ledger.watch(Project, version, statuses=False):
         loop.tell(ProjectChanged(change))
 
 

@@ -14,6 +14,8 @@ import heapq
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import ProjectGone
 from carrel_scheduler.ledger.objects import Workload
@@ -32,6 +34,7 @@ from carrel_scheduler.workloads.book import Book, Entry, project_event
 from carrel_scheduler.workloads.contract import LiveEvent, Report
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.devices import NodeState
+from carrel_scheduler.workloads.explaining import Explaining
 from carrel_scheduler.workloads.messages import (
     Claimed,
     ClaimRefused,
@@ -75,6 +78,8 @@ class Reconciler:
         self._input_version = 0
         self._decided: int | None = None
         self._pacing = Pacing(clock)
+        self._explaining = Explaining(clock)
+        self._borrowing: int | None = None
 
     def tell(self, message: Message) -> None:
         """Hand a message to the loop."""
@@ -93,7 +98,19 @@ class Reconciler:
             self._handle(cycle, self._inbox.get_nowait())
         self._due_timers(cycle)
         self._decide(cycle)
-        await self.finish(cycle)
+        await self._explain(cycle)
+
+    async def _explain(self, cycle: Cycle) -> None:
+        """Finish the turn, with a slice of the waiters' reasons if it is time for one."""
+        explaining = self._explaining
+        if not explaining.pending or explaining.pacing.put_off(self.clock()):
+            await self.finish(cycle)
+            return
+        with explaining.pacing.measured():
+            explaining.slice(cycle)
+            await self.finish(cycle)
+        if explaining.pending and not explaining.pacing.put_off(self.clock()):
+            self.tell(Wake())
 
     def begin(self) -> Cycle:
         """Open a turn."""
@@ -105,7 +122,8 @@ class Reconciler:
     async def finish(self, cycle: Cycle) -> None:
         """Record the turn, then act on it and tell the listeners."""
         self._note_borrowing(cycle)
-        await self.recorder.record(cycle)
+        version = await self.recorder.record(cycle)
+        self._input_version = max(self._input_version, version)
         await self._write_reports(cycle)
         for uid in cycle.finished:
             self.book.drop(uid)
@@ -114,9 +132,12 @@ class Reconciler:
         await self.actor.act(cycle, self)
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
-        """Tell the listeners."""
+        """Tell the listeners of a workload as it is now."""
+        if not self.stream.heard:
+            return
+        now = msgspec.structs.replace(workload, status=msgspec.structs.replace(workload.status))
         version = workload.meta.resource_version
-        self.stream.publish(LiveEvent(type=kind, version=version, workload=workload, report=report))
+        self.stream.publish(LiveEvent(type=kind, version=version, workload=now, report=report))
 
     def keep(self, entry: Entry) -> None:
         """A workspace's limits were extended."""
@@ -141,7 +162,7 @@ class Reconciler:
     def next_deadline(self) -> float | None:
         """When something falls due by itself."""
         timer = self._timers[0][0] if self._timers else None
-        due = (timer, self.reports.due_at, self._pacing.due_at)
+        due = (timer, self.reports.due_at, self._pacing.due_at, self._explaining.pacing.due_at)
         return min((when for when in due if when is not None), default=None)
 
     async def _write_reports(self, cycle: Cycle) -> None:
@@ -286,24 +307,28 @@ class Reconciler:
             self._judge(cycle, entry)
 
     def _decide(self, cycle: Cycle) -> None:
+        self._explaining.queued(cycle.queued)
         if self._decided == self.state.version:
             return
         if self._pacing.put_off(self.clock()):
             return
         with self._pacing.measured():
             plan = decide(self.state, cycle.now)
-            told = plans.carry(cycle, plan)
+            plans.carry(cycle, plan)
+        self._explaining.take(plan)
         for uid in cycle.wake_hub:
             self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
-        acted = plan.bindings or plan.evictions or plan.nominations
-        if told and not acted:
-            self._decided = self.state.version
-        else:
+        if plan.bindings or plan.evictions or plan.nominations:
             self.tell(Wake())
+        else:
+            self._decided = self.state.version
 
     def _note_borrowing(self, cycle: Cycle) -> None:
         """A running workload may come to lie within or beyond its quota by what others do."""
-        for entry in self.book:
+        if self._borrowing == self.state.version:
+            return
+        self._borrowing = self.state.version
+        for entry in self.book.holding:
             if entry.workload.status.phase not in ("starting", "running") or not entry.queued:
                 continue
             borrowed = self.state.is_borrowed(entry.uid)

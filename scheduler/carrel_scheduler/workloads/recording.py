@@ -1,8 +1,9 @@
 """Making a turn durable: one transaction, retried when a newer specification got in between."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.objects import Meta, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Conflict
 from carrel_scheduler.workloads.book import Entry
@@ -18,7 +19,7 @@ class Listener(Protocol):
         ...
 
     def publish(self, kind: str, workload: Workload) -> None:
-        """Tell the event stream."""
+        """Tell the event stream of a workload as it is now."""
         ...
 
 
@@ -29,33 +30,35 @@ class Recorder:
         self._ledger = ledger
         self._listener = listener
 
-    async def record(self, cycle: Cycle) -> None:
-        """Write a turn's changes, or nothing. Raises ``Fenced``."""
+    async def record(self, cycle: Cycle) -> int:
+        """Write a turn's changes, or nothing. Raises ``Fenced``.
+
+        Returns the latest version that came of it, 0 when none did.
+        """
         removed = [entry for uid in cycle.removed if (entry := cycle.book.get(uid)) is not None]
         gone = {entry.uid for entry in removed}
         changed = [entry for uid, entry in cycle.dirty.items() if uid not in gone]
         if not changed and not removed and not cycle.decisions and not cycle.transitions:
-            return
+            return 0
         stored = await self._write(cycle, changed, removed)
-        for entry, workload in zip(changed, stored, strict=True):
-            entry.workload.meta = workload.meta
-            self._listener.publish("workload", workload)
+        for entry, meta in zip(changed, stored, strict=True):
+            entry.workload.meta = meta
+            self._listener.publish("workload", entry.workload)
         for entry in removed:
             self._listener.publish("deleted", entry.workload)
+        return max((meta.resource_version for meta in stored), default=0)
 
     async def _write(
         self, cycle: Cycle, changed: list[Entry], removed: list[Entry]
-    ) -> list[Workload]:
+    ) -> Sequence[Meta]:
         while True:
             try:
-                return list(
-                    await self._ledger.record(
-                        epoch=cycle.epoch,
-                        statuses=[entry.workload for entry in changed],
-                        transitions=cycle.transitions,
-                        decisions=cycle.decisions,
-                        removed=[entry.workload for entry in removed],
-                    )
+                return await self._ledger.record(
+                    epoch=cycle.epoch,
+                    statuses=[entry.workload for entry in changed],
+                    transitions=cycle.transitions,
+                    decisions=cycle.decisions,
+                    removed=[entry.workload for entry in removed],
                 )
             except Conflict:
                 await self._read_again([*changed, *removed])

@@ -52,6 +52,11 @@ class Stream:
         """Forget a listener."""
         self._listeners.discard(listener)
 
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
     def publish(self, event: LiveEvent) -> None:
         """Hand an event to everybody."""
         for listener in tuple(self._listeners):

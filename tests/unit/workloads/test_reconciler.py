@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.objects import InteractiveLimits, Workload
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads import plans
+from carrel_scheduler.workloads import explaining
 from carrel_scheduler.workloads.contract import Report
 from carrel_scheduler.workloads.live import LiveView
 from unit.workloads.desk import Desk
