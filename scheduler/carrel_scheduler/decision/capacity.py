@@ -1,0 +1,272 @@
+"""How many tasks of each class fit on each node now.
+
+For classes with waiting tasks the answer is kept: one row per node, one column per class, so that
+a node that changed is one contiguous row to write. A row comes from few parts: the count of each
+kind of GPU need (``gpu_room``), gathered to classes, two divisions for CPU and memory, and a mask
+of the nodes on which the class may run. Divisions are done in float64, which is exact here:
+``(a + 1/2) / b`` cannot round up to the next integer for amounts below 2^52, and the half makes
+``0 / 0`` (nothing asked, nothing free) come out as "fits". Counts stop at ``MOST`` per node.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.decision.classes import Classes
+from carrel_scheduler.decision.eligible import Eligible
+from carrel_scheduler.decision.gpu_room import GpuKinds, gpu_counts
+from carrel_scheduler.decision.layers import CPU, MEMORY, Bools, Counts, Layer
+from carrel_scheduler.decision.nodes import NodeColumns
+
+MOST = 32767
+"""A larger count of tasks on one node is told as this many."""
+
+ROWS_AT_ONCE = 512
+UNKNOWN_ROW = 1 << 30
+NOTHING_ASKED = 1e-9
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int16]
+
+
+class Capacity:
+    """Counts per node and class in the view of idle room, and direct counts in any view."""
+
+    def __init__(self, classes: Classes, nodes: NodeColumns, eligible: Eligible) -> None:
+        self._classes, self._nodes, self._eligible = classes, nodes, eligible
+        self._needs = _Needs(classes, nodes, eligible)
+        self._of_column: list[int] = []
+        self._columns: dict[int, int] = {}
+        self._spare: list[int] = []
+        self._column_ids: Counts = np.zeros(0, np.int64)
+        self._rows: Rows = np.zeros((0, 0), np.int16)
+        self._totals: Counts = np.zeros(0, np.int64)
+        self._stale: list[int] = []
+        self._version = -1
+        self._view: Layer | None = None
+
+    def mark(self, node: int) -> None:
+        """The idle room of a node changed."""
+        self._stale.append(node)
+
+    def mark_many(self, nodes: Iterable[int]) -> None:
+        """The idle room of these nodes changed."""
+        self._stale += nodes
+
+    def sync(self, view: Layer) -> None:
+        """Bring rows and totals up to date with the view of idle room."""
+        self._view = view
+        width = view.devices.shape[1]
+        fresh = self._follow_classes(width)
+        if self._version != self._nodes.version:
+            self._version = self._nodes.version
+            used = sorted({self._needs.mask_of(c) for c in self._columns})
+            self._stale += self._needs.follow(used).tolist()
+        if self._stale:
+            self._write(view, list(dict.fromkeys(self._stale)))
+            self._stale.clear()
+        for column in fresh:
+            counts = self.counts(view, self._of_column[column])
+            self._rows[:, column] = counts
+            self._totals[column] = int(counts.sum())
+
+    def column(self, class_id: int) -> Rows:
+        """(N,) counts of a class as of the last ``sync``. Do not change it."""
+        column = self._columns.get(class_id)
+        if column is None:
+            if self._view is None:
+                raise RuntimeError("sync comes first")
+            return self.counts(self._view, class_id).astype(np.int16)
+        return self._rows[:, column]
+
+    def total(self, class_id: int) -> int:
+        """The sum of ``column``."""
+        column = self._columns.get(class_id)
+        return int(self.column(class_id).sum()) if column is None else int(self._totals[column])
+
+    def totals_of(self, class_ids: Counts) -> Counts:
+        """(c,) ``total`` of many classes with waiting tasks."""
+        return self._totals.take([self._columns[c] for c in class_ids.tolist()])
+
+    def counts(self, view: Layer, class_id: int, nodes: Counts | None = None) -> Counts:
+        """How many tasks of one class fit in a view.
+
+        Args:
+            view: room on all nodes.
+            class_id: of the tasks.
+            nodes: slots to ask about; ``None`` all.
+
+        Returns:
+            (N,) or (n,) int64, at most ``MOST`` each.
+        """
+        needs, slots, columns = self._needs, view.slots, self._nodes
+        devices, host = view.devices, view.host
+        memory, mask = columns.gpu_memory, self._eligible.of(self._classes.request(class_id))
+        if nodes is not None:
+            devices, slots, host = devices.take(nodes, 1), slots.take(nodes, 1), host.take(nodes, 1)
+            memory, mask = memory.take(nodes), mask.take(nodes)
+        models = self._eligible.models(nodes)
+        kind = self._classes.kinds[class_id]
+        found = np.minimum(gpu_counts(kind, devices, slots, memory, models), MOST)
+        for row, amount in needs.host_needs(class_id):
+            if row >= len(host):
+                return np.zeros_like(found)
+            found = np.minimum(found, host[row] // amount)
+        found *= mask
+        return found
+
+    def counts_many(self, view: Layer, class_ids: Counts, nodes: Counts) -> Counts:
+        """(n, c) how many tasks of many classes fit on some nodes in a view."""
+        self._needs.follow(sorted({self._needs.mask_of(c) for c in class_ids.tolist()}))
+        return self._needs.rows(view, nodes, class_ids).astype(np.int64)
+
+    def _write(self, view: Layer, nodes: list[int]) -> None:
+        used = len(self._of_column)
+        for start in range(0, len(nodes), ROWS_AT_ONCE):
+            some = np.array(nodes[start : start + ROWS_AT_ONCE], np.int64)
+            new = self._needs.rows(view, some, self._column_ids)
+            new -= self._rows[some, :used]
+            self._totals[:used] += new.sum(0, dtype=np.int64)
+            new += self._rows[some, :used]
+            self._rows[some, :used] = new
+
+    def _follow_classes(self, width: int) -> list[int]:
+        """Give columns to classes that began to wait; returns the columns to fill."""
+        fresh: list[int] = []
+        changed = self._classes.take_changed()
+        for class_id in changed:
+            column = self._columns.get(class_id)
+            if column is not None and not self._classes.waiting[class_id]:
+                del self._columns[class_id]
+                self._spare.append(column)
+            elif column is None and self._classes.waiting[class_id]:
+                fresh.append(self._new_column(class_id))
+        if changed:
+            self._column_ids = np.array(self._of_column, np.int64)
+        self._widen(width, len(self._of_column))
+        return fresh
+
+    def _new_column(self, class_id: int) -> int:
+        if self._spare:
+            column = self._spare.pop()
+            self._of_column[column] = class_id
+        else:
+            column = len(self._of_column)
+            self._of_column.append(class_id)
+        self._columns[class_id] = column
+        return column
+
+    def _widen(self, nodes: int, columns: int) -> None:
+        n, c = self._rows.shape
+        if nodes <= n and columns <= c:
+            return
+        nodes, columns = max(nodes, n), c if columns <= c else max(columns, 2 * c, 16)
+        rows = np.zeros((nodes, columns), np.int16)
+        rows[:n, :c] = self._rows
+        totals = np.zeros(columns, np.int64)
+        totals[:c] = self._totals
+        self._rows, self._totals = rows, totals
+
+
+class _Needs:
+    """What each class asks for, as columns over class numbers, and the masks of its nodes."""
+
+    def __init__(self, classes: Classes, nodes: NodeColumns, eligible: Eligible) -> None:
+        self._classes, self._nodes, self._eligible = classes, nodes, eligible
+        self._kinds = GpuKinds()
+        self._cpu: Floats = np.zeros(0)
+        self._memory: Floats = np.zeros(0)
+        self._kind: Counts = np.zeros(0, np.int64)
+        self._mask: list[int] = []
+        self._mask_column: Counts = np.zeros(0, np.int64)
+        self._mask_ids: dict[object, int] = {}
+        self._mask_class: list[int] = []
+        self._mask_version: list[int] = []
+        self._allowed: Bools = np.zeros((0, 0), np.bool_)
+        self._extended: list[int] = []
+
+    def mask_of(self, class_id: int) -> int:
+        """The number of the mask of a class."""
+        self._grow()
+        return self._mask[class_id]
+
+    def host_needs(self, class_id: int) -> list[tuple[int, int]]:
+        """(host row, amount) of all that is asked for; a row out of range where unknown."""
+        request, known = self._classes.request(class_id), self._nodes.extended
+        asked = [(CPU, request.cpu_milli), (MEMORY, request.memory_mib)]
+        asked += [(known.get(name, UNKNOWN_ROW), amount) for name, amount in request.extended]
+        return [(row, amount) for row, amount in asked if amount]
+
+    def follow(self, masks: list[int]) -> Counts:
+        """Make these masks current; returns the nodes where one of them changed."""
+        width = len(self._nodes.schedulable)
+        self._grow()
+        if self._allowed.shape[0] < width or self._allowed.shape[1] < len(self._mask_class):
+            wider = np.zeros((width, 2 * len(self._mask_class)), np.bool_)
+            n, m = self._allowed.shape
+            wider[:n, :m] = self._allowed
+            self._allowed = wider
+        changed = np.zeros(width, np.bool_)
+        for mask in masks:
+            if self._mask_version[mask] != self._nodes.version:
+                self._mask_version[mask] = self._nodes.version
+                request = self._classes.request(self._mask_class[mask])
+                current = self._eligible.of(request)
+                changed |= current != self._allowed[:, mask]
+                self._allowed[:, mask] = current
+        return np.flatnonzero(changed)
+
+    def rows(self, view: Layer, nodes: Counts, class_ids: Counts) -> Rows:
+        """(n, c) counts of classes on nodes; masks of the classes are current."""
+        cpu = view.host[CPU].take(nodes) + 0.5
+        memory = view.host[MEMORY].take(nodes) + 0.5
+        room = cpu[:, None] / self._cpu.take(class_ids)
+        np.minimum(room, memory[:, None] / self._memory.take(class_ids), out=room)
+        np.minimum(room, MOST, out=room)
+        found: Rows = room.astype(np.int16)
+        gpus = self._kinds.table(
+            view.devices.take(nodes, 1),
+            view.slots.take(nodes, 1),
+            self._nodes.gpu_memory.take(nodes),
+            self._eligible.models(nodes),
+        )
+        np.minimum(found, gpus.take(self._kind.take(class_ids), 1), out=found)
+        allowed = self._allowed.take(nodes, 0)
+        found *= allowed.take(self._mask_column.take(class_ids), 1)
+        if self._extended:
+            self._limit_extended(found, view, nodes, class_ids)
+        return found
+
+    def _limit_extended(self, found: Rows, view: Layer, nodes: Counts, class_ids: Counts) -> None:
+        for place in np.flatnonzero(np.isin(class_ids, self._extended)).tolist():
+            for row, amount in self.host_needs(int(class_ids[place])):
+                known = row < len(view.host)
+                there = view.host[row].take(nodes) // amount if known else 0
+                found[:, place] = np.minimum(found[:, place], there)
+
+    def _grow(self) -> None:
+        known, total = len(self._mask), len(self._classes)
+        if known == total:
+            return
+        cpu, memory, kinds = [], [], []
+        for class_id in range(known, total):
+            request = self._classes.request(class_id)
+            cpu.append(request.cpu_milli or NOTHING_ASKED)
+            memory.append(request.memory_mib or NOTHING_ASKED)
+            kinds.append(self._kinds.number(self._classes.kinds[class_id]))
+            self._mask.append(self._mask_number(class_id))
+            if request.extended:
+                self._extended.append(class_id)
+        self._cpu = np.append(self._cpu, cpu)
+        self._memory = np.append(self._memory, memory)
+        self._kind = np.append(self._kind, np.array(kinds, np.int64))
+        self._mask_column = np.array(self._mask, np.int64)
+
+    def _mask_number(self, class_id: int) -> int:
+        key = self._eligible.key(self._classes.request(class_id))
+        number = self._mask_ids.get(key)
+        if number is None:
+            number = self._mask_ids[key] = len(self._mask_class)
+            self._mask_class.append(class_id)
+            self._mask_version.append(-1)
+        return number

@@ -1,0 +1,187 @@
+"""Which node: one order for all work, one vectorised step for one task or for many alike.
+
+Nodes on which a task fits are compared by, in this order:
+
+1. the caller's score (topology), larger first;
+2. preferred labels: more of them first;
+3. a share goes where it fits on a device that is shared already, a new device comes last;
+4. work without GPUs goes to nodes without GPUs;
+5. the loss of value for what is typically asked for (``value``), smaller first; without a
+   difference until enough arrivals were seen, and not when work is spread;
+6. bin packing: least free GPU, then least free CPU; without GPUs by CPU only. Spread: the largest
+   free part of the node's GPUs, or of its CPU;
+7. the name of the node.
+
+All comparisons are between integers. The tie of 6 and 7 is one number per node; 1 to 4 narrow the
+candidates, so none of them can outweigh another.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from carrel_scheduler.decision.classes import Classes, Form, GpuKind
+from carrel_scheduler.decision.eligible import Eligible
+from carrel_scheduler.decision.gpu_room import memory_shares
+from carrel_scheduler.decision.layers import CPU, Bools, Counts, Layer
+from carrel_scheduler.decision.mig import profile_rows
+from carrel_scheduler.decision.nodes import NodeColumns
+from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.decision.settings import DEFAULTS, Settings, Strategy
+
+NOWHERE = -1
+PARTS = 1 << 20
+WORD_BITS = 62
+SHARED = (Form.SHARE, Form.MEMORY, Form.MIG)
+Tier = Callable[[Counts], Counts]
+Spread = list[tuple[int, int]]
+"""Pairs of node and number of tasks there."""
+
+
+class Chooser:
+    """Chooses nodes for tasks of a class."""
+
+    def __init__(
+        self,
+        classes: Classes,
+        nodes: NodeColumns,
+        eligible: Eligible,
+        settings: Settings = DEFAULTS,
+    ) -> None:
+        self._classes, self._nodes, self._eligible = classes, nodes, eligible
+        self._settings = settings
+
+    def arrived(self, class_ids: tuple[int, ...]) -> None:
+        """A workload with tasks of these classes was queued: typical shapes are learned from it."""
+
+    def pick(
+        self,
+        class_id: int,
+        counts: Counts,
+        view: Layer,
+        within: Bools | None = None,
+        score: Counts | None = None,
+    ) -> int:
+        """The node for one task, or ``NOWHERE``.
+
+        Args:
+            class_id: of the task.
+            counts: (N,) how many tasks fit on each node in the view.
+            view: the room on which it is to be placed.
+            within: (N,) the nodes to choose from; ``None`` all.
+            score: (N,) larger is taken first, before anything else.
+        """
+        fits = counts > 0
+        if within is not None:
+            fits &= within
+        nodes = np.flatnonzero(fits)
+        if not len(nodes):
+            return NOWHERE
+        for tier in self._tiers(class_id, view, score):
+            key = tier(nodes)
+            nodes = nodes.compress(key == key.max())
+            if len(nodes) == 1:
+                return int(nodes[0])
+        return int(nodes[self._tie(class_id, view, nodes).argmin()])
+
+    def spread(
+        self,
+        class_id: int,
+        tasks: int,
+        counts: Counts,
+        view: Layer,
+        within: Bools | None = None,
+        per_node_limit: int = 0,
+        score: Counts | None = None,
+    ) -> Spread | None:
+        """Nodes for so many tasks, in the order in which they are filled, or ``None``.
+
+        Arguments as for ``pick``; ``per_node_limit`` 0 is no limit. A node that is begun is filled
+        before the next one.
+        """
+        fits = counts > 0
+        if within is not None:
+            fits &= within
+        nodes = np.flatnonzero(fits)
+        room = counts.take(nodes).astype(np.int64)
+        if per_node_limit:
+            np.minimum(room, per_node_limit, out=room)
+        if int(room.sum()) < tasks:
+            return None
+        order = self._order(class_id, view, nodes, score, tasks)
+        nodes, room = nodes.take(order), room.take(order)
+        filled = room.cumsum()
+        last = int(filled.searchsorted(tasks))
+        taken = room[: last + 1]
+        taken[last] -= filled[last] - tasks
+        return list(zip(nodes[: last + 1].tolist(), taken.tolist(), strict=True))
+
+    def _order(
+        self, class_id: int, view: Layer, nodes: Counts, score: Counts | None, most: int
+    ) -> Counts:
+        """Positions of at least the best ``most`` nodes in the order in which they are filled."""
+        tie = self._tie(class_id, view, nodes)
+        keys = [-tier(nodes) for tier in self._tiers(class_id, view, score)]
+        if keys:
+            ranked: Counts = np.lexsort((tie, *reversed(keys)))
+            return ranked
+        if most >= len(nodes):
+            return np.argsort(tie)
+        part = np.argpartition(tie, most)[:most]
+        return part.take(np.argsort(tie.take(part)))
+
+    def _tiers(self, class_id: int, view: Layer, score: Counts | None) -> list[Tier]:
+        """What comes before packing: keys of nodes, larger first, the most important one first."""
+        tiers: list[Tier] = []
+        if score is not None:
+            tiers.append(score.take)
+        wishes = self._eligible.preferred(self._classes.request(class_id).where)
+        if wishes is not None:
+            tiers.append(wishes.take)
+        kind = self._classes.kinds[class_id]
+        if kind.form in SHARED:
+            tiers.append(lambda nodes: self._on_shared(kind, view, nodes))
+        elif kind.form is Form.NONE:
+            tiers.append(lambda nodes: (self._nodes.devices.take(nodes) == 0).astype(np.int64))
+        return tiers
+
+    def _on_shared(self, kind: GpuKind, view: Layer, nodes: Counts) -> Counts:
+        """1 where the share fits on devices that are shared already, else 0."""
+        free = view.devices.take(nodes, 1)
+        if kind.form is Form.MIG:
+            rows = profile_rows(kind.profile)
+            there = rows[self._eligible.models(nodes), view.slots.take(nodes, 1)] > 0
+        elif kind.form is Form.SHARE:
+            there = free >= kind.amount
+        else:
+            there = free >= memory_shares(kind.amount, self._nodes.gpu_memory.take(nodes))
+        there &= free < MILLI
+        return (there.sum(0) >= kind.devices).astype(np.int64)
+
+    def _tie(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
+        """(n,) one number per node, smaller first: the amount left, then the name."""
+        with_gpu = self._classes.takes_gpu(class_id)
+        strategy = self._settings.gpu_strategy if with_gpu else self._settings.cpu_strategy
+        cpu = view.host[CPU].take(nodes)
+        free = view.devices.take(nodes, 1).sum(0, dtype=np.int64) if with_gpu else cpu
+        rank = self._nodes.rank.take(nodes)
+        if strategy is Strategy.SPREAD:
+            total = self._nodes.devices.take(nodes) * MILLI
+            if not with_gpu:
+                total = self._nodes.capacity[CPU].take(nodes)
+            used = PARTS - free * PARTS // np.maximum(total, 1)
+            return _joined(used, np.zeros_like(used), rank)
+        return _joined(free, cpu if with_gpu else np.zeros_like(cpu), rank)
+
+
+def _joined(first: Counts, second: Counts, rank: Counts) -> Counts:
+    """Three keys in one number; when 63 bits are too few, the second is told less finely."""
+    rank_bits = int(rank.max()).bit_length()
+    second_bits = int(second.max()).bit_length()
+    spare = WORD_BITS - int(first.max()).bit_length() - rank_bits
+    coarser = max(0, second_bits - spare)
+    joined: Counts = first << (second_bits - coarser)
+    joined |= second >> coarser
+    joined <<= rank_bits
+    joined |= rank
+    return joined
