@@ -13,9 +13,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from carrel_scheduler.decision import device_choice
 from carrel_scheduler.decision.classes import Classes
 from carrel_scheduler.decision.eligible import Eligible
-from carrel_scheduler.decision.gpu_room import GpuKinds, gpu_counts
+from carrel_scheduler.decision.gpu_room import GpuKinds
 from carrel_scheduler.decision.layers import CPU, MEMORY, Bools, Counts, Layer
 from carrel_scheduler.decision.nodes import NodeColumns
 
@@ -107,7 +108,7 @@ class Capacity:
             memory, mask = memory.take(nodes), mask.take(nodes)
         models = self._eligible.models(nodes)
         kind = self._classes.kinds[class_id]
-        found = np.minimum(gpu_counts(kind, devices, slots, memory, models), MOST)
+        found = np.minimum(device_choice.capacity(kind, devices, slots, memory, models), MOST)
         for row, amount in needs.host_needs(class_id):
             if row >= len(host):
                 return np.zeros_like(found)

@@ -17,14 +17,14 @@ candidates, so none of them can outweigh another.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from carrel_scheduler.decision.classes import Classes, Form, GpuKind
+from carrel_scheduler.decision.device_choice import capacity
 from carrel_scheduler.decision.eligible import Eligible
-from carrel_scheduler.decision.gpu_room import memory_shares
 from carrel_scheduler.decision.layers import CPU, Bools, Counts, Layer
-from carrel_scheduler.decision.mig import profile_rows
 from carrel_scheduler.decision.nodes import NodeColumns
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.settings import DEFAULTS, Settings, Strategy
@@ -134,10 +134,10 @@ class Chooser:
         """What comes before packing: keys of nodes, larger first, the most important one first."""
         tiers: list[Tier] = []
         if score is not None:
-            tiers.append(score.take)
+            tiers.append(partial(np.take, score))
         wishes = self._eligible.preferred(self._classes.request(class_id).where)
         if wishes is not None:
-            tiers.append(wishes.take)
+            tiers.append(partial(np.take, wishes))
         kind = self._classes.kinds[class_id]
         if kind.form in SHARED:
             tiers.append(lambda nodes: self._on_shared(kind, view, nodes))
@@ -146,17 +146,16 @@ class Chooser:
         return tiers
 
     def _on_shared(self, kind: GpuKind, view: Layer, nodes: Counts) -> Counts:
-        """1 where the share fits on devices that are shared already, else 0."""
+        """1 where the need fits on devices that are shared already, else 0."""
         free = view.devices.take(nodes, 1)
-        if kind.form is Form.MIG:
-            rows = profile_rows(kind.profile)
-            there = rows[self._eligible.models(nodes), view.slots.take(nodes, 1)] > 0
-        elif kind.form is Form.SHARE:
-            there = free >= kind.amount
-        else:
-            there = free >= memory_shares(kind.amount, self._nodes.gpu_memory.take(nodes))
-        there &= free < MILLI
-        return (there.sum(0) >= kind.devices).astype(np.int64)
+        there = capacity(
+            kind,
+            free * (free < MILLI),
+            view.slots.take(nodes, 1),
+            self._nodes.gpu_memory.take(nodes),
+            self._eligible.models(nodes),
+        )
+        return (there > 0).astype(np.int64)
 
     def _tie(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
         """(n,) one number per node, smaller first: the amount left, then the name."""

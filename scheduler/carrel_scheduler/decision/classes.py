@@ -10,12 +10,11 @@ first task came or whose last one left.
 from dataclasses import dataclass
 from enum import IntEnum
 
-from carrel_scheduler.decision.mig import MODELS
+from carrel_scheduler.decision.mig import Model, model_of, smallest_profile
 from carrel_scheduler.decision.nodes import NodeColumns
 from carrel_scheduler.decision.requests import Request
 from carrel_scheduler.decision.resources import MILLI, Triple
-
-HUNDREDTH = 10
+from carrel_scheduler.decision.shares import share_of_memory
 
 
 class Form(IntEnum):
@@ -60,16 +59,15 @@ def gpu_kind(request: Request) -> GpuKind:
     return NO_GPU
 
 
-def memory_share(memory_mib: int, gpu_memory_mib: int) -> int:
-    """Thousandths of a GPU that hold so much memory, in whole hundredths; above 1000: none do."""
-    if gpu_memory_mib <= 0:
-        return MILLI + 1
-    return min(-(-100 * memory_mib // gpu_memory_mib) * HUNDREDTH, MILLI + HUNDREDTH)
-
-
-def _profile_milli(profile: str, model: str) -> int:
-    found = MODELS[model].profiles.get(profile) if model else None
-    return found.milli if found is not None else 0
+def _instance_milli(kind: GpuKind, model: Model) -> int:
+    """What the MIG instance for a need counts as on a model; 0 where there is none."""
+    if kind.form is Form.MIG:
+        profile = model.profiles.get(kind.profile)
+    elif kind.form is Form.MEMORY and kind.devices == 1:
+        profile = smallest_profile(model, kind.amount)
+    else:
+        return 0
+    return profile.milli if profile is not None else 0
 
 
 class Classes:
@@ -124,14 +122,15 @@ class Classes:
         kind, fact = self.kinds[class_id], nodes.fact(slot)
         if kind.form is Form.WHOLE:
             return MILLI
-        if kind.form is Form.MIG:
-            return _profile_milli(kind.profile, fact.mig_model)
-        if kind.form is Form.NONE or fact.mig_model:
+        if kind.form is Form.NONE:
             return 0
+        if fact.mig_model:
+            return _instance_milli(kind, model_of(fact.mig_model))
         if kind.form is Form.SHARE:
             return kind.amount
-        share = memory_share(kind.amount, fact.gpu_memory_mib)
-        return share if share <= MILLI else 0
+        if kind.form is Form.MEMORY:
+            return share_of_memory(kind.amount, fact.gpu_memory_mib)
+        return 0
 
     def amounts(self, class_id: int) -> Triple:
         """What counts against quotas before there is a place.

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from carrel_scheduler.decision.classes import Form, GpuKind, gpu_kind
+from carrel_scheduler.decision.classes import NO_GPU, Form, GpuKind, gpu_kind
+from carrel_scheduler.decision.device_choice import profile_on
 from carrel_scheduler.decision.events import NodeSet
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.mig import MODELS, model_code
@@ -20,9 +22,11 @@ from carrel_scheduler.decision.nodes import NodeColumns
 from carrel_scheduler.decision.requests import HOST, Request, Where
 
 NO_VALUE = -1
+SHARES = GpuKind(Form.SHARE)
 ANY_TAINT = "*"
 
 
+Codes = npt.NDArray[np.uint8]
 Value = TypeVar("Value", str, frozenset[str])
 
 
@@ -52,7 +56,7 @@ class Eligible:
         self._facts: list[NodeSet | None] = []
         self._labels: dict[str, _Codes[str]] = {}
         self._taints: _Codes[frozenset[str]] = _Codes(np.zeros(0, np.int64))
-        self._models: Counts = np.zeros(0, np.int64)
+        self._models: Codes = np.zeros(0, np.uint8)
         self._masks: dict[tuple[object, ...], Bools] = {}
         self._wishes: dict[tuple[tuple[str, frozenset[str]], ...], Counts] = {}
 
@@ -83,16 +87,19 @@ class Eligible:
         kind = gpu_kind(request)
         return present & self._suitable(request.where) & self._serving(kind)
 
-    def models(self, nodes: Counts | None = None) -> Counts:
+    def models(self, nodes: Counts | None = None) -> Codes:
         """Numbers of MIG models (``mig.model_code``), 0 without MIG; of all nodes or of some."""
         self._follow()
         return self._models if nodes is None else self._models.take(nodes)
 
     def key(self, request: Request) -> tuple[object, ...]:
         """Requests with equal keys have equal masks."""
-        where, kind = request.where, gpu_kind(request)
-        form = {Form.NONE: "", Form.WHOLE: "", Form.SHARE: "share", Form.MEMORY: "memory"}
-        return (where.nodes, where.labels, where.tolerations, form.get(kind.form, kind.profile))
+        where, form = request.where, gpu_kind(request)
+        if form.form in (Form.NONE, Form.WHOLE):
+            form = NO_GPU
+        elif form.form is Form.SHARE:
+            form = SHARES
+        return (where.nodes, where.labels, where.tolerations, form)
 
     def preferred(self, where: Where) -> Counts | None:
         """(N,) how many wishes each node satisfies; ``None`` without wishes."""
@@ -113,11 +120,16 @@ class Eligible:
         if kind.form is Form.SHARE:
             return ~nodes.mig
         if kind.form is Form.MEMORY:
-            return ~nodes.mig & (nodes.gpu_memory > 0)
+            plain = ~nodes.mig & (nodes.gpu_memory > 0)
+            return plain | self._dividing(kind) if kind.devices == 1 else plain
         if kind.form is Form.MIG:
-            having = [name for name, model in MODELS.items() if kind.profile in model.profiles]
-            return np.isin(self._models, [model_code(name) for name in having])
+            return self._dividing(kind)
         return np.ones(len(nodes.schedulable), np.bool_)
+
+    def _dividing(self, kind: GpuKind) -> Bools:
+        """Nodes where a MIG instance that serves the need can be made."""
+        models = [code for code, model in enumerate(MODELS.values(), 1) if profile_on(kind, model)]
+        return np.isin(self._models, models)
 
     def _suitable(self, where: Where) -> Bools:
         mask = self._tolerated(where.tolerations)
@@ -156,7 +168,7 @@ class Eligible:
         self._masks.clear()
         self._wishes.clear()
         width = len(nodes.schedulable)
-        self._models = np.append(self._models, np.zeros(width - len(self._models), np.int64))
+        self._models = np.append(self._models, np.zeros(width - len(self._models), np.uint8))
         self._taints.widen(width)
         for codes in self._labels.values():
             codes.widen(width)
