@@ -1,0 +1,141 @@
+"""The order of service between queues: whose work is tried next, and who gives way first.
+
+Siblings are compared with the best candidate below each; the first difference decides:
+
+1. a queue beyond its fair share in all resources comes last;
+2. a queue that stays within its quota with the candidate comes first;
+3. the higher rank;
+4. a queue without any share of something that it would then hold comes last;
+5. the smaller dominant share with the candidate, then 6. without it;
+7. the smaller allocatable amounts: of GPUs, then of CPU, then of memory;
+8. the older queue, then the name.
+
+The tree is walked from the top, so a department is chosen before a project of it. Victims come in
+exactly the reverse order, their candidate being the one who would give way next and their
+standings those without the victims taken before.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+from carrel_scheduler.decision.resources import NONE
+from carrel_scheduler.decision.rules import RESOURCES
+from carrel_scheduler.decision.standings import Standings, dominant_share
+
+Key = tuple[int, ...]
+Head = Callable[[int], Sequence[int] | None]
+"""What the best candidate of a leaf asks for, or ``None`` when there is none."""
+
+TOP = -1
+
+
+def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
+    """The place of a queue among its siblings; smaller is served first, no two are equal."""
+    gpu, cpu, memory = standings.used[slot]
+    fair, quota = standings.fair[slot], standings.quota[slot]
+    keeps, measure = standings.allocatable[slot], standings.measure[slot]
+    then = (gpu + demand[0], cpu + demand[1], memory + demand[2])
+    return (
+        gpu > fair[0] and cpu > fair[1] and memory > fair[2],
+        then[0] > quota[0] or then[1] > quota[1] or then[2] > quota[2],
+        -standings.table.rank[slot],
+        0 in keeps and any(then[r] > 0 and not keeps[r] for r in RESOURCES),
+        dominant_share(then, measure),
+        dominant_share((gpu, cpu, memory), measure),
+        *keeps,
+        standings.table.place[slot],
+    )
+
+
+def victim_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
+    """The reverse of ``queue_key``: smaller gives way first."""
+    return tuple(-part for part in queue_key(standings, slot, demand))
+
+
+class Service:
+    """A tree of heaps over the leaves that have candidates, with the next one on top.
+
+    Whoever changes standings or candidates tells by ``update``; only that leaf's path is looked at
+    again. Leaves without candidates cost nothing.
+    """
+
+    _key = staticmethod(queue_key)
+
+    def __init__(self, standings: Standings, head: Head, leaves: Iterable[int]) -> None:
+        """``leaves``: those that may have candidates, in any order."""
+        self._standings, self._head = standings, head
+        self._leaves = set(leaves)
+        self._popped: int | None = None
+        self._best: dict[int, tuple[int, Sequence[int]]] = {}
+        self._keys: dict[int, Key] = {}
+        self._heaps: dict[int, list[tuple[Key, int]]] = {}
+        self.update_all()
+
+    def pop(self) -> int | None:
+        """The leaf to serve next, or ``None``.
+
+        It is out of the order until ``update`` is called for it; without that it does not return.
+        """
+        if self._popped is not None:
+            self._set_head(self._popped, None)
+        best = self._best.get(TOP)
+        self._popped = None if best is None else best[0]
+        return self._popped
+
+    def update(self, leaf: int) -> None:
+        """A leaf's standing or its candidate changed."""
+        self._leaves.add(leaf)
+        if leaf == self._popped:
+            self._popped = None
+        self._set_head(leaf, self._head(leaf))
+
+    def update_all(self) -> None:
+        """Everything may have changed."""
+        self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
+        for leaf in sorted(self._leaves):
+            self._set_head(leaf, self._head(leaf))
+
+    def _set_head(self, leaf: int, demand: Sequence[int] | None) -> None:
+        best = None if demand is None else (leaf, demand)
+        table, slot = self._standings.table, leaf
+        while True:
+            parent = table.parent[slot]
+            self._place(slot, parent, best)
+            best = self._top_of(parent)
+            slot = parent
+            if parent == TOP:
+                return
+
+    def _place(self, slot: int, parent: int, best: tuple[int, Sequence[int]] | None) -> None:
+        """Note the best candidate below a queue, and the queue's place among its siblings."""
+        if best is None:
+            self._best.pop(slot, None)
+            self._keys.pop(slot, None)
+            return
+        self._best[slot] = best
+        key = self._key(self._standings, slot, best[1])
+        if self._keys.get(slot) != key:
+            self._keys[slot] = key
+            heapq.heappush(self._heaps.setdefault(parent, []), (key, slot))
+
+    def _top_of(self, parent: int) -> tuple[int, Sequence[int]] | None:
+        """The best candidate below ``parent``; entries that no longer hold are thrown away."""
+        heap = self._heaps.get(parent, [])
+        while heap and self._keys.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        best = self._best[heap[0][1]] if heap else None
+        if parent == TOP:
+            if best is None:
+                self._best.pop(TOP, None)
+            else:
+                self._best[TOP] = best
+        return best
+
+
+class VictimOrder(Service):
+    """The same tree in reverse: ``head`` gives what a leaf's next victim holds.
+
+    Victims are counted out of the standings as they are taken, and told by ``update``.
+    """
+
+    _key = staticmethod(victim_key)

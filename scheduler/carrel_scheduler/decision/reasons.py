@@ -1,0 +1,80 @@
+"""Why a workload waits, starts or was evicted: one structure, worded once (``core.wording``).
+
+A reason has a class (*never*, *not now*, *held back*, *starting*), a stable token that machines
+match on, and the facts. Sentences are made from it at the edge, the same for every surface.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ReasonClass(StrEnum):
+    """What kind of answer it is."""
+
+    NEVER = "never"
+    NOT_NOW = "not-now"
+    HELD_BACK = "held-back"
+    STARTING = "starting"
+    EVICTED = "evicted"
+
+
+class Token(StrEnum):
+    """Stable tokens; part of the API."""
+
+    NEVER_FITS = "NeverFits"
+    NO_NODE_FITS = "NoNodeFits"
+    WAITS_FOR_ROOM = "WaitsForRoom"
+    QUOTA_USED = "QuotaUsed"
+    OVER_LIMIT = "OverLimit"
+    NON_PREEMPTIBLE_BEYOND_QUOTA = "NonPreemptibleBeyondQuota"
+    OVER_QUOTA_OFF = "OverQuotaOff"
+    HELD_FOR = "HeldFor"
+    QUEUED_BEHIND = "QueuedBehind"
+    STARTING = "Starting"
+    RECLAIMED = "Reclaimed"
+    PREEMPTED = "Preempted"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds what is short: ``amount`` of the resource, since ``since`` (epoch seconds)."""
+
+    project: str
+    uid: str
+    name: str
+    user: str
+    amount: int
+    borrowed: bool
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The one reason of a workload in one cycle.
+
+    Attributes:
+        resource: what is short: ``gpu`` (thousandths), ``cpu`` (millicores) or ``memory`` (MiB);
+            empty when it is not about an amount.
+        requested, short, bound: amounts in the unit of ``resource``: asked for in all, missing, and
+            the quota, limit or node size that binds.
+        project: whose quota or limit binds, or, for an eviction, which project needed the room.
+        workload, workload_uid: for an eviction or a held place, the workload it is for.
+        holders: who holds the resource, largest first, at most five.
+        nodes: the nodes it is about.
+        ahead: how many workloads of the same project are served before it.
+        kept: other things it lacks could be taken back, but too little of this resource.
+    """
+
+    cls: ReasonClass
+    token: Token
+    resource: str = ""
+    requested: int = 0
+    short: int = 0
+    bound: int = 0
+    project: str = ""
+    workload: str = ""
+    workload_uid: str = ""
+    holders: tuple[Holder, ...] = ()
+    nodes: tuple[str, ...] = ()
+    ahead: int = 0
+    kept: bool = False
