@@ -6,6 +6,8 @@ otherwise show the Hub's bare error page instead of the reason.
 
 import asyncio
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import aiohttp
@@ -14,11 +16,19 @@ FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 0.4
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def held_port(host: str = "127.0.0.1") -> Iterator[int]:
+    """A port that the kernel gives to nobody else until the server has it.
+
+    Hold it until the server answers. A socket that is bound but does not listen keeps its port from
+    everybody who is given any port, in whatever process: other spawners, and outgoing connections.
+    It lets in only who names that port and, as servers do, sets ``SO_REUSEADDR``, also under
+    another account.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 0))
+        yield int(holder.getsockname()[1])
 
 
 async def wait_for_answer(session: aiohttp.ClientSession, url: str) -> None:

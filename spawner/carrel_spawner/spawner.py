@@ -18,11 +18,12 @@ from typing_extensions import override
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Workload
 from carrel_spawner import refusal
-from carrel_spawner.arrival import free_port
+from carrel_spawner.arrival import held_port
 from carrel_spawner.bulletin import Bulletin
 from carrel_spawner.choosing import Choosing
 from carrel_spawner.discretion import readable_by
 from carrel_spawner.feed import feed_of
+from carrel_spawner.keeping import keep
 from carrel_spawner.options import Choice
 from carrel_spawner.starting import NotPlaced, until_answering, until_placed
 from carrel_spawner.state import Address, Ending
@@ -54,7 +55,8 @@ class CarrelSpawner(Choosing, Spawner):
         allowed = max(MARGIN_SECONDS, self.start_timeout - MARGIN_SECONDS)
         try:
             async with asyncio.timeout(allowed):
-                return await self._start()
+                with held_port() as self.port:
+                    return await self._start()
         except TimeoutError as error:
             raise refusal.too_slow(allowed, self.bulletin.last) from error
         except CarrelError as error:
@@ -65,9 +67,8 @@ class CarrelSpawner(Choosing, Spawner):
 
     async def _start(self) -> str:
         choice = self.choice or self.checked(self.user_options)
-        self.port = free_port()
         workload = await self._take_place(choice)
-        self._keep(Address.of(workload, self.port), choice)
+        await self._keep(Address.of(workload, self.port), choice)
         try:
             await self._until_there(workload)
         except NotPlaced as outcome:
@@ -109,7 +110,7 @@ class CarrelSpawner(Choosing, Spawner):
             tail = await self.workplace.log_tail(outcome.workload.project)
             return refusal.ended(outcome.verdict, tail)
         await self.workplace.withdraw(outcome.workload)
-        self._keep(None, choice)
+        await self._keep(None, choice)
         return refusal.no_room(
             outcome.verdict,
             outcome.workload,
@@ -243,12 +244,14 @@ class CarrelSpawner(Choosing, Spawner):
         self.address = None
         self.bulletin = Bulletin()
 
-    def _keep(self, address: Address | None, choice: Choice) -> None:
-        """Commit at once what the Hub would only keep after the start."""
+    async def _keep(self, address: Address | None, choice: Choice) -> None:
+        """Have committed now what the Hub would only keep after the start."""
         self.address = address
+        await keep(self.user.db, lambda: self._write_down(choice))
+
+    def _write_down(self, choice: Choice) -> None:
         self.orm_spawner.state = self.get_state()
         self.orm_spawner.user_options = choice.options()
-        self.user.db.commit()
 
 
 def _is_gone(error: CarrelError) -> bool:
