@@ -17,7 +17,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds a device. ``state``: ``running``, ``releasing`` or ``held`` (promised).
 
-    Of projects that the caller is not in, only ``project`` is filled.
+    Of projects that the caller is not in, ``uid``, ``name``, ``user`` and ``kind`` are empty.
+    ``color`` is the project's colour number.
     """
 
     project: str = ""
@@ -29,6 +30,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     borrowed: bool = False
     state: str = ""
     since: float = 0.0
+    color: int | None = None
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,3 +88,4 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int = 1
     waits_since: float = 0.0
     reason: Reason | None = None
+    color: int | None = None

@@ -324,13 +324,13 @@ class Server:
         return web.json_response({"users": users})
 
     async def _nodes(self, _: web.Request) -> web.Response:
-        return web.json_response({"items": self.world.nodes})
+        return web.json_response({"items": [self.world.painted(one) for one in self.world.nodes]})
 
     async def _node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
         for node in self.world.nodes:
             if node["name"] == name:
-                return web.json_response(node)
+                return web.json_response(self.world.painted(node))
         raise Refusal(404, "not_found", f"There is no node `{name}`.")
 
     async def _queue(self, request: web.Request) -> web.Response:
@@ -345,6 +345,7 @@ class Server:
                 "tasks": w["spec"].get("tasks", 1),
                 "waits_since": w["status"]["queued_at"],
                 "reason": w["status"].get("reason"),
+                "color": self.world.color(w["project"]),
             }
             | (
                 {"name": w["name"], "user": w["spec"]["user"]}

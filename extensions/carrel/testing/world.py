@@ -84,6 +84,20 @@ class World:
         self.projects[name]["resource_version"] = next(self._version)
         return self.projects[name]
 
+    def color(self, project: str) -> int | None:
+        """A project's colour number; ``None`` for one that is not there."""
+        return self.projects[project]["color"] if project in self.projects else None
+
+    def painted(self, node: Json) -> Json:
+        """A node whose holders carry the colours of their projects."""
+        devices = [
+            device | {"holders": [one | {"color": self.color(one["project"])} for one in holders]}
+            if (holders := device.get("holders"))
+            else device
+            for device in node.get("devices", [])
+        ]
+        return node | {"devices": devices}
+
     def create(self, body: Mapping[str, Any], user: str) -> Json:
         """Add a waiting workload. Raises ``Refusal`` when the name is taken."""
         project = str(body["project"])

@@ -5,7 +5,7 @@ their guarantee, hatched when borrowed, dashed when held for somebody who is abo
 when broken. What the picture shows also stands below it in words, with links.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from markupsafe import Markup
 
@@ -20,16 +20,15 @@ _HEIGHT = 26
 Link = Callable[[str, str], str]
 
 
-def gpu_map(nodes: list[Node], colors: Mapping[str, int], link: Link, now: float) -> Markup:
+def gpu_map(nodes: list[Node], link: Link, now: float) -> Markup:
     """All nodes.
 
     Args:
         nodes: as the API tells them.
-        colors: project name to colour number; unknown projects are grey.
         link: address of a workload's page from project and name.
         now: epoch seconds, for how long a device has been idle.
     """
-    rows = [_row(node, colors, link, now) for node in nodes]
+    rows = [_row(node, link, now) for node in nodes]
     return element("div", *rows, class_="gpu-map")
 
 
@@ -70,8 +69,8 @@ def device_sentence(device: Device) -> str:
     return f"GPU {device.index}{simulated}: " + "; ".join(parts)
 
 
-def _row(node: Node, colors: Mapping[str, int], link: Link, now: float) -> Markup:
-    cells = [_cell(device, colors, link, now) for device in node.devices]
+def _row(node: Node, link: Link, now: float) -> Markup:
+    cells = [_cell(device, link, now) for device in node.devices]
     return element(
         "section",
         element("h2", node.name),
@@ -81,13 +80,13 @@ def _row(node: Node, colors: Mapping[str, int], link: Link, now: float) -> Marku
     )
 
 
-def _cell(device: Device, colors: Mapping[str, int], link: Link, now: float) -> Markup:
+def _cell(device: Device, link: Link, now: float) -> Markup:
     sentence = device_sentence(device)
     picture = element(
         "svg",
         element("title", sentence),
         element("desc", _details(device)),
-        *_shapes(device, colors),
+        *_shapes(device),
         class_="gpu-cell",
         role="img",
         width="100%",
@@ -101,13 +100,11 @@ def _cell(device: Device, colors: Mapping[str, int], link: Link, now: float) -> 
     )
 
 
-def _shapes(device: Device, colors: Mapping[str, int]) -> list[Markup]:
+def _shapes(device: Device) -> list[Markup]:
     shapes = [_rect(0, WHOLE, "gpu-frame")]
     start = 0
     for holder in device.holders:
-        shapes += (
-            _held(holder, start, colors) if holder.state == "held" else _used(holder, start, colors)
-        )
+        shapes += _held(holder, start) if holder.state == "held" else _used(holder, start)
         start += holder.gpu_milli
     if device.broken:
         shapes += [
@@ -117,8 +114,8 @@ def _shapes(device: Device, colors: Mapping[str, int]) -> list[Markup]:
     return shapes
 
 
-def _used(holder: Holder, start: int, colors: Mapping[str, int]) -> list[Markup]:
-    shapes = [_rect(start, holder.gpu_milli, f"gpu-used {_color(holder, colors)}")]
+def _used(holder: Holder, start: int) -> list[Markup]:
+    shapes = [_rect(start, holder.gpu_milli, f"gpu-used {_color(holder)}")]
     if holder.borrowed:
         shapes.append(_rect(start, holder.gpu_milli, "hatched", fill="url(#hatch)"))
     if holder.state == "releasing":
@@ -126,8 +123,8 @@ def _used(holder: Holder, start: int, colors: Mapping[str, int]) -> list[Markup]
     return shapes
 
 
-def _held(holder: Holder, start: int, colors: Mapping[str, int]) -> list[Markup]:
-    return [_rect(start, holder.gpu_milli, f"gpu-held {_color(holder, colors)}", inset=2)]
+def _held(holder: Holder, start: int) -> list[Markup]:
+    return [_rect(start, holder.gpu_milli, f"gpu-held {_color(holder)}", inset=2)]
 
 
 def _rect(start: int, length: int, class_: str, fill: str | None = None, inset: int = 0) -> Markup:
@@ -207,6 +204,6 @@ def _share(milli: int) -> str:
     return fmt.number(milli / WHOLE)
 
 
-def _color(holder: Holder, colors: Mapping[str, int]) -> str:
-    color = colors.get(holder.project)
-    return "p-other" if color is None else css_class(color)
+def _color(holder: Holder) -> str:
+    """Its project's; grey for one that is gone."""
+    return "p-other" if holder.color is None else css_class(holder.color)

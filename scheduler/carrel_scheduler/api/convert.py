@@ -221,6 +221,7 @@ def queue_entry_out(entry: QueueEntry) -> answers.QueueEntryOut:
         tasks=entry.tasks,
         waits_since=entry.waits_since,
         reason=entry.reason,
+        color=entry.color,
     )
 
 

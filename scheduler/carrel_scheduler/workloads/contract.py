@@ -19,7 +19,10 @@ from carrel_scheduler.ledger.objects import (
 
 
 class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (promised)."""
+    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (promised).
+
+    ``color`` is its project's colour number, ``None`` when the project is gone.
+    """
 
     uid: str
     name: str
@@ -30,6 +33,7 @@ class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
     borrowed: bool
     state: str
     since: float
+    color: int | None = None
 
 
 class DeviceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +71,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One waiting workload, in the order of service."""
+    """One waiting workload, in the order of service. ``color``: see ``DeviceHolder``."""
 
     position: int
     uid: str
@@ -79,6 +83,7 @@ class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     waits_since: float
     reason: ReasonInfo | None
+    color: int | None = None
 
 
 class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):

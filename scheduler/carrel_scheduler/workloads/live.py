@@ -11,7 +11,7 @@ from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device
 from carrel_scheduler.policy import limits as limits_policy
 from carrel_scheduler.workloads import sentences, tenure
-from carrel_scheduler.workloads.book import Entry, project_event, queued_event
+from carrel_scheduler.workloads.book import Book, Entry, project_event, queued_event
 from carrel_scheduler.workloads.contract import (
     Activity,
     DeviceHolder,
@@ -47,7 +47,10 @@ class LiveView:
         waiting.sort(
             key=lambda one: (book.positions.get(one.uid, last), one.workload.meta.created_at)
         )
-        return [_queue_entry(place, entry) for place, entry in enumerate(waiting, start=1)]
+        return [
+            _queue_entry(place, entry, _color(self._loop.book, entry.workload.meta.project))
+            for place, entry in enumerate(waiting, start=1)
+        ]
 
     def project_use(self) -> Mapping[str, ProjectUse]:
         """Quota lines by project."""
@@ -245,10 +248,16 @@ class LiveView:
             borrowed=status.borrowed,
             state=state if entry.holding else "held",
             since=status.started_at or status.queued_at or meta.created_at,
+            color=_color(self._loop.book, meta.project),
         )
 
 
-def _queue_entry(place: int, entry: Entry) -> QueueEntry:
+def _color(book: Book, project: str) -> int | None:
+    found = book.projects.get(project)
+    return None if found is None else found.spec.color
+
+
+def _queue_entry(place: int, entry: Entry, color: int | None) -> QueueEntry:
     meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
     return QueueEntry(
         position=place,
@@ -261,4 +270,5 @@ def _queue_entry(place: int, entry: Entry) -> QueueEntry:
         tasks=spec.tasks,
         waits_since=status.queued_at or meta.created_at,
         reason=status.reason,
+        color=color,
     )

@@ -103,6 +103,9 @@ class FakeMembership:
         self.groups.pop(project, None)
 
 
+COLORS = {"vision": 4, "speech": 7}
+
+
 class FakeSubscription:
     def __init__(self, live: "FakeLive") -> None:
         self._live = live
@@ -143,6 +146,7 @@ def holder(project: str, name: str, user: str) -> DeviceHolder:
         borrowed=True,
         state="running",
         since=5.0,
+        color=COLORS[project],
     )
 
 
@@ -159,6 +163,7 @@ def waits(project: str, name: str, user: str, position: int) -> QueueEntry:
         tasks=1,
         waits_since=100.0,
         reason=waiting_reason(foreign, f"{foreign}-secret-job", f"{foreign}-secret-user"),
+        color=COLORS[project],
     )
 
 

@@ -57,7 +57,9 @@ async def test_devices_show_foreign_projects_and_nothing_more_of_them(desk: Desk
         "borrowed": True,
         "state": "running",
         "since": 5.0,
+        "color": 7,
     }
+    assert own["color"] == 4
     missing = await desk.ask("GET", "/nodes/node-9")
     assert (missing.status, missing.code) == (404, "not_found")
 
@@ -72,6 +74,7 @@ async def test_the_queue_keeps_its_order_with_nameless_foreign_entries(desk: Des
         "help": "",
         "data": {},
     }
+    assert (foreign["color"], own["color"]) == (7, 4)
     assert (own["position"], own["name"], own["resources"]["gpus"]) == (
         2,
         "vision-waiting-job",

@@ -1,5 +1,6 @@
 """Every page: answers, says what it should, and hides what is not for the reader."""
 
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -95,6 +96,13 @@ async def test_empty_cluster_and_queue_say_so() -> None:
         async with Site(fake, clock) as site, Visitor(site, "ada") as visitor:
             assert "No node has reported yet." in (await visitor.get("cluster")).words
             assert "Nobody waits" in (await visitor.get("queue")).words
+
+
+async def test_foreign_projects_have_their_colours(ada: Visitor) -> None:
+    for page in ("cluster", "queue"):
+        html = (await ada.get(page)).text
+        assert re.search(r'<span class="swatch p1"></span>\s*speech', html), page
+    assert "gpu-used p1" in (await ada.get("cluster")).text
 
 
 async def test_the_queue_hides_foreign_names(ada: Visitor, root: Visitor) -> None:

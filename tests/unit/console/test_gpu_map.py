@@ -29,13 +29,13 @@ def node(*devices: Device) -> Node:
 
 
 def held_by(state: str = "running", milli: int = 1000, **more: object) -> Device:
-    facts: dict[str, object] = {"name": "train-7", "project": "vision"} | more
+    facts: dict[str, object] = {"name": "train-7", "project": "vision", "color": 4} | more
     holder = Holder(state=state, gpu_milli=milli, **facts)  # type: ignore[arg-type]
     return Device(index=2, name="A10", memory_mib=24_576, allocated_milli=milli, holders=[holder])
 
 
 def drawn(*devices: Device) -> ET.Element:
-    return svgtree.parse(gpu_map([node(*devices)], {"vision": 4}, link, NOW))
+    return svgtree.parse(gpu_map([node(*devices)], link, NOW))
 
 
 def test_a_share_fills_its_part_in_the_projects_colour() -> None:
@@ -95,11 +95,18 @@ def test_each_cell_has_a_title_and_a_description() -> None:
         assert [child.tag for child in cell][:2] == ["title", "desc"]
 
 
-def test_foreign_work_shows_its_project_only() -> None:
-    root = drawn(held_by(name="", project="speech"))
+def test_foreign_work_shows_its_project_and_its_colour_only() -> None:
+    foreign = (held_by(name="", project=name, color=color) for name, color in [("a", 7), ("b", 2)])
+    root = drawn(*foreign)
     assert root.findall(".//a") == []
+    classes = [one.get("class", "") for one in svgtree.with_class(root, "gpu-used")]
+    assert ["p7" in classes[0], "p2" in classes[1]] == [True, True]
+    assert "a member of a" in svgtree.words(root)
+
+
+def test_a_project_that_is_gone_is_grey() -> None:
+    root = drawn(held_by(color=None))
     assert "p-other" in svgtree.with_class(root, "gpu-used")[0].get("class", "")
-    assert "a member of speech" in svgtree.words(root)
 
 
 def test_an_idle_device_says_for_how_long() -> None:
@@ -130,7 +137,6 @@ def test_hostile_names_stay_text() -> None:
                 ],
             )
         ],
-        {},
         link,
         NOW,
     )

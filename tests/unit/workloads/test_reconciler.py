@@ -187,6 +187,18 @@ async def test_a_workload_that_is_here_before_its_project_waits_for_it(desk: Des
     assert await desk.phase(uid) == "starting"
 
 
+async def test_devices_and_queue_tell_the_colours_of_their_projects(desk: Desk) -> None:
+    await desk.project("vision", 2, color=7)
+    await desk.project("speech", 2, color=3)
+    await desk.submit("vision", "train-1", 3)
+    await desk.submit("speech", "train-2", 4)
+    live = LiveView(desk.loop)
+    (node,) = live.nodes()
+    holders = [holder for device in node.devices for holder in device.holders]
+    assert {(holder.project, holder.color) for holder in holders} >= {("vision", 7)}
+    assert [(entry.project, entry.color) for entry in live.queue()] == [("speech", 3)]
+
+
 async def test_everybody_in_a_long_queue_is_told_why(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

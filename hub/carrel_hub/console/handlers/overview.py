@@ -79,10 +79,12 @@ class ClusterPage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show it."""
-        nodes, projects = await asyncio.gather(self.client.nodes(), self.client.list_projects())
-        colors = {project.name: project.color for project in projects}
+        nodes = await self.client.nodes()
         holding = {
-            holder.project for node in nodes for device in node.devices for holder in device.holders
+            holder.project: holder.color
+            for node in nodes
+            for device in node.devices
+            for holder in device.holders
         }
         self.finish(
             self.page(
@@ -90,9 +92,8 @@ class ClusterPage(SignedInPage):
                 section="cluster",
                 live=Live(("cluster",), 5),
                 nodes=nodes,
-                picture=gpu_map(nodes, colors, self.console.urls.job, self.console.clock()),
-                holding=sorted(holding),
-                colors=colors,
+                picture=gpu_map(nodes, self.console.urls.job, self.console.clock()),
+                holding=sorted(holding.items()),
             )
         )
 
@@ -103,14 +104,13 @@ class QueuePage(SignedInPage):
     @override
     async def get(self) -> None:
         """Show it."""
-        entries, projects = await asyncio.gather(self.client.queue(), self.client.list_projects())
+        entries = await self.client.queue()
         self.finish(
             self.page(
                 "queue.html",
                 section="queue",
                 live=Live(("queue",), 15),
                 entries=entries,
-                colors={project.name: project.color for project in projects},
             )
         )
 

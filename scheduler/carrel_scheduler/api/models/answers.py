@@ -165,7 +165,10 @@ class RequestOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueEntryOut(msgspec.Struct, frozen=True, kw_only=True):
-    """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects."""
+    """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects.
+
+    ``color`` is the project's colour number.
+    """
 
     position: int
     uid: str
@@ -177,6 +180,7 @@ class QueueEntryOut(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     waits_since: float
     reason: ReasonInfo | None
+    color: int | None
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
