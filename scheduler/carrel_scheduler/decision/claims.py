@@ -20,7 +20,7 @@ Everything is read from the standings as they are, so legality follows what is c
 by ``take`` or by anybody else; the claimer itself is counted in only after its claim.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -130,7 +130,9 @@ class Claim:
         left = self._beyond(side[0], keeps)
         found = [(side[0], left)]
         for above, slot in pairwise(side):
-            left = self._part(left, self._unclaimed(above, left, keeps), slot, keeps)
+            children = self._children(above)
+            beyond = [self._beyond(child, keeps) for child in children]
+            left = _part(left, _unclaimed(left, beyond), beyond[children.index(slot)])
             found.append((slot, left))
         return found
 
@@ -139,12 +141,11 @@ class Claim:
         levels = self.excess(victim_leaf)
         if not levels:
             return False
-        held = [resource for resource in RESOURCES if amounts[resource]]
         for _, left in levels:
-            if not any(left[resource] for resource in held):
+            if not any(left[r] and amounts[r] for r in RESOURCES):
                 return False
         most = self._most(levels[0][0])
-        return all(amounts[resource] <= most[resource] for resource in RESOURCES)
+        return all(amounts[r] <= most[r] for r in RESOURCES)
 
     def take(self, victim_leaf: int, amounts: Sequence[int]) -> None:
         """Count a victim, which is preemptible, out of the standings."""
@@ -241,31 +242,15 @@ class Claim:
             used[2] - kept[2] if demand[2] and used[2] > kept[2] else 0,
         )
 
-    def _unclaimed(self, parent: int, left: Triple, keeps: Keeps) -> Triple:
-        """By how much a queue is further beyond than all its children together."""
-        gpu, cpu, memory = left
-        for child in self._children(parent):
-            beyond = self._beyond(child, keeps)
-            gpu, cpu, memory = gpu - beyond[0], cpu - beyond[1], memory - beyond[2]
-        return max(gpu, 0), max(cpu, 0), max(memory, 0)
-
-    def _part(self, above: Triple, unclaimed: Triple, slot: int, keeps: Keeps) -> Triple:
-        """What may be taken of a child of a queue of which ``above`` may be taken."""
-        own = self._beyond(slot, keeps)
-        return (
-            own[0] + unclaimed[0] if above[0] else 0,
-            own[1] + unclaimed[1] if above[1] else 0,
-            own[2] + unclaimed[2] if above[2] else 0,
-        )
-
     def _spread(self, slot: int, left: Triple, keeps: Keeps) -> Iterator[tuple[int, Triple]]:
         """What may be taken of a queue, and of everything below it."""
         yield slot, left
         children = self._children(slot)
         if children and any(left):
-            unclaimed = self._unclaimed(slot, left, keeps)
-            for child in children:
-                yield from self._spread(child, self._part(left, unclaimed, child, keeps), keeps)
+            beyond = [self._beyond(child, keeps) for child in children]
+            unclaimed = _unclaimed(left, beyond)
+            for child, own in zip(children, beyond, strict=True):
+                yield from self._spread(child, _part(left, unclaimed, own), keeps)
 
     def _most(self, sibling: int) -> Triple:
         """What may be taken until the sibling is no fuller than a claimer beyond its fair share."""
@@ -279,3 +264,20 @@ class Claim:
                 floor = claimed * self._multiplier * share[r] // (fair * MILLI) if fair else has[r]
                 most[r] = max(has[r] - floor - 1, -1)
         return most[0], most[1], most[2]
+
+
+def _unclaimed(left: Triple, beyond: Iterable[Triple]) -> Triple:
+    """By how much a queue is further beyond than all its children together."""
+    gpu, cpu, memory = left
+    for own in beyond:
+        gpu, cpu, memory = gpu - own[0], cpu - own[1], memory - own[2]
+    return max(gpu, 0), max(cpu, 0), max(memory, 0)
+
+
+def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
+    """What may be taken of a child that is ``own`` beyond, of a queue of which ``above`` may."""
+    return (
+        own[0] + unclaimed[0] if above[0] else 0,
+        own[1] + unclaimed[1] if above[1] else 0,
+        own[2] + unclaimed[2] if above[2] else 0,
+    )

@@ -14,10 +14,8 @@ from carrel_scheduler.decision.rules import (
     NO_BOUND,
     RESOURCES,
     RuleTable,
-    larger,
-    smaller,
 )
-from carrel_scheduler.decision.siblings import UNITS, Past, Siblings, divide
+from carrel_scheduler.decision.siblings import NO_PAST, UNITS, Past, Siblings, divide
 
 Row = list[int]
 
@@ -65,7 +63,7 @@ class Division:
             parent, share = open_families.pop()
             family = self._families[parent]
             if self._changed(family, share, demand, usage):
-                self._divide(table, family)
+                self._divide(family)
             open_families += [
                 (slot, self.fair[slot]) for slot in family.slots if slot in self._families
             ]
@@ -87,26 +85,29 @@ class Division:
         family.total, family.demand, family.usage = total, wants, past
         return True
 
-    def _divide(self, table: RuleTable, family: Family) -> None:
+    def _divide(self, family: Family) -> None:
         if not family.slots:
             return
-        total, demand = family.total or NONE, list(zip(*family.demand, strict=True))
-        past = list(zip(*family.usage, strict=True)) or [()] * 3
-        columns = [
-            divide(total[r], family.resources[r], demand[r], Past(past[r], self._k))
-            for r in RESOURCES
-        ]
-        for slot, fair in zip(family.slots, zip(*columns, strict=True), strict=True):
-            self.fair[slot] = fair
-            keeps = smaller(table.cap[slot], larger(table.quota[slot], fair))
-            self.allocatable[slot] = keeps
-            self.measure[slot] = _closed(keeps, self._total) if NO_BOUND in keeps else keeps
+        total = family.total or NONE
+        demand, past = list(zip(*family.demand, strict=True)), list(zip(*family.usage, strict=True))
+        fair: list[Row] = []
+        keeps: list[Row] = []
+        measure: list[Row] = []
+        for r in RESOURCES:
+            siblings = family.resources[r]
+            fair.append(divide(total[r], siblings, demand[r], self._past(past, r)))
+            keeps.append(list(map(min, siblings.cap, map(max, siblings.quota, fair[r]))))
+            measure.append([self._total[r] if most == NO_BOUND else most for most in keeps[r]])
+        for by_slot, columns in (
+            (self.fair, fair),
+            (self.allocatable, keeps),
+            (self.measure, measure),
+        ):
+            for slot, row in zip(family.slots, zip(*columns, strict=True), strict=True):
+                by_slot[slot] = row
 
-
-def _closed(amounts: Triple, total: Triple) -> Triple:
-    """The amounts, the cluster's where they are open."""
-    gpu, cpu, memory = (total[r] if amounts[r] == NO_BOUND else amounts[r] for r in RESOURCES)
-    return gpu, cpu, memory
+    def _past(self, usage: list[tuple[int, ...]], resource: int) -> Past:
+        return Past(usage[resource], self._k) if self._k else NO_PAST
 
 
 def _family(table: RuleTable, slots: tuple[int, ...], total: Triple) -> Family:
@@ -117,13 +118,15 @@ def _family(table: RuleTable, slots: tuple[int, ...], total: Triple) -> Family:
     )
     gpu, cpu, memory = (
         Siblings(
-            quota=[table.quota[slot][r] for slot in slots],
+            quota=quota,
             cap=[table.cap[slot][r] for slot in slots],
             weight=[_weight(table, slot, r, total) for slot in slots],
+            open_quotas=tuple(place for place, most in enumerate(quota) if most == NO_BOUND),
             ranks=by_rank,
             unit=UNITS[r],
         )
         for r in RESOURCES
+        for quota in [[table.quota[slot][r] for slot in slots]]
     )
     return Family(slots, (gpu, cpu, memory))
 

@@ -92,8 +92,16 @@ class Service:
     def update_all(self) -> None:
         """Everything may have changed."""
         self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
+        table = self._standings.table
+        above: set[int] = set()
         for leaf in sorted(self._leaves):
-            self._set_head(leaf, self._head(leaf))
+            demand = self._head(leaf)
+            if demand is not None:
+                self._place(leaf, table.parent[leaf], (leaf, demand))
+                above.update(table.path[leaf][1:])
+        for slot in sorted(above, key=lambda slot: -len(table.path[slot])):
+            self._place(slot, table.parent[slot], self._top_of(slot))
+        self._top_of(TOP)
 
     def _set_head(self, leaf: int, demand: Sequence[int] | None) -> None:
         best = None if demand is None else (leaf, demand)

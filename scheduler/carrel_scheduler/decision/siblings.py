@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.decision.resources import MILLI
-from carrel_scheduler.decision.rules import NO_BOUND
 
 UNITS: Final = (MILLI, 1, 1)
 MILLION: Final = 1_000_000
-SHIFT: Final = 256
-"""Remainders are compared with so many binary places: their denominators stay below 2**128, so
-two that differ do so within the first 256."""
+Remainder = tuple[int, int]
+"""What the last round owes a queue beyond whole units, negated, and the queue's place: sorted, the
+largest comes first, and equal ones by age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class Siblings:
     Attributes:
         quota, cap: amounts, ``NO_BOUND`` where open; sequences run from the oldest queue on.
         weight: shares of the surplus, any scale.
+        open_quotas: the places of the queues whose quota is all that there is to divide.
         ranks: the places of the queues in the sequences, by rank, highest first.
         unit: what shares beyond the guarantee are multiples of.
     """
@@ -40,6 +40,7 @@ class Siblings:
     quota: Sequence[int]
     cap: Sequence[int]
     weight: Sequence[int]
+    open_quotas: tuple[int, ...]
     ranks: tuple[tuple[int, ...], ...]
     unit: int
 
@@ -67,18 +68,19 @@ def divide(
         past: for time-based shares.
     """
     wanted = list(map(min, demand, siblings.cap))
-    fair = [
-        min(want, total if quota == NO_BOUND else quota)
-        for want, quota in zip(wanted, siblings.quota, strict=True)
-    ]
+    fair = list(map(min, wanted, siblings.quota))
+    for place in siblings.open_quotas:
+        fair[place] = min(wanted[place], total)
     left = total - sum(fair)
     if left <= 0 or fair == wanted:
         return fair
-    owed: list[list[tuple[int, int]]] = []
+    owed: list[list[Remainder]] = []
     for rank in siblings.ranks:
-        left, remainders = _deal(left, siblings, rank, wanted, fair, past)
-        owed.append(remainders)
-    for remainders in owed:
+        hungry = [p for p in rank if wanted[p] > fair[p] and siblings.weight[p]]
+        if hungry and left > 0:
+            left, remainders = _deal(left, siblings, hungry, wanted, fair, past)
+            owed.append(remainders)
+    for remainders in owed if left > 0 else ():
         for _, place in sorted(remainders):
             given = min(siblings.unit, left, wanted[place] - fair[place])
             fair[place] += given
@@ -89,45 +91,44 @@ def divide(
 def _deal(
     left: int,
     siblings: Siblings,
-    rank: tuple[int, ...],
+    hungry: list[int],
     wanted: list[int],
     fair: list[int],
     past: Past,
-) -> tuple[int, list[tuple[int, int]]]:
-    """Deal to the queues of one rank; what is left, and what the last round owed to whom.
-
-    Remainders are negated, so that the largest sorts first and equal ones by age.
-    """
+) -> tuple[int, list[Remainder]]:
+    """Deal to the queues of one rank; what is left, and what the last round owed to whom."""
     weight, unit = siblings.weight, siblings.unit
-    hungry = [place for place in rank if weight[place] and wanted[place] > fair[place]]
-    remainders: list[tuple[int, int]] = []
+    remainders: list[Remainder] = []
     again = True
-    while again and left > 0 and hungry:
-        scores = _scores([weight[place] for place in hungry], hungry, past)
+    while again and left and hungry:
+        scores = [weight[place] for place in hungry]
+        if past.factor:
+            scores = _by_past(scores, hungry, past)
         whole = sum(scores)
         if not whole:
             break
         start, again, unsatisfied, remainders = left, False, [], []
+        per_unit = whole * unit
         for place, score in zip(hungry, scores, strict=True):
             offer, missing = start * score, wanted[place] - fair[place]
-            if missing * whole <= offer:
+            given = offer // per_unit * unit
+            if given >= missing or missing * whole <= offer:
                 given = missing
                 again |= missing * whole < offer
             else:
-                given = offer // (whole * unit) * unit
                 unsatisfied.append(place)
                 if rest := offer - given * whole:
-                    remainders.append((-((rest << SHIFT) // whole), place))
+                    remainders.append((-rest, place))
             fair[place] += given
             left -= given
         hungry = unsatisfied
     return left, remainders
 
 
-def _scores(weights: list[int], places: list[int], past: Past) -> list[int]:
-    if not past.factor or not any(past.usage):
-        return weights
+def _by_past(weights: list[int], places: list[int], past: Past) -> list[int]:
     factor, usage, whole = past.factor, past.usage, sum(weights)
+    if not any(usage):
+        return weights
     return [
         max(0, weight * (MILLION + factor) * MILLION - factor * usage[place] * whole)
         for weight, place in zip(weights, places, strict=True)
