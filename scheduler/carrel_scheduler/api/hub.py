@@ -24,6 +24,7 @@ from carrel_scheduler.api.identity import (
     UnknownHubUser,
     group_of,
 )
+from carrel_scheduler.api.members import Members
 
 REMEMBER_SECONDS: Final = 30.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0
@@ -142,8 +143,15 @@ class HubIdentity:
 class HubMembership:
     """``Membership`` by the Hub's groups; needs the scopes ``admin:groups`` and ``read:users``."""
 
-    def __init__(self, api_url: str, token: str) -> None:
+    def __init__(
+        self, api_url: str, token: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = HubClient(api_url, token)
+        self._members = Members(self.users, clock)
+
+    async def includes(self, project: str, user: str) -> bool:
+        """See ``Membership``."""
+        return await self._members.include(project, user)
 
     async def users(self, project: str) -> Sequence[str]:
         """See ``Membership``."""
@@ -183,7 +191,11 @@ class HubMembership:
         accept: Sequence[int] = (404,),
     ) -> HubAnswer:
         path = f"/groups/{quote(group_of(project), safe='')}{tail}"
-        answer = await self._client.call(method, path, json=json)
+        try:
+            answer = await self._client.call(method, path, json=json)
+        finally:
+            if method != "GET":
+                self._members.forget(project)
         if answer.status >= 400 and answer.status not in accept:
             raise IdentityUnavailable(f"the Hub refused {method} {path} with {answer.status}")
         return answer

@@ -100,6 +100,10 @@ class Membership(Protocol):
         """Members, sorted; empty when the group does not exist."""
         ...
 
+    async def includes(self, project: str, user: str) -> bool:
+        """Whether the user is a member; a yes may be some seconds old."""
+        ...
+
     async def add(self, project: str, user: str) -> None:
         """Make a user a member; raises ``UnknownHubUser``."""
         ...

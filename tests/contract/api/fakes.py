@@ -84,6 +84,9 @@ class FakeMembership:
         self._check()
         return sorted(self.groups.get(project, ()))
 
+    async def includes(self, project: str, user: str) -> bool:
+        return user in await self.users(project)
+
     async def add(self, project: str, user: str) -> None:
         self._check()
         if user not in self.hub_users:

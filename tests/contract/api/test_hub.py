@@ -10,6 +10,7 @@ from aiohttp import web
 from carrel_scheduler.api import hub, identity
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.identity import IdentityUnavailable, UnknownHubUser
+from carrel_scheduler.api.members import REMEMBER_SECONDS
 
 SERVICE = "service-token"
 
@@ -132,8 +133,8 @@ async def who(small_hub: SmallHub, clock: Ticks) -> AsyncIterator[HubIdentity]:
 
 
 @pytest.fixture
-async def members(small_hub: SmallHub) -> AsyncIterator[HubMembership]:
-    found = HubMembership(small_hub.url, SERVICE)
+async def members(small_hub: SmallHub, clock: Ticks) -> AsyncIterator[HubMembership]:
+    found = HubMembership(small_hub.url, SERVICE, clock=clock)
     yield found
     await found.close()
 
@@ -231,6 +232,38 @@ async def test_members_are_listed_added_and_removed(
     await members.remove("vision", "zoe")
     await members.remove("nowhere", "ada")
     assert await members.users("vision") == ["bea"]
+
+
+async def test_a_rush_of_starts_asks_for_members_once(
+    small_hub: SmallHub, members: HubMembership, clock: Ticks
+) -> None:
+    asked = "GET /hub/api/groups/project-vision"
+    found = await asyncio.gather(*(members.includes("vision", name) for name in ["ada", "bea"] * 9))
+    assert all(found)
+    assert small_hub.asked.count(asked) == 1
+    clock.now += REMEMBER_SECONDS
+    assert await members.includes("vision", "ada")
+    assert small_hub.asked.count(asked) == 2
+
+
+async def test_who_just_joined_is_a_member_and_who_was_removed_is_not(
+    small_hub: SmallHub, members: HubMembership
+) -> None:
+    assert not await members.includes("vision", "dora")
+    small_hub.groups["project-vision"].append("dora")
+    assert await members.includes("vision", "dora")
+    await members.remove("vision", "dora")
+    assert not await members.includes("vision", "dora")
+
+
+async def test_an_answer_from_before_a_removal_is_not_remembered(
+    small_hub: SmallHub, members: HubMembership
+) -> None:
+    early = asyncio.create_task(members.includes("vision", "ada"))
+    await asyncio.sleep(0)
+    await members.remove("vision", "ada")
+    await early
+    assert not await members.includes("vision", "ada")
 
 
 async def test_groups_are_made_and_removed_any_number_of_times(

@@ -88,10 +88,10 @@ class Submission:
                 "user", Code.MISSING_FIELD, None, "the user whose workspace it is"
             )
         try:
-            members = await self._deps.membership.users(body.project)
+            member = await self._deps.membership.includes(body.project, body.user)
         except IdentityUnavailable as error:
             raise hub_unavailable() from error
-        if body.user not in members:
+        if not member:
             raise problems.Forbidden(
                 Code.NOT_A_MEMBER, f"{body.user} is not in the project `{body.project}`"
             )
