@@ -139,9 +139,9 @@ async def admit(
     return Visitor(principal, workload)
 
 
-def check_named_project(operation: "Operation", visitor: Visitor, project: str | None) -> None:
+def check_named_project(operation: "Operation", visitor: Visitor, project: str) -> None:
     """Refuse a project that the body or the query names and the caller is not in."""
-    if project is None or operation.project_in == "path":
+    if operation.project_in == "path":
         return
     if not visitor.person.sees(project):
         raise problems.Forbidden(

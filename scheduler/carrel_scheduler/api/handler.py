@@ -77,7 +77,8 @@ class ApiHandler(web.RequestHandler):
             requests.check_media_type(self.request.headers.get("Content-Type", ""))
             content = requests.read_body(operation.body, body)
         named = {"path": None, "query": query, "body": content}[operation.project_in]
-        access.check_named_project(operation, self.visitor, getattr(named, "project", None))
+        for project in requests.projects_of(named):
+            access.check_named_project(operation, self.visitor, project)
         return Call(
             services=self.services,
             visitor=self.visitor,

@@ -88,6 +88,7 @@ class Code(StrEnum):
     COMMAND_REQUIRED = "command_required"
     NAME_REQUIRED = "name_required"
     NAME_AND_PREFIX = "name_and_prefix"
+    NAME_TWICE = "name_twice"
     FRACTIONS_NOT_SUPPORTED = "fractions_not_supported"
     UNKNOWN_PRIORITY = "unknown_priority"
     WORKSPACE_SINGLE_TASK = "workspace_single_task"

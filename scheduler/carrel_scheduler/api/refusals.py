@@ -53,7 +53,7 @@ def _field_error(detail: Mapping[str, Any], given: object) -> FieldError:
     kind, context = str(detail["type"]), dict(detail.get("ctx") or {})
     code, expected = _code_and_words(kind, context, str(detail["msg"]))
     location = [part for part in detail["loc"] if part != "[key]"]
-    secret = bool(location) and location[0] in SECRET_FIELDS
+    secret = not SECRET_FIELDS.isdisjoint(location)
     return FieldError(
         field=".".join(map(str, location)) or "body",
         code=code,
@@ -91,18 +91,23 @@ def _value_at(given: object, location: Sequence[Any]) -> Any:
     return problems.shown(value) if not isinstance(value, dict | list) else None
 
 
-def from_exception(error: BaseException) -> Problem | None:
-    """What other layers refuse, as a problem; ``None`` for what nobody foresaw."""
+def expected(error: Problem | NotAdmitted) -> Problem:
+    """A refusal that was foreseen, as a problem."""
     if isinstance(error, Problem):
         return error
-    if isinstance(error, NotAdmitted):
-        field = FieldError(
-            field=error.field,
-            code=error.code,
-            value=problems.shown(error.value),
-            expected=error.expected,
-        )
-        return problems.Invalid(error.code, error.detail, errors=[field])
+    field = FieldError(
+        field=error.field,
+        code=error.code,
+        value=problems.shown(error.value),
+        expected=error.expected,
+    )
+    return problems.Invalid(error.code, error.detail, errors=[field])
+
+
+def from_exception(error: BaseException) -> Problem | None:
+    """What other layers refuse, as a problem; ``None`` for what nobody foresaw."""
+    if isinstance(error, Problem | NotAdmitted):
+        return expected(error)
     if isinstance(error, NotAccepted):
         return problems.Conflicting(error.code, error.detail)
     if isinstance(error, StoreError):

@@ -1,6 +1,6 @@
 """Reading a request: path, query and body into validated models."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -56,6 +56,15 @@ def read_query(model: type[Query], arguments: Mapping[str, Sequence[bytes]]) -> 
         return model.model_validate(given)
     except ValidationError as error:
         raise refusals.from_validation(error, given) from error
+
+
+def projects_of(model: Query | Request | None) -> Iterable[str]:
+    """The projects that a query or a body names: ``project``, or ``projects`` where many may be."""
+    many: Iterable[str] | None = getattr(model, "projects", None)
+    if many is not None:
+        return many
+    one: str | None = getattr(model, "project", None)
+    return () if one is None else (one,)
 
 
 def check_media_type(content_type: str) -> None:

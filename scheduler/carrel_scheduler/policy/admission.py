@@ -34,10 +34,33 @@ class NotAdmitted(Exception):  # noqa: N818 - an outcome to handle
 
 def admit(workload: Workload, live: Live) -> None:
     """Raise ``NotAdmitted`` for what can never run."""
-    check_priority(workload.spec.priority)
-    reason = live.never(workload)
-    if reason is not None and reason.token not in _WAITS:
-        raise _never(workload, reason)
+    Admission(live).admit(workload)
+
+
+class Admission:
+    """Admits many workloads at one moment: equal requests of a project are looked at once."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._known: dict[tuple[Any, ...], ReasonInfo | None] = {}
+
+    def admit(self, workload: Workload) -> None:
+        """Raise ``NotAdmitted`` for what can never run."""
+        spec = workload.spec
+        check_priority(spec.priority)
+        request = (
+            workload.meta.project,
+            spec.kind,
+            spec.resources,
+            spec.tasks,
+            spec.priority,
+            spec.preemptible,
+        )
+        if request not in self._known:
+            self._known[request] = self._live.never(workload)
+        reason = self._known[request]
+        if reason is not None and reason.token not in _WAITS:
+            raise _never(workload, reason)
 
 
 def check_priority(priority: str | int) -> None:

@@ -35,6 +35,7 @@ class Sample:
 
 SAMPLES = {
     "create_workload": Sample({}, CREATE),
+    "create_workloads": Sample({}, {"items": [CREATE | {"name": "many-1"}]}),
     "list_workloads": Sample({}, query="?project=vision"),
     "read_workload": Sample(TRAINING),
     "delete_workload": Sample(TRAINING),
@@ -102,6 +103,9 @@ OF_THEIR_OWN = {
     ("create_workload", "spawner"): "422",
     ("create_workload", "of another project"): NO,
     ("create_workload", "of no project"): NO,
+    ("create_workloads", "spawner"): NO,
+    ("create_workloads", "of another project"): NO,
+    ("create_workloads", "of no project"): NO,
     ("list_workloads", "of another project"): NO,
     ("list_workloads", "of no project"): NO,
     ("stream_events", "of another project"): NO,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from carrel_scheduler.api.problems import ProblemBody
 from carrel_scheduler.ledger.objects import (
     InteractiveLimits,
     ReasonInfo,
@@ -97,6 +98,28 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     workload: WorkloadOut
     forecast: ReasonInfo
+
+
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one item of a batch.
+
+    ``status`` is what a request of its own would have been answered with: 201 for one that was
+    created, 200 for one that the same caller had created just so before; else it was refused and
+    ``problem`` says why.
+    """
+
+    project: str
+    name: str
+    status: int
+    uid: str | None = None
+    resource_version: int | None = None
+    problem: ProblemBody | None = None
+
+
+class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer for each item, in the order of the request."""
+
+    items: Sequence[BatchItem]
 
 
 class AmountsOut(msgspec.Struct, frozen=True, kw_only=True):

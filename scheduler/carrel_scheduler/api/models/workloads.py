@@ -1,6 +1,6 @@
 """Requests about workloads: create, claim, report, sign of life."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StrictInt, StrictStr, model_validator
 
@@ -8,6 +8,7 @@ from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
 
+MOST_ITEMS: Final = 1000
 Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]
 Priority = (
     Annotated[StrictInt, Field(ge=0, le=1_000_000)] | Annotated[StrictStr, Field(max_length=64)]
@@ -76,6 +77,28 @@ class WorkloadCreate(Request):
         """Fields in use that only the spawner may set."""
         names = ("user", "server_name", "port", "hold_for_claim")
         return [name for name in names if getattr(self, name) is not None]
+
+
+class WorkloadBatch(Request):
+    """Workloads to create together. Each has a name, which makes repeating the request safe."""
+
+    items: Annotated[list[WorkloadCreate], Field(min_length=1, max_length=MOST_ITEMS)]
+
+    @model_validator(mode="after")
+    def _names(self) -> Self:
+        seen: set[tuple[str, str]] = set()
+        for item in self.items:
+            if item.name is None:
+                refuse(Code.NAME_REQUIRED, "a `name` in every item; a batch numbers nothing")
+            if (item.project, item.name) in seen:
+                refuse(Code.NAME_TWICE, f"each name once; `{item.project}/{item.name}` comes twice")
+            seen.add((item.project, item.name))
+        return self
+
+    @property
+    def projects(self) -> frozenset[str]:
+        """All projects that it is about."""
+        return frozenset(item.project for item in self.items)
 
 
 class Claim(Request):

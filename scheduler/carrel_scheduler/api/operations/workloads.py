@@ -6,7 +6,7 @@ from urllib.parse import quote
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
-from carrel_scheduler.api.models.workloads import Claim, WorkloadCreate
+from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch, WorkloadCreate
 from carrel_scheduler.api.operation import Answer, Call, Operation, Run
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Limits, Workload
@@ -39,6 +39,13 @@ def _idempotency_key(call: Call) -> str:
             f"1 to {LONGEST_KEY} printable ASCII characters",
         )
     return key
+
+
+async def create_many(call: Call) -> Answer:
+    """Store many workloads; each is created or refused for itself."""
+    body: WorkloadBatch = call.body
+    items = await call.services.batches.create(body.items, call.visitor.person)
+    return Answer(answers.BatchAnswer(items=items))
 
 
 async def find(call: Call) -> Answer:
@@ -136,6 +143,17 @@ OPERATIONS: Final = (
         run=create,
         problems=(409,),
         headers=("Idempotency-Key",),
+    ),
+    Operation(
+        id="create_workloads",
+        method="POST",
+        path="/workloads:batch",
+        access=Access.MEMBER,
+        project_in="body",
+        summary="Submit up to 1,000 workloads at once",
+        body=WorkloadBatch,
+        answers={200: answers.BatchAnswer},
+        run=create_many,
     ),
     Operation(
         id="list_workloads",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.services.batches import Batches
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.metrics import Metrics
@@ -16,6 +17,7 @@ class Services:
 
     deps: ApiDependencies
     submission: Submission
+    batches: Batches
     control: Control
     projects: Projects
     streams: EventStreams
@@ -29,6 +31,7 @@ class Services:
         return cls(
             deps=deps,
             submission=Submission(deps, projects),
+            batches=Batches(deps, projects),
             control=Control(deps.ledger),
             projects=projects,
             streams=EventStreams(deps),

@@ -4,8 +4,9 @@ Order keeps halves apart: the group is made before the object and removed before
 fails in between leaves a project that works or none, and repeating the request finishes it.
 """
 
+import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -26,6 +27,7 @@ from carrel_scheduler.workloads.contract import ProjectImpact
 COLORS: Final = 12
 ATTEMPTS: Final = 8
 KNOWN_SECONDS: Final = 1.0
+READ_ONE_BY_ONE: Final = 4
 
 
 class Projects:
@@ -40,26 +42,46 @@ class Projects:
     @asynccontextmanager
     async def in_use(self, name: str) -> AsyncIterator[None]:
         """Keep a project from being deleted meanwhile; raises ``Invalid`` when there is none."""
-        self._submitting[name] += 1
+        async with self.all_in_use((name,)):
+            yield
+
+    @asynccontextmanager
+    async def all_in_use(self, names: Collection[str]) -> AsyncIterator[None]:
+        """The same for many at once."""
+        self._submitting.update(names)
         try:
-            if name in self._closing:
-                raise _unknown(name)
-            if self._deps.clock() >= self._known_until.get(name, 0.0):
-                await self._look_up(name)
+            for name in names:
+                if name in self._closing:
+                    raise _unknown(name)
+            await self._look_up(names)
             yield
         finally:
-            self._submitting[name] -= 1
-            if not self._submitting[name]:
-                del self._submitting[name]
+            self._submitting.subtract(names)
+            for name in names:
+                if not self._submitting[name]:
+                    del self._submitting[name]
 
-    async def _look_up(self, name: str) -> None:
-        """Remember for a second that a project exists: submissions come in hundreds."""
-        self._known_until.pop(name, None)
-        try:
-            await self._deps.ledger.get(Project, name)
-        except NotFound:
-            raise _unknown(name) from None
-        self._known_until[name] = self._deps.clock() + KNOWN_SECONDS
+    async def _look_up(self, names: Collection[str]) -> None:
+        """Remember for a second which projects exist: submissions come in hundreds."""
+        now = self._deps.clock()
+        asked = [name for name in names if now >= self._known_until.get(name, 0.0)]
+        for name in asked:
+            self._known_until.pop(name, None)
+        there = await self._those_there(asked)
+        for name in asked:
+            if name not in there:
+                raise _unknown(name)
+            self._known_until[name] = self._deps.clock() + KNOWN_SECONDS
+
+    async def _those_there(self, names: Collection[str]) -> Collection[str]:
+        if len(names) > READ_ONE_BY_ONE:
+            page = await self._deps.ledger.list(Project)
+            return {project.meta.name for project in page.items}
+        found = []
+        for name in names:
+            with contextlib.suppress(NotFound):
+                found.append((await self._deps.ledger.get(Project, name)).meta.name)
+        return found
 
     async def get(self, name: str) -> Project:
         """One; raises ``Missing``."""

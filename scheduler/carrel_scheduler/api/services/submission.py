@@ -46,7 +46,7 @@ class Submission:
         async with self._projects.in_use(body.project):
             workload = await self._draft(body, principal)
             if body.name is not None and await self._exists(body.project, body.name):
-                raise _taken(body.project, body.name)
+                raise taken(body.project, body.name)
             return workload, self._deps.live.forecast(workload)
 
     async def create(self, body: WorkloadCreate, principal: Principal, key: str) -> Workload:
@@ -60,27 +60,15 @@ class Submission:
                 return await self._create_once(workload, body, scope, key)
 
     async def _draft(self, body: WorkloadCreate, principal: Principal) -> Workload:
-        await self._check_user(body, principal)
+        if principal.spawner:
+            await self._check_spawned_user(body)
+        else:
+            check_own_work(body, principal)
         deps = self._deps
         name = body.name or f"{body.name_prefix}-1"
         workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
         admission.admit(workload, deps.live)
         return workload
-
-    async def _check_user(self, body: WorkloadCreate, principal: Principal) -> None:
-        if principal.spawner:
-            await self._check_spawned_user(body)
-            return
-        reserved = body.spawner_fields()
-        if reserved:
-            raise problems.Forbidden(
-                Code.SPAWNER_ONLY,
-                f"{', '.join(reserved)}: only the Hub's spawner sets this; leave it out",
-            )
-        if principal.kind != "user":
-            raise problems.Forbidden(
-                Code.USER_EXPECTED, "Work belongs to a user; use a token of the user it is for"
-            )
 
     async def _check_spawned_user(self, body: WorkloadCreate) -> None:
         if body.user is None:
@@ -125,7 +113,7 @@ class Submission:
             try:
                 return await self._write(workload, body)
             except AlreadyExists:
-                raise _taken(workload.meta.project, workload.meta.name) from None
+                raise taken(workload.meta.project, workload.meta.name) from None
         for _ in range(NAME_ATTEMPTS):
             workload.meta.name = await self._naming.next(workload.meta.project, body.name_prefix)
             try:
@@ -138,21 +126,8 @@ class Submission:
         )
 
     async def _write(self, workload: Workload, body: WorkloadCreate) -> Workload:
-        meta, spec = workload.meta, workload.spec
-        first_row = Transition(
-            at=meta.created_at,
-            epoch=NO_EPOCH,
-            workload_uid=meta.uid,
-            workload=meta.name,
-            project=meta.project,
-            user=spec.user,
-            kind=spec.kind,
-            attempt=0,
-            from_phase="",
-            to_phase="pending",
-        )
         return await self._deps.ledger.create_workload(
-            workload, secrets=body.secret_environment, transition=first_row
+            workload, secrets=body.secret_environment, transition=first_row(workload)
         )
 
     async def _exists(self, project: str, name: str) -> bool:
@@ -185,7 +160,39 @@ class _KeyLocks:
                 del self._users[pair], self._locks[pair]
 
 
-def _taken(project: str, name: str) -> problems.Conflicting:
+def check_own_work(body: WorkloadCreate, principal: Principal) -> None:
+    """A user submits work of their own, without what only the spawner may say."""
+    reserved = body.spawner_fields()
+    if reserved:
+        raise problems.Forbidden(
+            Code.SPAWNER_ONLY,
+            f"{', '.join(reserved)}: only the Hub's spawner sets this; leave it out",
+        )
+    if principal.kind != "user":
+        raise problems.Forbidden(
+            Code.USER_EXPECTED, "Work belongs to a user; use a token of the user it is for"
+        )
+
+
+def first_row(workload: Workload) -> Transition:
+    """The row of a workload's creation."""
+    meta, spec = workload.meta, workload.spec
+    return Transition(
+        at=meta.created_at,
+        epoch=NO_EPOCH,
+        workload_uid=meta.uid,
+        workload=meta.name,
+        project=meta.project,
+        user=spec.user,
+        kind=spec.kind,
+        attempt=0,
+        from_phase="",
+        to_phase="pending",
+    )
+
+
+def taken(project: str, name: str) -> problems.Conflicting:
+    """The name belongs to another workload."""
     return problems.Conflicting(
         Code.ALREADY_EXISTS,
         f"`{project}/{name}` exists; choose another name or delete it first",
