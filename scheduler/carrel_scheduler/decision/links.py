@@ -35,13 +35,15 @@ class Links:
     """The links of all nodes that are alike.
 
     Attributes:
-        hops: (d, d) hops between two devices, 0 on the diagonal.
+        hops: (d, d) hops between two devices, 0 on the diagonal; ``array`` is the same.
         alike: all pairs are equally far apart, so any choice is as good.
+        groups: the devices, together where they have equal links to all others.
     """
 
     hops: tuple[tuple[int, ...], ...]
     alike: bool
-    _array: Ints = field(repr=False)
+    groups: tuple[Devices, ...]
+    array: Ints = field(repr=False)
 
     def choose(self, available: int, wanted: int, free: int = -1) -> Devices | None:
         """The best ``wanted`` of the available devices, ascending.
@@ -94,16 +96,17 @@ def _interned(pairs: tuple[tuple[int, int, int], ...], devices: int) -> Links:
         hops[first, second] = hops[second, first] = distance
     between = hops[~np.eye(devices, dtype=np.bool_)]
     alike = not between.size or bool((between == between[0]).all())
-    return Links(tuple(tuple(row) for row in hops.tolist()), alike, hops)
+    rows = tuple(tuple(row) for row in hops.tolist())
+    return Links(rows, alike, _groups(rows), hops)
 
 
 @lru_cache(maxsize=1 << 15)
 def _best(links: Links, available: int, wanted: int, free: int) -> Devices:
-    groups = _groups(links, available, free)
+    groups = _parts(links, available, free)
     if _ways([len(group) for group in groups], wanted) > MOST_WAYS:
         return _around_centres(links, available, wanted, free)
     counts = _all_counts([len(group) for group in groups], wanted)
-    hops = links._array  # noqa: SLF001 - the search belongs to the class
+    hops = links.array
     heads = [group[0] for group in groups]
     between = hops[np.ix_(heads, heads)]
     inside = np.array([_inner(links, group) for group in groups])
@@ -116,25 +119,33 @@ def _best(links: Links, available: int, wanted: int, free: int) -> Devices:
     return min(candidates, key=lambda chosen: _rank(links, available, free, chosen))
 
 
-def _groups(links: Links, available: int, free: int) -> list[list[int]]:
-    """The available devices, those together that may stand for each other."""
+def _groups(hops: tuple[tuple[int, ...], ...]) -> tuple[Devices, ...]:
+    """All devices of a node, those together that may stand for each other."""
     groups: list[list[int]] = []
-    for device in _bits(available):
+    for device in range(len(hops)):
         for group in groups:
-            if _twins(links, available, free, group[0], device):
+            if _twins(hops, group[0], device):
                 group.append(device)
                 break
         else:
             groups.append([device])
-    return groups
+    return tuple(tuple(group) for group in groups)
 
 
-def _twins(links: Links, available: int, free: int, one: int, other: int) -> bool:
+def _twins(hops: tuple[tuple[int, ...], ...], one: int, other: int) -> bool:
     """Whether swapping two devices changes nothing; this is an equivalence."""
-    if (free >> one ^ free >> other) & 1:
-        return False
-    a, b = links.hops[one], links.hops[other]
-    return all(a[d] == b[d] for d in _bits(available) if d not in {one, other})
+    a, b = hops[one], hops[other]
+    return all(a[d] == b[d] for d in range(len(hops)) if d not in {one, other})
+
+
+def _parts(links: Links, available: int, free: int) -> list[list[int]]:
+    """Of each group the available devices, those that are free already apart from the others."""
+    parts = [
+        [device for device in group if mask >> device & 1]
+        for group in links.groups
+        for mask in (free, available & ~free)
+    ]
+    return [part for part in parts if part]
 
 
 def _inner(links: Links, group: list[int]) -> int:
@@ -191,7 +202,7 @@ def _pairs(links: Links, devices: list[int]) -> list[int]:
 def _around_centres(links: Links, available: int, wanted: int, free: int) -> Devices:
     """Every device with its nearest ones, the best of these, then single swaps while they help."""
     devices = _bits(available)
-    hops = links._array[np.ix_(devices, devices)]  # noqa: SLF001 - the search belongs to the class
+    hops = links.array[np.ix_(devices, devices)]
     near = np.argsort(hops * 2 - np.eye(len(devices), dtype=np.int64), axis=1, kind="stable")
     stars = np.zeros(hops.shape, np.int64)
     np.put_along_axis(stars, near[:, :wanted], 1, axis=1)

@@ -1,6 +1,5 @@
 """One choice for all forms of requests, and the count that it keeps."""
 
-import itertools
 import random
 
 import numpy as np

@@ -26,7 +26,9 @@ def mask(*devices: int) -> int:
     return sum(1 << device for device in devices)
 
 
-def rank(links: Links, available: list[int], free: int, chosen: tuple[int, ...]) -> object:
+def rank(
+    links: Links, available: list[int], free: int, chosen: tuple[int, ...]
+) -> tuple[int, int, int, int, tuple[int, ...]]:
     def hops(devices: list[int]) -> list[int]:
         return [links.hops[a][b] for a, b in itertools.combinations(devices, 2)]
 

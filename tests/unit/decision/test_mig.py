@@ -288,10 +288,12 @@ def test_an_instance_with_the_media_engines_gives_them_up() -> None:
 @given(st.sampled_from(sorted(A100.profiles)), st.integers(0, 10_000))
 def test_clearing_finds_the_cheapest_of_all_sets_of_victims(name: str, seed: int) -> None:
     draw = random.Random(seed)
-    profile, devices = A100.profiles[name], []
+    profile = A100.profiles[name]
+    devices: list[tuple[int, list[Occupant]]] = []
     order = itertools.count()
     for _ in range(draw.randint(1, 3)):
-        free, occupants = A100.full, []
+        free = A100.full
+        occupants: list[Occupant] = []
         for other in draw.choices(sorted(A100.profiles), k=draw.randint(0, 5)):
             kind = A100.profiles[other]
             spot = draw.choice(kind.places)
