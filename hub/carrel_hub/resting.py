@@ -2,17 +2,24 @@
 
 Routes are prefixes, so without one of its own ``/user/ada/lab/`` would reach the server at
 ``/user/ada/``, which knows no such page. A named workspace that is stopped keeps a route to the
-Hub, whose page says that it is stopped, why, and has the button that starts it.
+Hub, whose page says that it is stopped, why, and has the button that starts it. Not so one whose
+name is that of a page of every Jupyter server, such as ``lab``: that page must stay in reach.
 """
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from jupyterhub.proxy import ConfigurableHTTPProxy
 from typing_extensions import override
 
 from carrel_spawner.hubside import escape, join_url
+
+PAGES_OF_JUPYTER: Final = frozenset({
+    "api", "carrel", "consoles", "custom", "doc", "edit", "files", "hub", "kernelspecs", "lab", "login",
+    "logout", "lsp", "metrics", "nbconvert", "nbextensions", "notebooks", "services", "static",
+    "terminals", "tree", "view", "voila",
+})  # fmt: skip
 
 
 class RestingRoutes(ConfigurableHTTPProxy):
@@ -31,7 +38,7 @@ class RestingRoutes(ConfigurableHTTPProxy):
     @override
     async def delete_user(self, user: Any, server_name: str = "") -> None:
         """A server stops; the address of a named one leads to the Hub from now on."""
-        if server_name:
+        if _may_rest(server_name):
             await self._rest(_spec(user, server_name))
             return
         base: Any = super()
@@ -59,8 +66,12 @@ class RestingRoutes(ConfigurableHTTPProxy):
 def _stopped(user: Any) -> Iterator[str]:
     """Routes of the user's named servers that neither run nor start nor stop."""
     for name in user.orm_user.orm_spawners:
-        if name and not (name in user.spawners and user.spawners[name].active):
+        if _may_rest(name) and not (name in user.spawners and user.spawners[name].active):
             yield _spec(user, name)
+
+
+def _may_rest(server_name: str) -> bool:
+    return bool(server_name) and server_name not in PAGES_OF_JUPYTER
 
 
 def _spec(user: Any, server_name: str) -> str:

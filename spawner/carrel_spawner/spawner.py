@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
+import aiohttp
 from jupyterhub.spawner import Spawner
 from typing_extensions import override
 
@@ -205,10 +206,16 @@ class CarrelSpawner(Choosing, Spawner):
     @override
     def delete_forever(self) -> None:
         """A named server was removed: so are its address and its record at the scheduler."""
-        self._farewell = asyncio.ensure_future(self._forget())
+        route = str(self.proxy_spec) if self.name else ""
+        self._farewell = asyncio.ensure_future(self._forget(route))
 
-    async def _forget(self) -> None:
-        await self.user.settings["proxy"].delete_route(self.proxy_spec)
+    async def _forget(self, route: str) -> None:
+        """The Hub's own check takes the address away later if the proxy does not answer now."""
+        try:
+            if route:
+                await self.user.settings["proxy"].delete_route(route)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.log.warning("The address of %s stays for now: %s", self._log_name, error)
         try:
             for workload in await self.workplace.all():
                 await self.workplace.withdraw(workload)

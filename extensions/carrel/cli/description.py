@@ -38,6 +38,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("GPUs", f"{views.gpu_cell(workload)}{', borrowed' if status.borrowed else ''}"),
         ("Processors", units.number(spec.cpu_millicores / 1000)),
         ("Memory", units.memory(spec.memory_bytes)),
+        ("Shared memory", "large" if spec.large_shm else ""),
         ("Preemptible", "yes" if spec.preemptible else "no"),
         ("Priority", str(spec.priority)),
         ("Command", shlex.join(spec.command)),

@@ -59,17 +59,17 @@ async def test_stopping_a_named_workspace_leaves_the_default_one(stack: Stack) -
 async def test_a_stopped_named_workspace_is_started_at_its_own_address(stack: Stack) -> None:
     async with person(stack, "linus") as linus:
         await linus.start(project="vision")
-        await linus.start("lab", project="speech")
+        await linus.start("bench", project="speech")
         await linus.until_ready()
-        await linus.until_ready("lab")
-        await linus.api("DELETE", "/users/linus/servers/lab")
-        await linus.until_stopped("lab")
+        await linus.until_ready("bench")
+        await linus.api("DELETE", "/users/linus/servers/bench")
+        await linus.until_stopped("bench")
 
         async def offers_a_start() -> None:
-            status, page = await linus.get("/user/linus/lab/lab/tree/a.ipynb")
+            status, page = await linus.get("/user/linus/bench/lab/tree/a.ipynb")
             assert status == 424
             assert "Your workspace is not running" in page
-            assert 'href="/hub/spawn/linus/lab' in page
+            assert 'href="/hub/spawn/linus/bench' in page
 
         await offers_a_start()
         assert (await linus.inside())["CARREL_PROJECT"] == "vision"
@@ -82,18 +82,32 @@ async def test_a_stopped_named_workspace_is_started_at_its_own_address(stack: St
         await linus.start(project="vision")
         await linus.until_ready()
         await offers_a_start()
-        await linus.start("lab", project="speech")
-        await linus.until_ready("lab")
-        assert (await linus.inside("lab"))["CARREL_PROJECT"] == "speech"
-        await linus.api("DELETE", "/users/linus/servers/lab", {"remove": True})
-        await linus.until_stopped("lab")
+        await linus.start("bench", project="speech")
+        await linus.until_ready("bench")
+        assert (await linus.inside("bench"))["CARREL_PROJECT"] == "speech"
+        await linus.api("DELETE", "/users/linus/servers/bench", {"remove": True})
+        await linus.until_stopped("bench")
 
         async def is_a_page_of_the_default_one() -> bool:
-            return (await linus.get("/user/linus/lab/x"))[0] == 200
+            return (await linus.get("/user/linus/bench/x"))[0] == 200
 
         async with asyncio.timeout(20):
             while not await is_a_page_of_the_default_one():  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.1)
+        await linus.api("DELETE", "/users/linus/server")
+        await linus.until_stopped()
+
+
+async def test_a_named_workspace_hides_no_page_of_the_default_one(stack: Stack) -> None:
+    async with person(stack, "linus") as linus:
+        await linus.start("lab", project="speech")
+        await linus.until_ready("lab")
+        await linus.api("DELETE", "/users/linus/servers/lab")
+        await linus.until_stopped("lab")
+        await linus.start(project="vision")
+        await linus.until_ready()
+        assert (await linus.get("/user/linus/lab"))[0] == 200
+        await linus.api("DELETE", "/users/linus/servers/lab", {"remove": True})
         await linus.api("DELETE", "/users/linus/server")
         await linus.until_stopped()
 

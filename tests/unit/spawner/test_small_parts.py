@@ -68,6 +68,26 @@ def test_an_address_survives_the_database() -> None:
     assert Address.from_dict(None) is None
 
 
+def test_an_address_is_of_one_attempt_of_one_workload() -> None:
+    def at(uid: str, attempt: int, phase: str) -> Workload:
+        status = WorkloadStatus(phase=phase, attempt=attempt)
+        return Workload(name="w", project="p", uid=uid, status=status)
+
+    address = Address.of(at("u1", 2, "starting"), 4711)
+    assert Address.from_dict(address.as_dict()) == address
+    assert address.is_at(at("u1", 2, "running"))
+    assert address.is_at(at("u1", 2, "preempting"))
+    others = [at("u1", 2, "stopped"), at("u1", 3, "pending"), at("u2", 2, "running")]
+    assert not any(map(address.is_at, others))
+
+
+def test_what_was_queued_again_has_ended_too() -> None:
+    status = WorkloadStatus(phase="pending", attempt=1)
+    ending = Ending.of(Workload(name="w", project="p", status=status))
+    assert "queued again" in ending.sentence
+    assert ending.exit_code == 0
+
+
 def test_an_ending_is_the_reason_and_the_exit_code() -> None:
     reason = Reason(token="Idle", sentence="Stopped after 1 h.", help="Start it again.")
     tasks = [Task(exit_code=3)]
