@@ -1,0 +1,1 @@
+"""What a cycle does, one file per action; ``decide`` gives their order."""

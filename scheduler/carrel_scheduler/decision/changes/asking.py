@@ -1,0 +1,35 @@
+"""Who asks for room: a job enters and leaves the waiting rows, or the partial jobs."""
+
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.queues import Sum
+from carrel_scheduler.decision.resources import NONE, added
+from carrel_scheduler.decision.columns import Columns
+
+
+def ask(state: Columns, job: Job) -> None:
+    """Enter a job among those that ask for room, where it belongs now."""
+    if job.fresh and not job.promise:
+        job.asked = job.shape.total
+        state.waiting.add(job)
+    else:
+        pending = job.pending()
+        if not pending:
+            return
+        job.asked = added(job.shape.amounts[index] for index in pending)
+        state.partial[job.spec.uid] = job
+        for cls in sorted(set(job.shape.classes)):
+            state.classes.retain(cls)
+    state.queues.add(Sum.WAITING, job.queue, job.asked)
+
+
+def stop_asking(state: Columns, job: Job) -> None:
+    """The opposite of ``ask``; nothing for a job that does not ask."""
+    if job.waiting is not None:
+        state.waiting.remove(job)
+    elif state.partial.pop(job.spec.uid, None) is not None:
+        for cls in sorted(set(job.shape.classes)):
+            state.classes.release(cls)
+    else:
+        return
+    state.queues.add(Sum.WAITING, job.queue, job.asked, sign=-1)
+    job.asked = NONE

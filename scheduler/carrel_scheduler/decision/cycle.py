@@ -1,0 +1,155 @@
+"""One cycle's working memory: overlays, the moves made on them, and questions about both.
+
+Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
+Capacity rows belong to the state and follow the overlay while the cycle lasts: the nodes that moves
+have touched are marked, so that the next look at them, in this cycle or after it, counts anew.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from carrel_scheduler.decision.barriers import Barrier
+from carrel_scheduler.decision.columns import Columns
+from carrel_scheduler.decision.device_choice import View, choose, hardware_of
+from carrel_scheduler.decision.events import Preemptibility
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.layers import Bools, Counts, Footprint
+from carrel_scheduler.decision.members import leaf_states
+from carrel_scheduler.decision.moves import Moves
+from carrel_scheduler.decision.resources import MILLI, NONE, Triple, added
+from carrel_scheduler.decision.room import Room
+from carrel_scheduler.decision.standings import Standings
+from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
+
+
+class Cycle:
+    """What one call of ``decide`` works on.
+
+    Attributes:
+        now: epoch seconds.
+        room, standings, moves: the overlays and the log.
+    """
+
+    def __init__(self, state: Columns, now: float) -> None:
+        self.state, self.now = state, now
+        self.room = Room(state.nodes)
+        self.standings = Standings(state.queues, state.division, cluster_total(state))
+        self.moves = Moves(state, self.room, self.standings)
+        self._seen = 0
+
+    # Jobs as the moves leave them
+
+    def states_of(self, job: Job) -> tuple[LeafState, ...]:
+        """Where its tasks are, counting what this cycle places and stops."""
+        uid, moves = job.spec.uid, self.moves
+        placed = {**moves.started.get(uid, {}), **moves.held.get(uid, {})}
+        return leaf_states(job, placed, moves.stopped_of(job) if job.rows else ())
+
+    def next_step(self, job: Job) -> tuple[int, ...]:
+        """Indices of the tasks that are offered a place next."""
+        if job.waiting is not None and not self.answered(job):
+            return job.shape.first_step
+        step = next_step(job.shape.structure, self.states_of(job))
+        return tuple(index for leaf in step for index in leaf)
+
+    def answered(self, job: Job) -> bool:
+        """Whether some of its tasks start or have room held."""
+        uid = job.spec.uid
+        return uid in self.moves.started or uid in self.moves.held
+
+    def started(self, job: Job) -> bool:
+        """Whether some of its tasks start in this cycle."""
+        return job.spec.uid in self.moves.started
+
+    def grows(self, job: Job) -> bool:
+        """Whether it has its minimum, so that what it asks for is surplus."""
+        states = self.states_of(job)
+        return satisfied(job.shape.structure, [state.there for state in states])
+
+    def is_fixed(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether these tasks, once placed, may not be stopped for others."""
+        kind = job.spec.preemptible
+        if kind is Preemptibility.YES:
+            return False
+        return kind is Preemptibility.NO or not self.grows(job)
+
+    def demand(self, job: Job, indices: Sequence[int]) -> Triple:
+        """What these tasks count for."""
+        amounts = job.shape.amounts
+        if len(indices) == len(amounts):
+            return job.shape.total
+        return added(amounts[index] for index in indices)
+
+    def barrier(self, job: Job, indices: Sequence[int]) -> Barrier | None:
+        """The limit or quota that keeps these tasks from starting, if there is one."""
+        demand = self.demand(job, indices)
+        fixed = demand if self.is_fixed(job, indices) else NONE
+        return self.standings.barrier(job.queue, demand, fixed)
+
+    # Room
+
+    def sync(self) -> None:
+        """Bring the capacity rows up to date with the moves."""
+        log = self.room.log
+        if self._seen < len(log):
+            self.state.capacity.mark_many(log[self._seen :])
+            self._seen = len(log)
+        self.state.capacity.sync(self.room.idle)
+
+    def counts(self, cls: int, *, soon: bool) -> Counts:
+        """(N,) how many tasks of a class fit on each node, at once or soon."""
+        if soon:
+            return self.state.capacity.counts(self.room.soon, cls)
+        self.sync()
+        return self.state.capacity.column(cls).astype(np.int64)
+
+    def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
+        """What a task of this class takes on a node, or ``None`` where it does not fit."""
+        state = self.state
+        view = self.room.soon if soon else self.room.idle
+        host = state.classes.host(cls)
+        if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
+            return None
+        kind = state.classes.kinds[cls]
+        fact = state.nodes.fact(node)
+        idle = self.room.idle
+        choice = choose(
+            kind,
+            hardware_of(fact),
+            View(view.devices[:, node], view.slots[:, node]),
+            idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
+            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
+            tasks=tasks,
+        )
+        if choice is None:
+            return None
+        return Footprint(node, choice.devices, choice.milli, host, choice.slots)
+
+    def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
+        """(N,) where tasks of a job run or have room, among ``indices`` of it."""
+        mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
+        uid, moves = job.spec.uid, self.moves
+        for index in indices:
+            row = job.rows.get(index)
+            if row is not None and not moves.stopped[row]:
+                mask[self.state.tasks.node[row]] = True
+            for places in (moves.started.get(uid), moves.held.get(uid)):
+                if places and index in places:
+                    mask[places[index].node] = True
+        return mask
+
+
+def cluster_total(state: Columns) -> Triple:
+    """What is shared out: the room of schedulable nodes, and what others' tasks hold elsewhere."""
+    nodes = state.nodes
+    usable = nodes.usable.sum(axis=0)
+    healthy = int((usable * nodes.schedulable).sum()) * MILLI
+    cpu, memory = (nodes.capacity[:2] * nodes.schedulable).sum(axis=1)
+    resting = ~nodes.schedulable
+    if resting.any():
+        used = (nodes.capacity[:2] - nodes.free.host[:2]) * resting
+        cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
+        held = nodes.usable & resting & (nodes.free.devices < MILLI)
+        healthy += int(held.sum()) * MILLI
+    return healthy, int(cpu), int(memory)

@@ -1,0 +1,190 @@
+"""What the state remembers of each workload.
+
+A *job* here is the state's record of a workload. Facts that are asked of all jobs at once stand in
+columns beside the records, by the job's slot.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.decision.errors import InvalidEvent
+from carrel_scheduler.decision.events import Outcome, Preemptibility, WorkloadQueued
+from carrel_scheduler.decision.layers import Bools, Counts, Footprint
+from carrel_scheduler.decision.resources import Triple
+from carrel_scheduler.decision.shapes import Shape
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.waiting import WaitingRow
+
+NEVER_SAVED = -1.0
+
+
+class Job:
+    """One workload.
+
+    Attributes:
+        slot: its place in the columns; ``queue``: the slot of its queue.
+        rows: task index -> row in the task columns, of tasks that hold room.
+        halted: indices of tasks that were told to stop; ``stuck`` those that do not end.
+        out: task index -> what became of tasks that neither hold room nor ask for it.
+        queued: it asks for room (not while it is between two lives).
+        waiting: its row among the waiting, when none of its tasks holds or was promised room.
+        asked: what its pending tasks count for in the queue's sum of waiting amounts.
+        fixed: what of its placed tasks counts as non-preemptible.
+        promise: places held for it: (task index, place).
+        started, saved: of its present life; epoch seconds.
+        stale_since: since when it runs with fewer tasks than its minimum.
+    """
+
+    __slots__ = (
+        "asked",
+        "fixed",
+        "halted",
+        "out",
+        "promise",
+        "queue",
+        "queued",
+        "rows",
+        "saved",
+        "shape",
+        "slot",
+        "spec",
+        "stale_since",
+        "started",
+        "stuck",
+        "waiting",
+    )
+
+    def __init__(self, spec: WorkloadQueued, slot: int, queue: int, shape: Shape) -> None:
+        self.spec = spec
+        self.slot = slot
+        self.queue = queue
+        self.shape = shape
+        self.rows: dict[int, int] = {}
+        self.halted: frozenset[int] = frozenset()
+        self.stuck: frozenset[int] = frozenset()
+        self.out: dict[int, Outcome] | None = None
+        self.queued = True
+        self.waiting: WaitingRow | None = None
+        self.asked: Triple = (0, 0, 0)
+        self.fixed: Triple = (0, 0, 0)
+        self.promise: tuple[tuple[int, Footprint], ...] = ()
+        self.started = 0.0
+        self.saved = NEVER_SAVED
+        self.stale_since: float | None = None
+
+    @property
+    def uid(self) -> str:
+        """The workload's id."""
+        return self.spec.uid
+
+    @property
+    def evictable(self) -> bool:
+        """It runs and some of it may be stopped for others."""
+        return self.spec.preemptible is not Preemptibility.NO and len(self.rows) > len(self.halted)
+
+    @property
+    def fresh(self) -> bool:
+        """All its tasks ask for room."""
+        return self.queued and not self.rows and not self.out and not self.spec.gated
+
+    def pending(self) -> list[int]:
+        """Indices of the tasks that ask for room, most important first."""
+        if not self.queued:
+            return []
+        rows, out, gated = self.rows, self.out or {}, self.spec.gated
+        return [
+            index
+            for index in range(self.shape.tasks)
+            if index not in rows and index not in out and index not in gated
+        ]
+
+    def running(self) -> list[int]:
+        """Indices of the tasks that hold room and were not told to stop."""
+        return [index for index in sorted(self.rows) if index not in self.halted]
+
+    @property
+    def since(self) -> float:
+        """When the work began that stopping it would lose."""
+        return max(self.started, self.saved)
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        """The order inside a queue."""
+        return (-self.spec.priority, self.spec.created_at, self.spec.uid)
+
+
+class JobTable:
+    """All jobs, by uid and by slot.
+
+    Attributes:
+        by_slot: the record of each slot, ``None`` when unused.
+        in_queue: slot of a queue -> how many jobs it has.
+        queue: (J,) slot of the queue; priority: (J,).
+        created, since: (J,) epoch seconds: submission, and start of the work not yet saved.
+        gpu: (J,) GPU thousandths of the running tasks.
+        whole: (J,) it is stopped whole or not at all.
+    """
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, Job] = {}
+        self.by_slot: list[Job | None] = []
+        self.in_queue: dict[int, int] = {}
+        self.queue: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.priority: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.created: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.since: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.gpu: Counts = np.zeros(0, np.int64)
+        self.whole: Bools = np.zeros(0, np.bool_)
+        self._spare: list[int] = []
+
+    def add(self, spec: WorkloadQueued, queue: int, shape: Shape) -> Job:
+        """A new record."""
+        if not self._spare:
+            self.reserve(max(16, 2 * len(self.by_slot)))
+        slot = self._spare.pop()
+        job = Job(spec, slot, queue, shape)
+        self.by_uid[spec.uid] = job
+        self.by_slot[slot] = job
+        self.in_queue[queue] = self.in_queue.get(queue, 0) + 1
+        self.queue[slot] = queue
+        self.priority[slot] = spec.priority
+        self.created[slot] = spec.created_at
+        self.since[slot] = 0.0
+        self.gpu[slot] = 0
+        self.whole[slot] = not shape.elastic
+        return job
+
+    def get(self, uid: str) -> Job:
+        """The record; ``InvalidEvent`` when it is unknown."""
+        job = self.by_uid.get(uid)
+        if job is None:
+            raise InvalidEvent("unknown_workload", "uid", uid, "the uid of a queued workload")
+        return job
+
+    def at(self, slot: int) -> Job:
+        """The record of a slot in use."""
+        job = self.by_slot[slot]
+        if job is None:
+            raise KeyError(slot)
+        return job
+
+    def drop(self, job: Job) -> None:
+        """Forget a workload."""
+        del self.by_uid[job.spec.uid]
+        self.by_slot[job.slot] = None
+        self.in_queue[job.queue] -= 1
+        self._spare.append(job.slot)
+
+    def reserve(self, slots: int) -> None:
+        """Make room for so many jobs at once."""
+        old = len(self.by_slot)
+        if slots <= old:
+            return
+        for name in ("queue", "priority", "created", "since", "gpu", "whole"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(slots - old, column.dtype)]))
+        self.by_slot += [None] * (slots - old)
+        self._spare += range(slots - 1, old - 1, -1)

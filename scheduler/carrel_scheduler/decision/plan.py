@@ -1,0 +1,172 @@
+"""What ``decide`` returns: bindings, evictions, promises of room, and a reason for each waiter.
+
+A plan may hold tens of thousands of decisions, so it keeps the cycle's log and is made into
+objects only for whoever reads them. Read it before the state changes: reasons and the order of
+service are worked out when asked for, on the state that was decided upon.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from carrel_scheduler.decision.events import Devices, Place
+from carrel_scheduler.decision.evicted import eviction_reason
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.layers import Footprint
+from carrel_scheduler.decision.moves import Cause, Kind, ManyHeld, ManyStopped
+from carrel_scheduler.decision.reasons import Reason
+from carrel_scheduler.decision.tasks import devices_of
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.cycle import Cycle
+
+
+@dataclass(slots=True)
+class Binding:
+    """Start this task there, now: the room is free."""
+
+    uid: str
+    index: int
+    node: str
+    devices: Devices
+    slots: int = 0
+
+
+@dataclass(slots=True)
+class Eviction:
+    """Stop these tasks with their grace period; ``reason`` says for whom.
+
+    Attributes:
+        indices: the tasks; empty means all that run.
+        moved: places are held for it elsewhere in the same plan.
+    """
+
+    uid: str
+    reason: Reason
+    indices: tuple[int, ...] = ()
+    moved: bool = False
+
+
+@dataclass(slots=True)
+class Nomination:
+    """Hold these places for waiting tasks; none ends what was held."""
+
+    uid: str
+    places: tuple[Place, ...]
+    indices: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Removal:
+    """Remove a MIG instance that nobody uses, before the binding that needs its room."""
+
+    node: str
+    device: int
+    slots: int
+
+
+class Plan:
+    """One cycle's decisions, to be carried out in the order of the attributes.
+
+    Attributes:
+        removals: MIG instances in the way of a binding.
+        bindings, evictions, nominations: what their classes say.
+    """
+
+    def __init__(self, cycle: "Cycle") -> None:
+        self._cycle = cycle
+        self._version = cycle.state.version
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Tasks that start, in the order in which they were decided."""
+        names = self._cycle.state.nodes.names
+        return tuple(
+            Binding(job.spec.uid, index, names[place.node], place.devices, place.slots)
+            for job, index, place in self._starts()
+        )
+
+    @cached_property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """Workloads that stop, whole or in part, in the order in which they were decided."""
+        stopped: dict[str, tuple[Job, Cause, list[int]]] = {}
+        for job, index, cause in self._stops():
+            stopped.setdefault(job.spec.uid, (job, cause, []))[2].append(index)
+        reasons: dict[int, Reason] = {}
+        found = []
+        for uid, (job, cause, indices) in stopped.items():
+            reason = reasons.get(id(cause))
+            if reason is None:
+                reason = reasons[id(cause)] = eviction_reason(self._cycle, cause)
+            whole = len(indices) + len(job.halted) == len(job.rows)
+            moved = uid in self._cycle.moves.held or uid in self._cycle.moves.started
+            found.append(Eviction(uid, reason, () if whole else tuple(sorted(indices)), moved))
+        return tuple(found)
+
+    @cached_property
+    def nominations(self) -> tuple[Nomination, ...]:
+        """The ends of promises that change, then the new ones."""
+        moves, state = self._cycle.moves, self._cycle.state
+        ends, new = [], []
+        for uid in sorted(moves.held.keys() | state.promised.keys()):
+            before = dict(state.jobs.get(uid).promise)
+            after = moves.held.get(uid, {})
+            if before == after or uid in moves.started:
+                continue
+            if before:
+                ends.append(Nomination(uid, ()))
+            if after:
+                new.append(self._nomination(uid, after))
+        return (*ends, *new, *self._many_held())
+
+    @cached_property
+    def removals(self) -> tuple[Removal, ...]:
+        """MIG instances that nobody uses and that lie in the way of a binding."""
+        state, found = self._cycle.state, []
+        for job, index, place in self._starts():
+            request = job.shape.requests[index]
+            for device in place.devices if place.slots else ():
+                for profile, bits in state.warm.on(place.node, device):
+                    if bits & place.slots and (profile, bits) != (request.mig_profile, place.slots):
+                        found.append(Removal(state.nodes.names[place.node], device, bits))
+        return tuple(dict.fromkeys(found))
+
+    def _nomination(self, uid: str, places: dict[int, Footprint]) -> Nomination:
+        names = self._cycle.state.nodes.names
+        indices = tuple(sorted(places))
+        held = tuple(
+            (names[places[index].node], places[index].devices, places[index].slots)
+            for index in indices
+        )
+        return Nomination(uid, held, indices)
+
+    def _many_held(self) -> Iterator[Nomination]:
+        names = self._cycle.state.nodes.names
+        for move in self._cycle.moves.log:
+            if isinstance(move, ManyHeld):
+                known: dict[int, Devices] = {}
+                masks = move.masks.tolist()
+                for mask in masks:
+                    if mask not in known:
+                        known[mask] = devices_of(mask)
+                places = tuple(
+                    (names[node], known[mask], 0)
+                    for node, mask in zip(move.nodes.tolist(), masks, strict=True)
+                )
+                yield Nomination(move.job.spec.uid, places, move.indices)
+
+    def _starts(self) -> Iterator[tuple[Job, int, Footprint]]:
+        for move in self._cycle.moves.log:
+            if move.kind is Kind.START:
+                yield move.job, move.index, move.place  # type: ignore[union-attr]  # by its kind
+
+    def _stops(self) -> Iterator[tuple[Job, int, Cause]]:
+        jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
+        for move in self._cycle.moves.log:
+            if isinstance(move, ManyStopped):
+                slots = tasks.job.take(move.rows).tolist()
+                for slot, index in zip(slots, tasks.index.take(move.rows).tolist(), strict=True):
+                    yield jobs.at(slot), index, move.cause
+            elif move.kind is Kind.STOP:
+                yield move.job, move.index, move.cause  # type: ignore[union-attr, misc]  # likewise

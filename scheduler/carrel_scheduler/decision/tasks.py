@@ -1,0 +1,127 @@
+"""Placed tasks as a struct of arrays: one row per task, rows reused.
+
+What deciding asks of all tasks at once stands here; what a task takes beside its devices follows
+from its class. A row belongs to one task from ``TaskPlaced`` to ``TaskReleased``.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.decision.layers import Bools, Counts, Footprint
+
+NOBODY = -1
+
+
+class TaskColumns:
+    """All tasks that hold room.
+
+    Attributes:
+        node: (T,) slot of the node, -1 for an unused row.
+        mask: (T,) bit d set when the task holds device d.
+        share: (T,) thousandths of each of these devices; slots: (T,) bits of a MIG instance.
+        cls: (T,) class of its request; job: (T,) slot of its workload; index: (T,) within it.
+        host: (2, T) millicores and MiB.
+        victim: (T,) slot of the queue while the task may be evicted (preemptible and not stopping
+            already), else -1.
+        priority: (T,) of its workload.
+        stopping: (T,) it was told to stop and still holds its room; stuck: (T,) for good, it seems.
+    """
+
+    def __init__(self) -> None:
+        self.node: Counts = np.full(0, NOBODY, np.int64)
+        self.mask: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self.share: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        self.slots: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.cls: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.job: Counts = np.full(0, NOBODY, np.int64)
+        self.index: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.host: Counts = np.zeros((2, 0), np.int64)
+        self.victim: npt.NDArray[np.int32] = np.full(0, NOBODY, np.int32)
+        self.priority: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        self.stopping: Bools = np.zeros(0, np.bool_)
+        self.stuck: Bools = np.zeros(0, np.bool_)
+        self.hosts: dict[int, tuple[int, ...]] = {}
+        self._spare: list[int] = []
+
+    def put(
+        self, place: Footprint, *, cls: int, job: int, index: int, victim: int, priority: int
+    ) -> int:
+        """Add a task; returns its row."""
+        if not self._spare:
+            self._grow(max(16, 2 * len(self.node)))
+        row = self._spare.pop()
+        self.node[row] = place.node
+        self.mask[row] = device_mask(place.devices)
+        self.share[row] = place.share
+        self.slots[row] = place.slots
+        self.cls[row] = cls
+        self.job[row] = job
+        self.index[row] = index
+        self.host[0, row], self.host[1, row] = place.host[0], place.host[1]
+        self.victim[row] = victim
+        self.priority[row] = priority
+        self.hosts.setdefault(cls, place.host)
+        return row
+
+    def drop(self, row: int) -> None:
+        """Forget a task."""
+        self.node[row] = self.job[row] = self.victim[row] = NOBODY
+        self.mask[row] = self.share[row] = self.slots[row] = 0
+        self.host[:, row] = 0
+        self.stopping[row] = self.stuck[row] = False
+        self._spare.append(row)
+
+    def footprint(self, row: int) -> Footprint:
+        """What the task of this row takes."""
+        node = int(self.node[row])
+        if node == NOBODY:
+            raise KeyError(row)
+        return Footprint(
+            node,
+            devices_of(int(self.mask[row])),
+            int(self.share[row]),
+            self.hosts[int(self.cls[row])],
+            int(self.slots[row]),
+        )
+
+    def rows_on(self, node: int) -> list[int]:
+        """Rows of the tasks on a node, by row."""
+        return [int(row) for row in np.flatnonzero(self.node == node)]
+
+    def used(self) -> Counts:
+        """Rows that hold a task."""
+        return np.flatnonzero(self.node != NOBODY)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows at once, before a bulk load."""
+        if rows > len(self.node):
+            self._grow(rows)
+
+    def _grow(self, new: int) -> None:
+        old = len(self.node)
+        for name in ("node", "job", "victim"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.full(new - old, NOBODY, column.dtype)]))
+        for name in ("mask", "share", "slots", "cls", "index", "priority", "stopping", "stuck"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(new - old, column.dtype)]))
+        self.host = np.concatenate([self.host, np.zeros((2, new - old), np.int64)], axis=1)
+        self._spare += range(new - 1, old - 1, -1)
+
+
+def device_mask(devices: tuple[int, ...]) -> int:
+    """Bits of these devices."""
+    mask = 0
+    for device in devices:
+        mask |= 1 << device
+    return mask
+
+
+def devices_of(mask: int) -> tuple[int, ...]:
+    """The devices of these bits, ascending."""
+    found = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return tuple(found)

@@ -1,0 +1,132 @@
+"""Waiting jobs in rows: all that look alike stand in one row, oldest first.
+
+A row is (queue, shape, priority, preemptibility); ten thousand waiting jobs are a few thousand
+rows, and a cycle touches only jobs that move. The columns answer for all rows at once whether the
+room for one task, times the number of tasks, is there.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+
+from carrel_scheduler.decision.classes import Classes
+from carrel_scheduler.decision.events import Preemptibility
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.layers import Counts
+from carrel_scheduler.decision.shapes import Shape
+
+Key = tuple[int, int, int, Preemptibility]
+
+
+class WaitingRow:
+    """Jobs that look alike.
+
+    ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
+    """
+
+    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape")
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.id = number
+        self.queue = job.queue
+        self.shape: Shape = job.shape
+        self.priority = job.spec.priority
+        self.preemptible = job.spec.preemptible
+        self.members: dict[str, Job] = {}
+        self.heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def first(self) -> Job | None:
+        """The oldest job of the row."""
+        heap, members = self.heap, self.members
+        while heap:
+            job = members.get(heap[0][1])
+            if job is not None and job.spec.created_at == heap[0][0]:
+                return job
+            heapq.heappop(heap)
+        return None
+
+    def in_order(self) -> list[Job]:
+        """All its jobs, oldest first."""
+        return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
+
+
+class WaitingRows:
+    """All rows.
+
+    Attributes:
+        rows: by number; ``None`` when unused.
+        cls, need, queue: (R,) class and number of the tasks of a row's shape, and its queue; need
+            is 0 in unused rows. Of shapes with unlike tasks: the class of the first task and how
+            many of its first step's tasks are of this class.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self.rows: list[WaitingRow | None] = []
+        self.cls: Counts = np.zeros(0, np.int64)
+        self.need: Counts = np.zeros(0, np.int64)
+        self.queue: Counts = np.zeros(0, np.int64)
+        self._by_key: dict[Key, WaitingRow] = {}
+        self._spare: list[int] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[WaitingRow]:
+        return (row for row in self.rows if row is not None)
+
+    def add(self, job: Job) -> None:
+        """Put a job into its row."""
+        spec = job.spec
+        key = (job.queue, job.shape.id, spec.priority, spec.preemptible)
+        row = self._by_key.get(key)
+        if row is None:
+            row = self._by_key[key] = self._new(job)
+        row.members[spec.uid] = job
+        heapq.heappush(row.heap, (spec.created_at, spec.uid))
+        job.waiting = row
+        self.count += 1
+
+    def remove(self, job: Job) -> None:
+        """Take a job out of its row."""
+        row = job.waiting
+        if row is None:
+            raise KeyError(job.spec.uid)
+        job.waiting = None
+        self.count -= 1
+        del row.members[job.spec.uid]
+        if not row.members:
+            del self._by_key[row.queue, row.shape.id, row.priority, row.preemptible]
+            self.rows[row.id] = None
+            self.need[row.id] = 0
+            self._spare.append(row.id)
+            for cls in sorted(set(row.shape.classes)):
+                self._classes.release(cls)
+        elif len(row.heap) > 2 * len(row.members) + 16:
+            row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
+            heapq.heapify(row.heap)
+
+    def _new(self, job: Job) -> WaitingRow:
+        if not self._spare:
+            self._grow()
+        number = self._spare.pop()
+        row = self.rows[number] = WaitingRow(number, job)
+        first = job.shape.first_step
+        cls = job.shape.classes[first[0]]
+        self.cls[number] = cls
+        self.need[number] = sum(job.shape.classes[index] == cls for index in first)
+        self.queue[number] = job.queue
+        for each in sorted(set(job.shape.classes)):
+            self._classes.retain(each)
+        return row
+
+    def _grow(self) -> None:
+        old = len(self.rows)
+        new = max(16, 2 * old)
+        for name in ("cls", "need", "queue"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(new - old, np.int64)]))
+        self.rows += [None] * (new - old)
+        self._spare += range(new - 1, old - 1, -1)
