@@ -1,0 +1,1 @@
+"""Clearing: which victims make room for a claim."""

@@ -1,0 +1,315 @@
+"""Items: what a claim can buy. An item is one more place on a node and the units that it costs.
+
+A node on which a task needs everything that victims hold has one item. Elsewhere the places of a
+node come one after another, each on the devices that are cheapest to free; where millicores or MiB
+are still short, further tasks of the node go, those first that free most for their cost. Places
+that cost relatively less than the one before are joined with it, so that the cost per place never
+falls along a node, and the cheapest items of all nodes are always beginnings of their nodes' lists.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from carrel_scheduler.decision.clearing.board import Board, cells
+from carrel_scheduler.decision.clearing.claims import Bools, Claim, Ints
+from carrel_scheduler.decision.clearing.fitting import fitting
+
+STEPS = 16
+"""A node's list is cut into at most so many items."""
+
+
+@dataclass(slots=True)
+class Items:
+    """Items sorted by node, and on a node in the order in which they are taken.
+
+    Attributes:
+        node: (I,) where.
+        gain: (I,) tasks that it makes room for.
+        start: (I + 1,) where an item's units begin in ``unit``.
+        unit: (L,) units; a unit on several nodes stands in several items.
+        cost: (I,) of its units, as given.
+        tie: (I,) which of two equals is taken first.
+        later: (I,) items that follow another item of their node.
+        forced: no node has a choice of victims, so what holds for items holds for all sets.
+    """
+
+    node: Ints
+    gain: Ints
+    start: Ints
+    unit: Ints
+    cost: Ints
+    tie: Ints
+    later: Bools
+    forced: bool
+
+    def sums(self, values: Ints) -> Ints:
+        """(I,) sums of a column of losses, (L,), over the units of every item."""
+        if not len(values):
+            return np.zeros(len(self.node), np.int64)
+        sums = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
+        sums[self.start[1:] == self.start[:-1]] = 0
+        return sums
+
+    def units(self, chosen: Ints) -> Ints:
+        """Units of the items ``chosen``, each once, ascending."""
+        losses = self.losses(chosen)
+        units = self.unit.take(losses)
+        flags = np.zeros(int(units.max(initial=-1)) + 1, np.bool_)
+        flags[units] = True
+        return np.flatnonzero(flags)
+
+    def losses(self, chosen: Ints) -> Ints:
+        """Indices into ``unit`` of the items ``chosen``, item by item."""
+        begin, count = self.start.take(chosen), self.start.take(chosen + 1) - self.start.take(chosen)
+        ends = np.cumsum(count)
+        total = int(ends[-1]) if len(ends) else 0
+        return np.arange(total) + np.repeat(begin - (ends - count), count)
+
+    def only(self, chosen: Ints) -> "Items":
+        """The items ``chosen`` alone, ascending."""
+        losses = self.losses(chosen)
+        count = self.start.take(chosen + 1) - self.start.take(chosen)
+        start = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(count, out=start[1:])
+        return Items(
+            self.node.take(chosen), self.gain.take(chosen), start, self.unit.take(losses),
+            self.cost.take(chosen), self.tie.take(chosen), self.later.take(chosen), self.forced,
+        )  # fmt: skip
+
+
+def itemise(claim: Claim, board: Board, fits: Ints, base: Ints, weight: Ints) -> Items:
+    """All items of a claim.
+
+    Args:
+        claim: what is wanted.
+        board: the victims.
+        fits: (N,) tasks that fit with everybody gone.
+        base: (N,) tasks that fit already.
+        weight: (U,) what a unit is worth for the choice between victims of one node.
+    """
+    nodes = np.flatnonzero(fits > base)
+    whole = len(nodes) == len(fits)
+    spots = board.start if whole else None
+    if spots is None:
+        count = board.start.take(nodes + 1) - board.start.take(nodes)
+        spots = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(count, out=spots[1:])
+        within = np.arange(int(spots[-1])) + np.repeat(board.start.take(nodes) - spots[:-1], count)
+        rows = board.rows.take(within)
+    else:
+        rows = board.rows
+    unit = rows if board.alone else board.victims.unit.take(rows)
+    if board.alone and _forced(claim, board, nodes, fits, rows):
+        gain = np.ones(len(nodes), np.int64)
+        items = Items(nodes, gain, spots, unit, gain, gain, np.zeros(len(nodes), np.bool_), True)
+    else:
+        items = _listed(claim, board, nodes, rows, spots, unit, fits, base, weight)
+    items.cost = items.sums(board.victims.cost.take(items.unit))
+    latest = np.zeros(len(items.node), np.int64)
+    if len(items.unit):
+        order = board.victims.order.take(items.unit)
+        latest = np.maximum.reduceat(order, np.minimum(items.start[:-1], len(order) - 1))
+        latest[items.start[1:] == items.start[:-1]] = -1
+    items.tie = latest * len(fits) + board.ground.rank.take(items.node)
+    return items
+
+
+def _forced(claim: Claim, board: Board, nodes: Ints, fits: Ints, rows: Ints) -> bool:
+    """Whether every node has one place, and that needs every device that can be cleared."""
+    if not claim.width or claim.size * 2 <= 1000 or (fits.take(nodes) > 1).any():
+        return False
+    usable = np.count_nonzero(board.devices >= claim.size, axis=0).take(nodes)
+    exact = claim.size == 1000 and bool((board.victims.mask.take(rows) != 0).all())
+    covered = bool((np.count_nonzero(board.devices, axis=0).take(nodes) == claim.width).all())
+    return exact and covered and bool((usable == claim.width).all())
+
+
+def _listed(
+    claim: Claim, board: Board, nodes: Ints, rows: Ints, spots: Ints, unit: Ints,
+    fits: Ints, base: Ints, weight: Ints,
+) -> Items:  # fmt: skip
+    """Items of nodes on which there is a choice."""
+    at = np.repeat(np.arange(len(nodes)), np.diff(spots))
+    place = Places(claim, board, nodes, rows, at, weight.take(unit))
+    want = np.minimum(fits.take(nodes), base.take(nodes) + claim.tasks)
+    step, levels = place.fill(base.take(nodes), want)
+    return _join(nodes, at, unit, step, levels, weight.take(unit))
+
+
+class Places:
+    """Which of a node's tasks go for its first, second, ... further place."""
+
+    def __init__(
+        self, claim: Claim, board: Board, nodes: Ints, rows: Ints, at: Ints, weight: Ints
+    ) -> None:
+        self.claim, self.at, self.weight = claim, at, weight
+        victims, ground = board.victims, board.ground
+        self.devices = ground.devices.take(nodes, axis=1).astype(np.int64)
+        self.host = ground.host.take(nodes, axis=1)
+        self.cpu, self.memory = victims.cpu_milli.take(rows), victims.memory_mib.take(rows)
+        self.row, self.device = cells(victims, rows)
+        self.share = victims.share.take(rows)
+        self.step = np.zeros(len(rows), np.int64)
+
+    def fill(self, base: Ints, want: Ints) -> tuple[Ints, Ints]:
+        """Choose tasks for ever more places.
+
+        Returns:
+            (R,) the step at which a task goes, 0 for never, and (steps, M) the places on every
+            node after each step, from step 0.
+        """
+        further = want - base
+        most = int(further.max(initial=0))
+        stride = -(-most // STEPS) if most > STEPS else 1
+        levels, reached, step = [base], base, 0
+        while (reached < want).any():
+            step += 1
+            goal = np.minimum(base + step * stride, want)
+            self._clear_devices(step, goal)
+            self._clear_host(step, goal)
+            room = fitting(self.claim, self.devices, self.host)
+            reached = np.maximum(np.minimum(room, want), goal)
+            levels.append(np.minimum(room, want))
+        return self.step, np.stack(levels)
+
+    def _go(self, gone: Bools, step: int) -> None:
+        """Take the tasks ``gone`` (R,) off their nodes."""
+        self.step[gone] = step
+        size = self.devices.shape
+        for line, column in enumerate((self.cpu, self.memory)):
+            self.host[line] += np.bincount(
+                self.at[gone], weights=column[gone], minlength=size[1]
+            ).astype(np.int64)
+        held = gone[self.row]
+        spot = self.device[held] * size[1] + self.at[self.row[held]]
+        given = np.bincount(spot, weights=self.share[self.row[held]], minlength=size[0] * size[1])
+        self.devices += given.astype(np.int64).reshape(size)
+
+    def _clear_devices(self, step: int, goal: Ints) -> None:
+        claim = self.claim
+        if not claim.width:
+            return
+        for _ in range(1 + claim.width * int(goal.max(initial=0))):
+            slots = np.minimum(self.devices // claim.size, goal)
+            short = slots.sum(axis=0) < goal * claim.width
+            if not short.any():
+                return
+            if not self._next_device(step, goal, slots, short):
+                return
+
+    def _next_device(self, step: int, goal: Ints, slots: Ints, short: Bools) -> bool:
+        """On every node that is ``short`` clear one more slot on as many devices as are missing."""
+        size, (width, nodes) = self.claim.size, self.devices.shape
+        held = np.flatnonzero((self.step[self.row] == 0) & short[self.at[self.row]])
+        if not len(held):
+            return False
+        row, node = self.row[held], self.at[self.row[held]]
+        cell = self.device[held] * nodes + node
+        worth = self.weight[row] // np.maximum(np.bincount(self.row)[row], 1)
+        share = self.share[row]
+        lack = (slots * size + size - self.devices).ravel().take(cell)
+        by_worth = np.lexsort((share < lack, worth, cell))
+        cell, row, worth, share, lack = (x[by_worth] for x in (cell, row, worth, share, lack))
+        first = np.append(True, cell[1:] != cell[:-1])
+        sums = np.cumsum(share) - share
+        before = sums - np.maximum.accumulate(np.where(first, sums, 0))
+        part = before < lack
+        price = np.full(width * nodes, np.iinfo(np.int64).max)
+        total = np.bincount(cell[part], weights=share[part], minlength=width * nodes)
+        costs = np.bincount(cell[part], weights=worth[part], minlength=width * nodes)
+        enough = cell[total[cell] >= lack]
+        price[enough] = costs[enough].astype(np.int64)
+        single = np.flatnonzero(share >= lack)
+        best = np.full(width * nodes, np.iinfo(np.int64).max)
+        np.minimum.at(best, cell[single], worth[single])
+        alone = best < price
+        chosen = self._cheapest(np.minimum(price, best).reshape(width, nodes), goal, slots, short)
+        take = chosen.ravel()[cell] & np.where(alone[cell], False, part)
+        winners = single[chosen.ravel()[cell[single]] & alone[cell[single]]]
+        winners = winners[worth[winners] == best[cell[winners]]]
+        _, once = np.unique(cell[winners], return_index=True)
+        gone = np.zeros(len(self.step), np.bool_)
+        gone[row[take]] = True
+        gone[row[winners[once]]] = True
+        if not gone.any():
+            return False
+        self._go(gone, step)
+        return True
+
+    def _cheapest(self, price: Ints, goal: Ints, slots: Ints, short: Bools) -> Bools:
+        """(D, M) the cheapest devices of every node, as many as it lacks."""
+        closed = np.iinfo(np.int64).max
+        price = np.where((slots < goal) & short, price, closed)
+        missing = np.where(short, goal * self.claim.width - slots.sum(axis=0), 0)
+        rank = np.argsort(np.argsort(price, axis=0, kind="stable"), axis=0)
+        return np.asarray((rank < missing) & (price < closed))
+
+    def _clear_host(self, step: int, goal: Ints) -> None:
+        needs = (self.claim.cpu_milli, self.claim.memory_mib)
+        short = np.stack([goal * need for need in needs]) - self.host
+        if not (short > 0).any():
+            return
+        lack = np.maximum(short, 0)
+        here = np.flatnonzero((self.step == 0) & (lack > 0).any(axis=0)[self.at])
+        frees = (self.cpu[here], self.memory[here])
+        parts = [
+            np.minimum(free, lack[line, self.at[here]]) * 1024
+            // np.maximum(lack[line, self.at[here]], 1)
+            for line, free in enumerate(frees)
+        ]  # fmt: skip
+        relief = parts[0] + parts[1]
+        useful = relief > 0
+        here, relief = here[useful], relief[useful]
+        by_ratio = np.lexsort((self.weight[here] / relief, self.at[here]))
+        here = here[by_ratio]
+        gone = np.zeros(len(self.step), np.bool_)
+        for line, column in enumerate((self.cpu, self.memory)):
+            node = self.at[here]
+            first = np.append(True, node[1:] != node[:-1])[: len(node)]
+            sums = np.cumsum(column[here]) - column[here]
+            before = sums - np.maximum.accumulate(np.where(first, sums, 0))
+            gone[here[(before < lack[line, node]) & (column[here] > 0)]] = True
+        if gone.any():
+            self._go(gone, step)
+
+
+def _join(
+    nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: Ints
+) -> Items:
+    """Make items of steps, joining a step with the one before where the cost per place falls."""
+    steps, count = len(levels) - 1, len(nodes)
+    gain = np.diff(levels, axis=0)
+    cost = np.bincount(
+        (step - 1)[step > 0] * count + at[step > 0], weights=weight[step > 0],
+        minlength=steps * count,
+    ).astype(np.int64).reshape(steps, count)  # fmt: skip
+    into = np.tile(np.arange(steps)[:, None], (1, count))
+    for _ in range(steps):
+        joined = False
+        for k in range(steps - 1, 0, -1):
+            falls = (gain[k] > 0) | (cost[k] > 0)
+            falls &= (cost[k] * gain[k - 1] < cost[k - 1] * gain[k]) | (gain[k - 1] <= 0)
+            if falls.any():
+                joined = True
+                cost[k - 1, falls] += cost[k, falls]
+                gain[k - 1, falls] += gain[k, falls]
+                cost[k, falls] = gain[k, falls] = 0
+                move = (into == k) & falls
+                into[move] = k - 1
+        if not joined:
+            break
+    item, node = np.nonzero((gain > 0).T)[::-1]
+    number = np.full((steps, count), -1)
+    number[item, node] = np.arange(len(item))
+    goes = np.flatnonzero(step > 0)
+    owner = number[into[step[goes] - 1, at[goes]], at[goes]]
+    goes, owner = goes[owner >= 0], owner[owner >= 0]
+    by_item = np.argsort(owner, kind="stable")
+    start = np.zeros(len(item) + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(item)), out=start[1:])
+    later = np.append(False, node[1:] == node[:-1])[: len(node)]
+    zero = np.zeros(len(item), np.int64)
+    return Items(
+        nodes[node], gain[item, node], start, unit[goes[by_item]], zero, zero, later, False
+    )

@@ -1,0 +1,177 @@
+"""Which items to take when budgets bind: prices on what queues lose.
+
+A price on a queue's loss makes places with its victims dearer. For any prices p >= 0, the cheapest
+choice at these prices, less prices times caps, is a lower bound L on the cost of every legal choice
+(Lagrange): L above the cost of the dearest choice is a proof of "no" (bound B3), otherwise L says
+how far a found choice may be from the best. Prices follow the violation of the caps with step
+(best cost - L) / |violation|^2 (Polyak). Where a choice is nearly legal, a walk makes it so.
+
+Costs and prices are integers; ties are settled by the items' ``tie``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from carrel_scheduler.decision.clearing.claims import Impossible, Ints, Limits
+from carrel_scheduler.decision.clearing.items import Items
+from carrel_scheduler.decision.clearing.purse import Caps, Purse
+from carrel_scheduler.decision.clearing.walk import Walk
+
+_SCALE = 1 << 44
+_NEAR = 0.005
+"""Distance from the bound at which a choice is good enough."""
+
+
+@dataclass(slots=True)
+class Best:
+    """The best choice so far; ``cost`` -1 while there is none, ``bound`` what none can undercut."""
+
+    items: Ints
+    cost: int
+    bound: float
+
+
+def cheapest(key: Ints, items: Items, need: int) -> Ints | None:
+    """Items of least key that gain ``need`` places, ascending; ``None`` if all are too few."""
+    if (items.gain == 1).all():
+        if len(key) <= need:
+            return np.arange(len(key)) if len(key) == need else None
+        last = np.partition(key, need - 1)[need - 1]
+        chosen = key < last
+        equal = np.flatnonzero(key == last)
+        by_tie = equal[np.argsort(items.tie.take(equal), kind="stable")]
+        chosen[by_tie[: need - int(np.count_nonzero(chosen))]] = True
+        return np.flatnonzero(chosen)
+    order = np.lexsort((items.tie, key / items.gain))
+    enough = int(np.searchsorted(np.cumsum(items.gain.take(order)), need))
+    return np.sort(order[: enough + 1]) if enough < len(order) else None
+
+
+class Prices:
+    """One search: items to choose from, places that are needed, budgets that bind."""
+
+    def __init__(
+        self, items: Items, need: int, purse: Purse, caps: Caps, cost: Ints, limits: Limits
+    ) -> None:
+        self.items, self.need, self.purse, self.caps = items, need, purse, caps
+        self.cost, self.limits = cost, limits
+        self.queue = purse.queue.take(items.unit)
+        self.active = np.flatnonzero(caps.binds)
+        self.resources = sorted({int(r) for r in caps.resource[self.active]})
+        times = np.bincount(items.unit, minlength=len(cost))
+        self.shared = bool((times > 1).any())
+        self.amounts = {r: purse.amounts[r].take(items.unit) for r in self.resources}
+        worth = items.cost
+        if self.shared:
+            part = np.maximum(times, 1)
+            worth = items.sums((cost // part).take(items.unit))
+            self.amounts = {
+                r: (purse.amounts[r] // part).take(items.unit) for r in self.resources
+            }
+        total = max(int(worth.sum()), 1)
+        self.up = max(_SCALE // total, 1)
+        self.down = max(total.bit_length() - 50, 0)
+        self.worth = (worth >> self.down) * self.up
+        self.price = np.zeros(purse.tree.size, np.int64)
+        self.provable = items.forced and not self.shared
+
+    def search(self) -> Best | Impossible:
+        """Prices up to the limit of rounds, with a walk where a choice is nearly legal."""
+        best = Best(np.zeros(0, np.int64), -1, 0.0)
+        walks, dearest = self.limits.walks, self._dearest()
+        law = self.caps.sole[self.active].all()
+        walk = Walk(self.items, self.purse, self.caps)
+        for turn in range(self.limits.rounds):
+            key = self._key()
+            chosen = cheapest(key, self.items, self.need)
+            if chosen is None:
+                return best
+            bound = int(key.take(chosen).sum()) - self._priced_caps()
+            best.bound = max(best.bound, float(bound)) if law else best.bound
+            if self.provable and law and bound > dearest:
+                return Impossible("prices", len(chosen) - 1, self.need)
+            over = self._violation(chosen)
+            excess = int(np.maximum(over, 0).sum())
+            if excess == 0:
+                self._offer(best, chosen)
+            last = turn == self.limits.rounds - 1
+            if excess and walks and (last or turn % 5 == 4 or self._nearly(excess)):
+                walks -= 1
+                walked = walk.take(key, self.need)
+                if walked is not None:
+                    self._offer(best, walked)
+            if best.cost >= 0 and self._scaled(best.cost) - best.bound <= _NEAR * max(
+                self._scaled(best.cost), 1
+            ):
+                break
+            if not self._follow(over, bound, best):
+                break
+        return best
+
+    def gap(self, best: Best) -> float | None:
+        """How far the best choice may be from what is possible, as a share of its cost."""
+        if not self.provable or not self.caps.sole[self.active].all():
+            return None
+        cost = max(self._scaled(best.cost), 1)
+        return max(cost - best.bound, 0.0) / cost
+
+    def _scaled(self, cost: int) -> int:
+        return (cost >> self.down) * self.up
+
+    def _dearest(self) -> int:
+        worth = np.sort(self.worth)
+        return int(worth[max(len(worth) - self.need, 0) :].sum())
+
+    def _nearly(self, excess: int) -> bool:
+        return excess * 50 <= int(self.caps.cap[self.active].sum())
+
+    def _key(self) -> Ints:
+        key = self.worth
+        if self.price.any():
+            charge = np.zeros(len(self.queue), np.int64)
+            for r in self.resources:
+                mine = np.where(self.caps.resource == r, self.price, 0)
+                charge += self.purse.tree.along_paths(mine).take(self.queue) * self.amounts[r]
+            key = key + self.items.sums(charge)
+        later = np.flatnonzero(self.items.later)
+        if len(later):
+            key = key.copy()
+            for item in later.tolist():
+                least = -(-int(key[item - 1]) * int(self.items.gain[item]))
+                key[item] = max(int(key[item]), -(-least // int(self.items.gain[item - 1])))
+        return key
+
+    def _priced_caps(self) -> int:
+        prices, caps = self.price[self.active], self.caps.cap[self.active]
+        return sum(p * c for p, c in zip(prices.tolist(), caps.tolist(), strict=True) if p)
+
+    def _violation(self, chosen: Ints) -> Ints:
+        """(active queues,) what a choice takes beyond the cap, negative below it."""
+        losses = self.items.losses(chosen)
+        queue, size = self.queue.take(losses), self.purse.tree.size
+        over = np.zeros(len(self.active), np.int64)
+        for r in self.resources:
+            taken = np.bincount(queue, weights=self.amounts[r].take(losses), minlength=size)
+            sums = self.purse.tree.sums(taken.astype(np.int64))[self.active]
+            here = self.caps.resource[self.active] == r
+            over[here] = (sums - self.caps.cap[self.active])[here]
+        return over
+
+    def _offer(self, best: Best, chosen: Ints) -> None:
+        units = self.items.units(chosen)
+        cost = int(self.cost.take(units).sum())
+        if (best.cost < 0 or cost < best.cost) and self.purse.legal(units):
+            best.items, best.cost = chosen, cost
+
+    def _follow(self, over: Ints, bound: int, best: Best) -> bool:
+        """Move the prices along the violation; false when nothing moves any more."""
+        direction = np.where((over < 0) & (self.price[self.active] == 0), 0, over)
+        norm = float((direction.astype(np.float64) ** 2).sum())
+        if norm == 0.0:
+            return False
+        goal = self._scaled(best.cost) if best.cost >= 0 else max(best.bound, bound) * 1.02
+        reach = max(goal - bound, abs(bound) * 0.0005, 1.0)
+        move = np.clip(direction * (reach / norm), -(2.0**40), 2.0**40)
+        self.price[self.active] = np.maximum(self.price[self.active] + move.astype(np.int64), 0)
+        return True

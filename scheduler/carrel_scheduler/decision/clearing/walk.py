@@ -1,0 +1,118 @@
+"""Make a choice legal: take items in the order of their keys, leave those that break a budget.
+
+The walk runs in vector rounds. An item is *safe* when it is legal even with every undecided item
+before it taken; it is *refused* when a queue of its has been closed by what is safe. The first
+undecided item is always one of the two, so the rounds end; where many are needed, what is not safe
+is refused. A task is taken while its queue has lost less than its excess, so a queue's last victim
+may overshoot, as the rule has it.
+"""
+
+import numpy as np
+
+from carrel_scheduler.decision.clearing.claims import Bools, Ints
+from carrel_scheduler.decision.clearing.items import Items
+from carrel_scheduler.decision.clearing.purse import Caps, Purse
+
+_ROUNDS = 12
+
+
+class Walk:
+    """The lines of budgets that items pass: one for every level of binding queues."""
+
+    def __init__(self, items: Items, purse: Purse, caps: Caps) -> None:
+        self.items = items
+        leaf = purse.queue.take(items.unit)
+        self.excess = purse.budgets.excess.max(axis=1)
+        index = np.arange(purse.tree.size)
+        self.excess = np.where(
+            caps.binds, purse.budgets.excess[index, caps.resource], np.iinfo(np.int64).max
+        )
+        self.lines: list[tuple[Ints, Ints]] = []
+        above = index
+        while (above >= 0).any():
+            guarded = (above >= 0) & caps.binds.take(above, mode="clip")
+            if guarded.any():
+                queue = np.where(guarded, above, -1).take(leaf)
+                amount = np.zeros(len(leaf), np.int64)
+                for r in set(caps.resource[caps.binds].tolist()):
+                    mine = (queue >= 0) & (caps.resource.take(queue, mode="clip") == r)
+                    amount = np.where(mine, purse.amounts[r].take(items.unit), amount)
+                self.lines.append((queue, amount))
+            above = np.where(above >= 0, purse.tree.parent.take(above, mode="clip"), -1)
+
+    def take(self, key: Ints, need: int) -> Ints | None:
+        """Items that gain ``need`` places, ascending; ``None`` if the walk ends before."""
+        order = np.lexsort((self.items.tie, key))
+        if not (self.items.gain == 1).all():
+            order = np.lexsort((self.items.tie, key / self.items.gain))
+        part = need + need // 8 + 64
+        if part < len(order):
+            taken = self._enough(order[:part], need)
+            if taken is not None:
+                return taken
+        return self._enough(order, need)
+
+    def _enough(self, order: Ints, need: int) -> Ints | None:
+        taken = self._rounds(order)
+        chosen = order[taken]
+        gained = np.cumsum(self.items.gain.take(chosen))
+        enough = int(np.searchsorted(gained, need))
+        return np.sort(chosen[: enough + 1]) if enough < len(chosen) else None
+
+    def _rounds(self, order: Ints) -> Bools:
+        """(len(order),) which items the walk takes."""
+        taken = np.zeros(len(order), np.bool_)
+        open_ = np.arange(len(order))
+        spent = [np.zeros(len(self.excess), np.int64) for _ in self.lines]
+        for turn in range(_ROUNDS):
+            items = order[open_]
+            losses = self.items.losses(items)
+            count = self.items.start.take(items + 1) - self.items.start.take(items)
+            owner = np.repeat(np.arange(len(items)), count)
+            safe = np.ones(len(items), np.bool_)
+            refused = np.zeros(len(items), np.bool_)
+            for line, (queues, amounts) in enumerate(self.lines):
+                queue, amount = queues.take(losses), amounts.take(losses)
+                self._pass(queue, amount, owner, spent[line], safe, refused)
+            if not safe[0]:
+                refused[0] = True
+            taken[open_[safe]] = True
+            self._spend(losses, safe.take(owner), spent)
+            open_ = open_[~safe & ~refused]
+            if not len(open_) or turn == _ROUNDS - 1:
+                break
+        return taken
+
+    def _pass(
+        self, queue: Ints, amount: Ints, owner: Ints, spent: Ints, safe: Bools, refused: Bools
+    ) -> None:
+        """Mark items that are not safe on one line, and those that it refuses for good."""
+        size = len(self.excess)
+        total = spent + np.bincount(queue + 1, weights=amount, minlength=size + 1)[1:].astype(
+            np.int64
+        )
+        risky = np.flatnonzero((queue >= 0) & (total > self.excess).take(queue))
+        if not len(risky):
+            return
+        queue, amount, owner = queue.take(risky), amount.take(risky), owner.take(risky)
+        by_queue = np.argsort(
+            queue.astype(np.uint16) if size < 65536 else queue, kind="stable"
+        )
+        sorted_queue, loss = queue.take(by_queue), amount.take(by_queue)
+        sums = np.cumsum(loss) - loss
+        first = np.flatnonzero(np.append(True, sorted_queue[1:] != sorted_queue[:-1]))
+        base = np.repeat(sums.take(first), np.diff(np.append(first, len(sums))))
+        before = spent.take(sorted_queue) + sums - base
+        limit = self.excess.take(sorted_queue)
+        owner = owner.take(by_queue)
+        safe[owner[before >= limit]] = False
+        refused[owner[spent.take(sorted_queue) >= limit]] = True
+
+    def _spend(self, losses: Ints, gone: Bools, spent: list[Ints]) -> None:
+        losses = losses[gone]
+        for line, (queues, amounts) in enumerate(self.lines):
+            queue = queues.take(losses)
+            taken = np.bincount(
+                queue + 1, weights=amounts.take(losses), minlength=len(self.excess) + 1
+            )
+            spent[line] += taken[1:].astype(np.int64)
