@@ -66,6 +66,7 @@ class Links:
         return _best(self, available, wanted, free)
 
 
+@lru_cache(maxsize=4096)
 def links_of(links: tuple[Link, ...], devices: int) -> Links:
     """The links of a node with so many devices; equal ones give the same object.
 

@@ -71,7 +71,9 @@ def test_the_longest_hop_decides_between_equal_sums() -> None:
     edges = (Link(0, 1, 3), Link(0, 2, 0), Link(1, 2, 0))
     even = (Link(3, 4, 1), Link(3, 5, 1), Link(4, 5, 1))
     apart = tuple(Link(a, b, 9) for a in range(3) for b in range(3, 6))
-    assert links_of(edges + even + apart, 6).choose(mask(*range(6)), 3) == (3, 4, 5)
+    links = links_of(edges + even + apart, 6)
+    assert links.choose(mask(*range(6)), 3) == (3, 4, 5)
+    assert links.choose(mask(*range(6)), 3, free=mask(0, 1, 2)) == (3, 4, 5)
 
 
 def test_good_links_are_worth_waiting_for_and_only_then_free_devices_are() -> None:
@@ -168,3 +170,18 @@ def test_many_devices_without_regularity_come_within_twice_the_optimum() -> None
         if new not in found
     ]
     assert total(found) <= min(map(total, swaps))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_single_swap_improves_a_choice_that_was_not_searched_in_full(seed: int) -> None:
+    links = random_links(seed, 18, 20)
+    found = links.choose((1 << 18) - 1, 9)
+    assert found is not None
+
+    def total(chosen: set[int]) -> int:
+        return sum(links.hops[a][b] for a, b in itertools.combinations(chosen, 2))
+
+    outside = set(range(18)) - set(found)
+    swaps = (total({*found, new} - {old}) for old in found for new in outside)
+    assert total(set(found)) <= min(swaps)
+    assert links.choose((1 << 18) - 1, 9) == found

@@ -275,6 +275,13 @@ def test_equal_costs_fall_to_fewer_victims_and_then_to_those_who_give_way_first(
     assert [victim.order for victim in found.victims] == [2]
 
 
+def test_the_lowest_device_and_the_highest_start_are_cleared_when_all_else_is_equal() -> None:
+    whole = [Occupant(255, 7, 0, evictable=True)]
+    found = mig.cheapest_clearing(A100.profiles["3g.20gb"], [(0, whole), (0, whole)])
+    assert found is not None
+    assert (found.device, found.bits) == (0, 0b11110000)
+
+
 def test_an_instance_with_the_media_engines_gives_them_up() -> None:
     holder = Occupant(1, 5, 0, evictable=True, media=True)
     found = mig.cheapest_clearing(A100.profiles["1g.5gb+me"], [(0b11111110, [holder])])
