@@ -17,8 +17,8 @@ from carrel_spawner.hubside import escape, join_url
 
 PAGES_OF_JUPYTER: Final = frozenset({
     "api", "carrel", "consoles", "custom", "doc", "edit", "files", "hub", "kernelspecs", "lab",
-    "login", "logout", "lsp", "metrics", "nbconvert", "nbextensions", "notebooks", "services", "static",
-    "terminals", "tree", "view", "voila",
+    "login", "logout", "lsp", "metrics", "nbconvert", "nbextensions", "notebooks", "services",
+    "static", "terminals", "tree", "view", "voila",
 })  # fmt: skip
 
 
