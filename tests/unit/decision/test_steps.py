@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrel_scheduler.decision.gangs import Group, Growth, leaves
@@ -302,6 +302,7 @@ class TestStale:
 # Random trees: the steps keep what the rules promise.
 
 GROWTH = st.sampled_from(Growth)
+EXAMPLES = 40
 
 
 @st.composite
@@ -361,6 +362,7 @@ def applied(before: list[LeafState], step: Step) -> list[LeafState]:
     ]
 
 
+@settings(max_examples=EXAMPLES)
 @given(situations())
 def test_satisfied_is_what_the_rule_says(
     situation: tuple[Group, Structure, list[LeafState]],
@@ -372,6 +374,7 @@ def test_satisfied_is_what_the_rule_says(
     assert ready(structure, now) == holds(group, able)
 
 
+@settings(max_examples=EXAMPLES)
 @given(situations())
 def test_steps_lead_to_the_minimum_at_once_and_then_ever_further(
     situation: tuple[Group, Structure, list[LeafState]],
@@ -392,6 +395,7 @@ def test_steps_lead_to_the_minimum_at_once_and_then_ever_further(
         step = next_step(structure, now)
 
 
+@settings(max_examples=EXAMPLES)
 @given(situations())
 def test_the_minimum_is_no_larger_than_it_must_be(
     situation: tuple[Group, Structure, list[LeafState]],
@@ -407,6 +411,7 @@ def test_the_minimum_is_no_larger_than_it_must_be(
             assert not satisfied(structure, after)
 
 
+@settings(max_examples=EXAMPLES)
 @given(situations())
 def test_everything_is_given_back_once_and_the_core_last(
     situation: tuple[Group, Structure, list[LeafState]],
@@ -424,6 +429,7 @@ def test_everything_is_given_back_once_and_the_core_last(
         assert satisfied(structure, there) == (whole and not step.core)
 
 
+@settings(max_examples=EXAMPLES)
 @given(situations())
 def test_growing_undoes_the_last_shedding_of_a_single_group(
     situation: tuple[Group, Structure, list[LeafState]],
@@ -442,6 +448,7 @@ def test_growing_undoes_the_last_shedding_of_a_single_group(
         assert next_step(structure, [back]) == (tuple(range(larger - smaller)),)
 
 
+@settings(max_examples=EXAMPLES)
 @given(situations())
 def test_what_is_stale_serves_nothing(
     situation: tuple[Group, Structure, list[LeafState]],

@@ -240,6 +240,10 @@ class TestScores:
         """Six tasks on two racks of four: the racks that sets would try last are filled first."""
         assert self.first(["a/r1", "a/r1", "a/r2", "a/r2"], [2, 2, 2, 2], need=6) == [2, 3, 0, 1]
 
+    def test_the_rest_goes_to_the_next_of_equal_racks(self) -> None:
+        paths = ["a/r1", "a/r1", "a/r2", "a/r2", "a/r3", "a/r3", "a/r4", "a/r4"]
+        assert self.first(paths, [1] * 8, need=3)[:3] == [6, 7, 4]
+
     def test_where_tasks_run_already_comes_first(self) -> None:
         pinned = nodes(0, size=3)
         assert self.first(["a/r1", "a/r2", "a/r3"], [1, 5, 3], pinned=pinned) == [0, 1, 2]
@@ -285,6 +289,12 @@ class TestProof:
         racks = cluster("a/r1", "-/-")
         assert racks.impossible_nested(((RACK, 1),), all_of([1] * 2), array([1, 9])) is None
         assert racks.impossible_nested(((RACK, 2),), all_of([1] * 2), array([1, 9])) == (1, 2)
+
+    def test_a_host_outside_the_required_zone_holds_none(self) -> None:
+        racks = cluster("a/r1", "-/-")
+        nest = ((Level(required="zone"), 1), (Level(required=HOST), 2))
+        assert racks.impossible_nested(nest, all_of([1] * 2), array([1, 9])) == (0, 1)
+        assert racks.impossible_nested(nest, all_of([1] * 2), array([2, 9])) is None
 
 
 class TestLabels:
