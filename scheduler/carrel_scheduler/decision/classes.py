@@ -84,6 +84,7 @@ class Classes:
         self.kinds: list[GpuKind] = []
         self.waiting: list[int] = []
         self._numbers: dict[Request, int] = {}
+        self._hosts: dict[int, tuple[int, ...]] = {}
         self._changed: list[int] = []
 
     def __len__(self) -> int:
@@ -109,13 +110,23 @@ class Classes:
 
     def host(self, class_id: int) -> tuple[int, ...]:
         """What a task takes of each host row, up to the last row that it asks for."""
-        request = self.requests[class_id]
-        amounts = [request.cpu_milli, request.memory_mib]
-        for name, amount in request.extended:
-            row = self._nodes.host_row(name)
-            amounts += [0] * (row + 1 - len(amounts))
-            amounts[row] = amount
-        return tuple(amounts)
+        found = self._hosts.get(class_id)
+        if found is None:
+            request = self.requests[class_id]
+            amounts = [request.cpu_milli, request.memory_mib]
+            for name, amount in request.extended:
+                row = self._nodes.host_row(name)
+                amounts += [0] * (row + 1 - len(amounts))
+                amounts[row] = amount
+            found = self._hosts[class_id] = tuple(amounts)
+        return found
+
+    def devices(self, class_id: int) -> int:
+        """How many devices a task holds."""
+        kind = self.kinds[class_id]
+        if kind.form is Form.NONE:
+            return 0
+        return kind.amount if kind.form is Form.WHOLE else kind.devices
 
     def share_on(self, class_id: int, nodes: NodeColumns, slot: int) -> int:
         """Thousandths of each of its devices that a task takes on a node; 0 where it can not."""

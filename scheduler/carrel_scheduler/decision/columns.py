@@ -42,7 +42,7 @@ class Columns:
         self.settings = settings
         self.nodes = NodeColumns()
         self.queues = QueueColumns()
-        self.division = Division(settings.usage_factor_milli)
+        self.division = Division(settings.usage_factor_millionths)
         self.tasks = TaskColumns()
         self.jobs = JobTable()
         self.classes = Classes(self.nodes)

@@ -20,7 +20,10 @@ from carrel_scheduler.decision.moves import Moves
 from carrel_scheduler.decision.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.decision.room import Room
 from carrel_scheduler.decision.standings import Standings
+from carrel_scheduler.decision.settings import Settings
 from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
+
+from carrel_scheduler.decision.waiting import WaitingRow
 
 
 class Cycle:
@@ -36,6 +39,7 @@ class Cycle:
         self.room = Room(state.nodes)
         self.standings = Standings(state.queues, state.division, cluster_total(state))
         self.moves = Moves(state, self.room, self.standings)
+        self.settings: Settings = state.settings
         self._seen = 0
 
     # Jobs as the moves leave them
@@ -67,6 +71,14 @@ class Cycle:
         states = self.states_of(job)
         return satisfied(job.shape.structure, [state.there for state in states])
 
+    def stage(self, job: Job) -> int:
+        """0 below its minimum, 1 just at it, 2 above: who has less is served first."""
+        states = self.states_of(job)
+        there = [state.there for state in states]
+        if not satisfied(job.shape.structure, there):
+            return 0
+        return 1 if sum(there) <= len(job.shape.first_step) else 2
+
     def is_fixed(self, job: Job, indices: Sequence[int]) -> bool:
         """Whether these tasks, once placed, may not be stopped for others."""
         kind = job.spec.preemptible
@@ -86,6 +98,37 @@ class Cycle:
         demand = self.demand(job, indices)
         fixed = demand if self.is_fixed(job, indices) else NONE
         return self.standings.barrier(job.queue, demand, fixed)
+
+    # Who still looks, and who may give way
+
+    def open_rows(self) -> list[WaitingRow]:
+        """Waiting rows with jobs that have no answer yet."""
+        return list(self.state.waiting)
+
+    def open_singles(self) -> list[Job]:
+        """Other jobs that ask for room and were given none in this cycle."""
+        partial = self.state.partial
+        return [partial[uid] for uid in sorted(partial) if not self.answered(partial[uid])]
+
+    def delayed(self, job: Job) -> bool:
+        """Whether it may not make others give way yet."""
+        spec = job.spec
+        begin = spec.created_at if spec.evicted_at is None else spec.evicted_at
+        return spec.preemption_delay_s > 0 and self.now < begin + spec.preemption_delay_s
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether anybody runs who may be stopped."""
+        return bool((self.state.tasks.victim >= 0).any())
+
+    def evictable(self) -> list[Job]:
+        """Running jobs of which something may be stopped and that were left alone so far."""
+        stopped = self.moves.stopped
+        return [
+            job
+            for job in self.state.holding.values()
+            if job.evictable and not any(stopped[row] for row in job.rows.values())
+        ]
 
     # Room
 

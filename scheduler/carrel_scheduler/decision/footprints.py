@@ -9,9 +9,7 @@ from carrel_scheduler.decision.nodes import NodeColumns
 from carrel_scheduler.decision.resources import MILLI
 
 
-def footprint_of(
-    nodes: NodeColumns, classes: Classes, cls: int, place: Place
-) -> Footprint:
+def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -> Footprint:
     """What a task of this class takes there. Raises ``InvalidEvent`` for an impossible place."""
     name, devices, slots = place
     slot = nodes.slot(name)

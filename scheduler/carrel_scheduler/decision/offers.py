@@ -1,7 +1,7 @@
 """Waiting work offered one by one in the order of service.
 
-Inside a queue: higher priority first, jobs below their minimum before those that would grow, then
-the older. Between queues the tree decides (``order``). Jobs that look alike stand in rows: when one
+Inside a queue: higher priority first, then jobs below their minimum, then those just at it, then
+those above it; then the older. Between queues the tree decides (``order``). Jobs that look alike stand in rows: when one
 of them cannot be served, none of the row can, and the row is left out without looking at the rest.
 """
 
@@ -56,18 +56,16 @@ class Line:
         mine, other = self.job.spec, job.spec
         return (other.created_at, other.uid) > (mine.created_at, mine.uid)
 
-    def key(self, *, grows: bool) -> Key:
+    def key(self, *, stage: int) -> Key:
         """Its place in the queue."""
         spec = self.job.spec
-        return (-spec.priority, int(grows), spec.created_at, spec.uid)
+        return (-spec.priority, stage, spec.created_at, spec.uid)
 
 
 class Offers:
     """All that waits and may be worth trying, by queue."""
 
-    def __init__(
-        self, cycle: Cycle, rows: Iterable[WaitingRow], singles: Iterable[Job]
-    ) -> None:
+    def __init__(self, cycle: Cycle, rows: Iterable[WaitingRow], singles: Iterable[Job]) -> None:
         self._cycle = cycle
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
         for row in rows:
@@ -75,7 +73,7 @@ class Offers:
             if job is not None:
                 line = Line(job, row, job.shape.first_step)
                 if not cycle.answered(job) or line.next(cycle):
-                    self._push(line, grows=False)
+                    self._push(line, stage=0)
         for job in singles:
             self._push_single(job)
 
@@ -92,7 +90,7 @@ class Offers:
             answer = attempt(line.job, line.step)
             served = line.job if answer is Answer.SERVED else None
             if answer is not Answer.NO and line.next(self._cycle):
-                self._push(line, grows=False)
+                self._push(line, stage=0)
             if served is not None and served.shape.elastic:
                 self._push_single(served)
             if touches_all and served is not None:
@@ -102,11 +100,11 @@ class Offers:
     def _push_single(self, job: Job) -> None:
         step = self._cycle.next_step(job)
         if step:
-            self._push(Line(job, None, step), grows=self._cycle.grows(job))
+            self._push(Line(job, None, step), stage=self._cycle.stage(job))
 
-    def _push(self, line: Line, *, grows: bool) -> None:
+    def _push(self, line: Line, *, stage: int) -> None:
         heap = self._heaps.setdefault(line.job.queue, [])
-        heapq.heappush(heap, (line.key(grows=grows), line))
+        heapq.heappush(heap, (line.key(stage=stage), line))
 
     def _head(self, leaf: int) -> Triple | None:
         heap = self._heaps.get(leaf)

@@ -16,6 +16,7 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.requests import HOST
 
+
 class Placing:
     """One attempt to place the tasks of a job's step.
 

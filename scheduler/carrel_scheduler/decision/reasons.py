@@ -33,6 +33,9 @@ class Token(StrEnum):
     STARTING = "Starting"
     RECLAIMED = "Reclaimed"
     PREEMPTED = "Preempted"
+    CONSOLIDATED = "Consolidated"
+    GANG_INCOMPLETE = "GangIncomplete"
+    NODE_DRAINED = "NodeDrained"
 
 
 @dataclass(frozen=True, slots=True)

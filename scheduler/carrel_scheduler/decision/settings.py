@@ -18,7 +18,7 @@ class Settings:
 
     Attributes:
         gpu_strategy, cpu_strategy: nodes for work with and without GPUs.
-        usage_factor_milli: k of time-based fair share, thousandths; 0: past use does not count.
+        usage_factor_millionths: k of time-based fair share; 0: past use does not count.
         saturation_milli: a claim beyond the fair share needs victims so much more saturated.
         stale_grace_s: how long a gang may run with fewer tasks than its minimum; negative: for
             ever.
@@ -32,7 +32,7 @@ class Settings:
 
     gpu_strategy: Strategy = Strategy.BIN_PACK
     cpu_strategy: Strategy = Strategy.BIN_PACK
-    usage_factor_milli: int = 0
+    usage_factor_millionths: int = 0
     saturation_milli: int = 1000
     stale_grace_s: float = 60.0
     patience_s: float = 600.0

@@ -19,13 +19,23 @@ from carrel_scheduler.decision.clearing.trial import Trial
 
 def in_order(purse: Purse, order: Ints) -> Ints:
     """Live units by ``order`` (U,), without those that come when their queue may lose no more."""
-    live = np.flatnonzero(purse.live)
-    units = live.take(np.argsort(order.take(live), kind="stable"))
+    units = sorted_by(order)
+    units = units[purse.live.take(units)]
     for level in [*purse.tree.below, np.flatnonzero(purse.tree.parent < 0)]:
         guarded = np.zeros(purse.tree.size, np.bool_)
         guarded[level] = ~purse.budgets.open[level]
         units = units[_while_over(purse, units, guarded)]
     return units
+
+
+def sorted_by(order: Ints) -> Ints:
+    """Indices by ``order``, no two alike; where these are near 0 without sorting."""
+    count = len(order)
+    if not count or int(order.min()) < 0 or int(order.max()) >= 4 * count:
+        return np.argsort(order, kind="stable")
+    slots = np.full(int(order.max()) + 1, -1)
+    slots[order] = np.arange(count)
+    return slots if len(slots) == count else slots[slots >= 0]
 
 
 def _while_over(purse: Purse, units: Ints, guarded: Bools) -> Bools:
@@ -38,7 +48,9 @@ def _while_over(purse: Purse, units: Ints, guarded: Bools) -> Bools:
         above = np.where(above >= 0, purse.tree.parent.take(above, mode="clip"), -1)
     queue = index.take(purse.queue.take(units))
     fine = queue < 0
-    by_queue = np.argsort(queue, kind="stable")
+    if fine.all():
+        return fine
+    by_queue = np.argsort(queue.astype(np.int16) if len(index) < 32768 else queue, kind="stable")
     sorted_queue = queue.take(by_queue)
     if not len(units):
         return fine

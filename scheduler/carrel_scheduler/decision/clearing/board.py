@@ -85,7 +85,7 @@ def lay_out(ground: Ground, victims: Victims, budgets: Budgets) -> Board:
     if len(rows) < tasks:
         touched = np.zeros(units, np.bool_)
         touched[victims.unit.take(rows)] = True
-        purse.live &= touched
+        purse.live = purse.live & touched
     return Board(ground, victims, purse, rows, start, alone, devices, host)
 
 
@@ -106,9 +106,8 @@ def _give(victims: Victims, rows: Ints, devices: Room, host: Ints) -> None:
     width, size = len(devices), len(host[0])
     row, device = cells(victims, rows)
     node = victims.node.take(rows)
-    share = victims.share.take(rows)
-    spot = device * size + (node if len(row) == len(rows) else node.take(row))
-    given = share if len(row) == len(rows) else share.take(row)
+    spot = device * size + node.take(row)
+    given = victims.share.take(rows).take(row)
     devices += (
         np.bincount(spot, weights=given, minlength=width * size)
         .astype(np.int16)
@@ -124,8 +123,8 @@ def cells(victims: Victims, rows: Ints) -> tuple[Ints, Ints]:
     mask = victims.mask.take(rows)
     held = np.bitwise_count(mask)
     if len(rows) and (held == 1).all():
-        low = mask.astype(np.float64)
-        return np.arange(len(rows)), np.frexp(low)[1].astype(np.int64) - 1
+        exponent = (mask.astype(np.float64).view(np.int64) >> 52) - 1023
+        return np.arange(len(rows)), exponent
     bits = np.unpackbits(
         mask.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little"
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from carrel_scheduler.decision.clearing import shared
-from carrel_scheduler.decision.clearing.accumulate import Order, in_order
+from carrel_scheduler.decision.clearing.accumulate import Order, in_order, sorted_by
 from carrel_scheduler.decision.clearing.board import Board
 from carrel_scheduler.decision.clearing.bounds import (
     by_budgets,
@@ -156,10 +156,12 @@ class _Region:
             return self._cleared(nothing, exact=True, gap=0.0)
         items = itemise(self.claim, self.board, self.fits, self.base, self.cost)
         units = items.units(np.arange(len(items.node))) if len(items.unit) <= 8 * FEW else nothing
-        few = 0 < len(units) <= FEW or items.forced is False and self._units_here() <= FEW
+        few = 0 < len(units) <= FEW or (len(items.unit) <= 8 * FEW and self._units_here() <= FEW)
         chosen, no, exact, gap = self._choose(items)
         if no is not None:
             return no
+        if chosen is not None and items.forced and not few and len(chosen) == self.need:
+            return self._on(items, chosen, gap, exact=exact)
         units = None if chosen is None else self._needed(items, chosen)
         if few:
             return self._exhaust(units)
@@ -275,6 +277,17 @@ class _Region:
             return NotFound(("steps",))
         gone = np.array(found.units, np.int64)
         return self._cleared(gone, exact=found.complete, gap=0.0 if found.complete else None)
+
+    def _on(self, items: Items, chosen: Ints, gap: float | None, *, exact: bool) -> Cleared:
+        """The answer where every item is a place that needs all its units."""
+        victims = self.board.victims
+        gone = np.zeros(len(self.cost), np.bool_)
+        gone[items.unit.take(items.losses(chosen))] = True
+        by_order = sorted_by(victims.order)
+        units = by_order[gone.take(by_order)]
+        free = np.flatnonzero(self.base)
+        nodes = np.concatenate((items.node.take(chosen), np.repeat(free, self.base.take(free))))
+        return Cleared(units, nodes, int(self.cost.take(units).sum()), exact, gap)
 
     def _cleared(self, units: Ints, *, exact: bool, gap: float | None) -> Cleared:
         return self.search._answer(units, self.fits > 0, exact=exact, gap=gap)

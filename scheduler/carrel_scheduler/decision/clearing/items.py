@@ -42,40 +42,50 @@ class Items:
     tie: Ints
     later: Bools
     forced: bool
+    width: int = 0
+    """Units of every item, where all have the same number, else 0."""
 
     def sums(self, values: Ints) -> Ints:
         """(I,) sums of a column of losses, (L,), over the units of every item."""
         if not len(values):
             return np.zeros(len(self.node), np.int64)
+        if self.width:
+            return np.add.reduceat(values, self.start[:-1])
         sums = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
         sums[self.start[1:] == self.start[:-1]] = 0
         return sums
 
     def units(self, chosen: Ints) -> Ints:
         """Units of the items ``chosen``, each once, ascending."""
-        losses = self.losses(chosen)
-        units = self.unit.take(losses)
+        units = self.unit.take(self.losses(chosen))
         flags = np.zeros(int(units.max(initial=-1)) + 1, np.bool_)
         flags[units] = True
         return np.flatnonzero(flags)
 
     def losses(self, chosen: Ints) -> Ints:
         """Indices into ``unit`` of the items ``chosen``, item by item."""
+        if self.width:
+            return (chosen[:, None] * self.width + np.arange(self.width)).ravel()
         begin, count = self.start.take(chosen), self.start.take(chosen + 1) - self.start.take(chosen)
         ends = np.cumsum(count)
         total = int(ends[-1]) if len(ends) else 0
         return np.arange(total) + np.repeat(begin - (ends - count), count)
 
-    def only(self, chosen: Ints) -> "Items":
-        """The items ``chosen`` alone, ascending."""
-        losses = self.losses(chosen)
-        count = self.start.take(chosen + 1) - self.start.take(chosen)
-        start = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(count, out=start[1:])
-        return Items(
-            self.node.take(chosen), self.gain.take(chosen), start, self.unit.take(losses),
-            self.cost.take(chosen), self.tie.take(chosen), self.later.take(chosen), self.forced,
-        )  # fmt: skip
+
+def cheapest(key: Ints, items: Items, need: int) -> Ints | None:
+    """Items of least key that gain ``need`` places, ascending; ``None`` if all are too few."""
+    if (items.gain == 1).all():
+        if len(key) <= need:
+            return np.arange(len(key)) if len(key) == need else None
+        last = np.partition(key, need - 1)[need - 1]
+        chosen = key < last
+        equal = np.flatnonzero(key == last)
+        by_tie = equal[np.argsort(items.tie.take(equal), kind="stable")]
+        chosen[by_tie[: need - int(np.count_nonzero(chosen))]] = True
+        return np.flatnonzero(chosen)
+    order = np.lexsort((items.tie, key / items.gain))
+    enough = int(np.searchsorted(np.cumsum(items.gain.take(order)), need))
+    return np.sort(order[: enough + 1]) if enough < len(order) else None
 
 
 def itemise(claim: Claim, board: Board, fits: Ints, base: Ints, weight: Ints) -> Items:
@@ -105,6 +115,9 @@ def itemise(claim: Claim, board: Board, fits: Ints, base: Ints, weight: Ints) ->
         items = Items(nodes, gain, spots, unit, gain, gain, np.zeros(len(nodes), np.bool_), True)
     else:
         items = _listed(claim, board, nodes, rows, spots, unit, fits, base, weight)
+    count = np.diff(items.start)
+    if len(count) and count[0] > 0 and bool((count == count[0]).all()):
+        items.width = int(count[0])
     items.cost = items.sums(board.victims.cost.take(items.unit))
     latest = np.zeros(len(items.node), np.int64)
     if len(items.unit):

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from carrel_scheduler.decision.clearing.claims import Impossible, Ints, Limits
-from carrel_scheduler.decision.clearing.items import Items
+from carrel_scheduler.decision.clearing.items import Items, cheapest
 from carrel_scheduler.decision.clearing.purse import Caps, Purse
 from carrel_scheduler.decision.clearing.walk import Walk
 
 _SCALE = 1 << 44
+_DAMPING = 0.7
 _NEAR = 0.005
 """Distance from the bound at which a choice is good enough."""
 
@@ -30,22 +31,6 @@ class Best:
     items: Ints
     cost: int
     bound: float
-
-
-def cheapest(key: Ints, items: Items, need: int) -> Ints | None:
-    """Items of least key that gain ``need`` places, ascending; ``None`` if all are too few."""
-    if (items.gain == 1).all():
-        if len(key) <= need:
-            return np.arange(len(key)) if len(key) == need else None
-        last = np.partition(key, need - 1)[need - 1]
-        chosen = key < last
-        equal = np.flatnonzero(key == last)
-        by_tie = equal[np.argsort(items.tie.take(equal), kind="stable")]
-        chosen[by_tie[: need - int(np.count_nonzero(chosen))]] = True
-        return np.flatnonzero(chosen)
-    order = np.lexsort((items.tie, key / items.gain))
-    enough = int(np.searchsorted(np.cumsum(items.gain.take(order)), need))
-    return np.sort(order[: enough + 1]) if enough < len(order) else None
 
 
 class Prices:
@@ -75,6 +60,13 @@ class Prices:
         self.worth = (worth >> self.down) * self.up
         self.price = np.zeros(purse.tree.size, np.int64)
         self.provable = items.forced and not self.shared
+        self.weight = np.ones(purse.tree.size)
+        for r in self.resources:
+            squares = np.bincount(
+                self.queue, weights=self.amounts[r] ** 2.0, minlength=purse.tree.size
+            )
+            here = caps.resource == r
+            self.weight[here] = np.maximum(purse.tree.sums(squares.astype(np.int64))[here], 1)
 
     def search(self) -> Best | Impossible:
         """Prices up to the limit of rounds, with a walk where a choice is nearly legal."""
@@ -105,7 +97,7 @@ class Prices:
                 self._scaled(best.cost), 1
             ):
                 break
-            if not self._follow(over, bound, best):
+            if not self._follow(over, bound, best, self._density(key)):
                 break
         return best
 
@@ -120,8 +112,8 @@ class Prices:
         return (cost >> self.down) * self.up
 
     def _dearest(self) -> int:
-        worth = np.sort(self.worth)
-        return int(worth[max(len(worth) - self.need, 0) :].sum())
+        kept = max(len(self.worth) - self.need, 0)
+        return int(np.partition(self.worth, kept)[kept:].sum()) if kept else int(self.worth.sum())
 
     def _nearly(self, excess: int) -> bool:
         return excess * 50 <= int(self.caps.cap[self.active].sum())
@@ -132,7 +124,12 @@ class Prices:
             charge = np.zeros(len(self.queue), np.int64)
             for r in self.resources:
                 mine = np.where(self.caps.resource == r, self.price, 0)
-                charge += self.purse.tree.along_paths(mine).take(self.queue) * self.amounts[r]
+                path = self.purse.tree.along_paths(mine)
+                alike = 0 if self.shared else self.purse.alike[r]
+                if alike:
+                    charge += (path * alike).take(self.queue)
+                else:
+                    charge += path.take(self.queue) * self.amounts[r]
             key = key + self.items.sums(charge)
         later = np.flatnonzero(self.items.later)
         if len(later):
@@ -164,9 +161,28 @@ class Prices:
         if (best.cost < 0 or cost < best.cost) and self.purse.legal(units):
             best.items, best.cost = chosen, cost
 
-    def _follow(self, over: Ints, bound: int, best: Best) -> bool:
-        """Move the prices along the violation; false when nothing moves any more."""
+    def _density(self, key: Ints) -> float:
+        """Which part of the items changes sides when the keys around the last one move by 1."""
+        width = max(len(key) // 16, 2)
+        low, high = max(self.need - width, 0), min(self.need + width, len(key) - 1)
+        ends = np.partition(key, (low, high))[[low, high]]
+        spread = int(ends[1]) - int(ends[0])
+        return (high - low) / len(key) / spread if spread > 0 else 0.0
+
+    def _follow(self, over: Ints, bound: int, best: Best, density: float) -> bool:
+        """Move the prices along the violation; false when nothing moves any more.
+
+        A price of 1 on a queue drives out about ``density`` times the squares of its amounts, so
+        the violation over that is a step that should end it (a diagonal Newton step).
+        """
         direction = np.where((over < 0) & (self.price[self.active] == 0), 0, over)
+        if density > 0.0 and direction.any():
+            move = _DAMPING * direction / (self.weight[self.active] * density)
+            move = np.clip(move, -(2.0**40), 2.0**40)
+            self.price[self.active] = np.maximum(
+                self.price[self.active] + move.astype(np.int64), 0
+            )
+            return True
         norm = float((direction.astype(np.float64) ** 2).sum())
         if norm == 0.0:
             return False

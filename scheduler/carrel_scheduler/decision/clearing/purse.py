@@ -65,13 +65,18 @@ class Purse:
         queue: (U,) leaf queue of a unit.
         amounts: three (U,) columns, what a unit's going takes from its queue.
         live: (U,) units that may go at all.
+        alike: per resource the amount of every unit where all have the same, else 0.
     """
 
-    __slots__ = ("amounts", "budgets", "live", "queue", "relevant", "tree")
+    __slots__ = ("alike", "amounts", "budgets", "live", "queue", "relevant", "tree")
 
     def __init__(self, budgets: Budgets, queue: Ints, amounts: tuple[Ints, Ints, Ints]) -> None:
         self.budgets, self.queue, self.amounts = budgets, queue, amounts
         self.tree = Tree(budgets.parent)
+        self.alike = [
+            int(column[0]) if len(column) and bool((column == column[0]).all()) else 0
+            for column in amounts
+        ]
         exceeds = budgets.excess > 0
         self.relevant = [r for r in range(RESOURCES) if exceeds[:, r].any()]
         shut = (~(exceeds.any(axis=1) | budgets.open)).astype(np.int64)
@@ -87,8 +92,8 @@ class Purse:
         size = self.tree.size
         sums = np.bincount(queue, weights=amount, minlength=size).astype(np.int64)
         largest = np.zeros(size, np.int64)
-        if len(amount) and (low := int(amount.min())) == int(amount.max()):
-            largest[sums > 0] = low
+        if self.alike[resource]:
+            largest[sums > 0] = self.alike[resource]
         else:
             np.maximum.at(largest, queue, amount)
         return self.tree.sums(sums), self.tree.largest(largest)
@@ -105,6 +110,8 @@ class Purse:
     def steps(self, sums: Ints, largest: Ints, resource: int) -> Ints:
         """(Q,) a divisor of every live unit of a queue, its descendants included."""
         amount, live = self.amounts[resource], self.live
+        if self.alike[resource]:
+            return np.full(self.tree.size, self.alike[resource])
         counts = np.bincount(self.queue[live & (amount > 0)], minlength=self.tree.size)
         leaf = np.bincount(self.queue[live], weights=amount[live], minlength=self.tree.size)
         equal = largest * counts == leaf
@@ -137,10 +144,10 @@ class Caps:
         self.resource = np.zeros(size, np.int64)
         free = purse.budgets.open.copy()
         loss = np.zeros(size, np.int64)
-        gpu_total, _ = purse.held(None, 0)
+        gpu_total, gpu_largest = purse.held(None, 0)
         self.total = {0: gpu_total}
         for r in purse.relevant:
-            sums, largest = purse.held(None, r) if r else purse.held(None, 0)
+            sums, largest = purse.held(None, r) if r else (gpu_total, gpu_largest)
             self.total[r] = sums
             over = excess[:, r] > 0
             step = np.maximum(purse.steps(sums, largest, r), 1)

@@ -10,7 +10,7 @@ may overshoot, as the rule has it.
 import numpy as np
 
 from carrel_scheduler.decision.clearing.claims import Bools, Ints
-from carrel_scheduler.decision.clearing.items import Items
+from carrel_scheduler.decision.clearing.items import Items, cheapest
 from carrel_scheduler.decision.clearing.purse import Caps, Purse
 
 _ROUNDS = 12
@@ -22,7 +22,6 @@ class Walk:
     def __init__(self, items: Items, purse: Purse, caps: Caps) -> None:
         self.items = items
         leaf = purse.queue.take(items.unit)
-        self.excess = purse.budgets.excess.max(axis=1)
         index = np.arange(purse.tree.size)
         self.excess = np.where(
             caps.binds, purse.budgets.excess[index, caps.resource], np.iinfo(np.int64).max
@@ -42,15 +41,16 @@ class Walk:
 
     def take(self, key: Ints, need: int) -> Ints | None:
         """Items that gain ``need`` places, ascending; ``None`` if the walk ends before."""
-        order = np.lexsort((self.items.tie, key))
-        if not (self.items.gain == 1).all():
-            order = np.lexsort((self.items.tie, key / self.items.gain))
         part = need + need // 8 + 64
-        if part < len(order):
-            taken = self._enough(order[:part], need)
+        single = bool((self.items.gain == 1).all())
+        if single and part < len(key):
+            few = cheapest(key, self.items, part)
+            assert few is not None
+            taken = self._enough(few[np.lexsort((self.items.tie.take(few), key.take(few)))], need)
             if taken is not None:
                 return taken
-        return self._enough(order, need)
+        worth = key if single else key / self.items.gain
+        return self._enough(np.lexsort((self.items.tie, worth)), need)
 
     def _enough(self, order: Ints, need: int) -> Ints | None:
         taken = self._rounds(order)

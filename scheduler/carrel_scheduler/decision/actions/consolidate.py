@@ -1,0 +1,39 @@
+"""Consolidate: running preemptible work moves together so that something larger fits.
+
+Nothing moves unless everything that moves has a place, held for it in the same plan. Interactive
+work and what may not be stopped never move.
+"""
+
+from carrel_scheduler.decision.clearing_room import Search
+from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.giving import Giving
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.moves import Cause
+from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.reasons import Token
+
+
+def run(cycle: Cycle) -> None:
+    """Move work for whoever would fit into all the free room together."""
+    if cycle.settings.consolidate and cycle.has_victims:
+        offers = Offers(cycle, cycle.open_rows(), cycle.open_singles())
+        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
+
+
+def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    if cycle.delayed(job):
+        return Answer.NOT_THIS
+    if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
+        return Answer.NO
+    movable = [v for v in cycle.evictable() if not v.spec.interactive]
+    giving = Giving(cycle, movable, lambda _: False)
+    search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), all_move=True)
+    return Answer.SERVED if search.run(giving.shares(lambda _: True)) else Answer.NO
+
+
+def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """Whether the free room of all nodes together would hold the step."""
+    demand = cycle.demand(job, step)
+    view = cycle.room.soon
+    free = (int(view.devices.sum()), int(view.host[0].sum()), int(view.host[1].sum()))
+    return all(asked <= there for asked, there in zip(demand, free, strict=True))

@@ -1,0 +1,41 @@
+"""Preempt: work takes the place of its own queue's work of strictly lower priority.
+
+Only preemptible work gives way, so interactive work that may not be stopped never does. What the
+queue holds in all does not grow, except into free room, so no other queue is touched.
+"""
+
+from carrel_scheduler.decision.clearing_room import Search
+from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.giving import Giving
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.moves import Cause
+from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.protection import preempt_protects_s
+from carrel_scheduler.decision.reasons import Token
+
+
+def run(cycle: Cycle) -> None:
+    """Evict inside queues, in the order of service."""
+    if cycle.has_victims:
+        offers = Offers(cycle, cycle.open_rows(), cycle.open_singles())
+        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
+
+
+def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """Make room for a step by what may be taken inside its queue; whether it was possible."""
+    victims = [
+        victim
+        for victim in cycle.evictable()
+        if victim.queue == job.queue and victim.spec.priority < job.spec.priority
+    ]
+    if not victims:
+        return False
+    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    giving = Giving(cycle, victims, lambda victim: victim.started + least > cycle.now)
+    return Search(cycle, job, step, Cause(Token.PREEMPTED, job)).run(giving.shares(lambda _: True))
+
+
+def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    if cycle.delayed(job):
+        return Answer.NOT_THIS
+    return Answer.SERVED if find(cycle, job, step) else Answer.NO

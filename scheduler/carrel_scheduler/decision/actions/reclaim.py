@@ -1,0 +1,62 @@
+"""Reclaim: work within its queue's rights takes back what other queues borrowed.
+
+Who may claim, and of whom how much may be taken, is said in ``claims``; in which order victims give
+way, in ``giving``.
+"""
+
+from carrel_scheduler.decision.claims import Claim
+from carrel_scheduler.decision.clearing_room import Search
+from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.giving import Giving, Share
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.moves import Cause
+from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.protection import reclaim_protects_s
+from carrel_scheduler.decision.reasons import Token
+from carrel_scheduler.decision.resources import NONE
+
+
+def run(cycle: Cycle) -> None:
+    """Evict for those who may claim, in the order of service."""
+    if cycle.has_victims:
+        offers = Offers(cycle, cycle.open_rows(), cycle.open_singles())
+        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
+
+
+def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """Make room for a step by what may be taken from other queues; whether it was possible."""
+    demand = cycle.demand(job, step)
+    fixed = demand if cycle.is_fixed(job, step) else NONE
+    claim = Claim(
+        cycle.standings,
+        job.queue,
+        demand,
+        fixed,
+        saturation_milli=cycle.settings.saturation_milli,
+    )
+    if not claim.may:
+        return False
+    standings = cycle.standings
+    within = standings.within(standings.quota[job.queue], job.queue, demand)
+    cause = Cause(Token.RECLAIMED, job, within)
+    victims = [v for v in cycle.evictable() if v.queue != job.queue]
+    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
+    shares = giving.shares(lambda share: _legal(claim, share))
+    return Search(cycle, job, step, cause).run(shares)
+
+
+def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    if cycle.delayed(job):
+        return Answer.NOT_THIS
+    return Answer.SERVED if find(cycle, job, step) else Answer.NO
+
+
+def _legal(claim: Claim, share: Share) -> bool:
+    return claim.legal(share.job.queue, share.amounts)
+
+
+def _protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
+    least = reclaim_protects_s(
+        cycle.standings.table, claimer.queue, victim.queue, cycle.settings.min_runtime_s
+    )
+    return victim.started + least > cycle.now

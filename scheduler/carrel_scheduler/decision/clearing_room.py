@@ -1,0 +1,130 @@
+"""Making room for one step of a job by telling others to stop.
+
+Shares are taken in the order of victims until the step finds its places; then, from the last taken
+on, whoever turns out not to be needed is spared; then whoever has room elsewhere gets it held there
+and is moved rather than stopped. Nothing has changed when there is no answer.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.giving import Share
+from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.moves import Cause
+from carrel_scheduler.decision.placing import place
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search for one claim.
+
+    Attributes:
+        claimer, step: whose tasks need places.
+        cause: what victims are told.
+        all_move: only those may be stopped who have a place elsewhere.
+    """
+
+    cycle: Cycle
+    claimer: Job
+    step: tuple[int, ...]
+    cause: Cause
+    all_move: bool = False
+
+    def run(self, shares: Iterator[Share]) -> bool:
+        """Whether room was made: victims are stopped and the step's places are held."""
+        moves = self.cycle.moves
+        begin = moves.mark()
+        taken: list[Share] = []
+        tries = 0
+        for share in shares:
+            self._stop(share)
+            taken.append(share)
+            if not self._may_fit():
+                continue
+            tries += 1
+            if tries > self.cycle.settings.search_steps:
+                break
+            if self._fits(taken):
+                moves.rollback(begin)
+                self._settle(self._spare(taken))
+                return True
+        moves.rollback(begin)
+        return False
+
+    def _spare(self, taken: list[Share]) -> list[Share]:
+        """Those who are needed, the last taken spared first."""
+        kept = list(taken)
+        for share in reversed(taken):
+            if self._still_first(share, kept):
+                fewer = [other for other in kept if other is not share]
+                if self._try(fewer):
+                    kept = fewer
+        return kept
+
+    def _still_first(self, share: Share, kept: Sequence[Share]) -> bool:
+        """Whether it is the last share kept of its job: what runs on must be whole."""
+        mine = [other for other in kept if other.job is share.job]
+        return mine[-1] is share
+
+    def _try(self, shares: list[Share]) -> bool:
+        moves = self.cycle.moves
+        mark = moves.mark()
+        for share in shares:
+            self._stop(share)
+        fits = self._may_fit() and self._fits(shares)
+        moves.rollback(mark)
+        return fits
+
+    def _fits(self, shares: Sequence[Share]) -> bool:
+        """Whether the step finds its places, and the victims theirs where they must."""
+        moves = self.cycle.moves
+        mark = moves.mark()
+        found = self._place() and (not self.all_move or self._move_all(shares))
+        moves.rollback(mark)
+        return found
+
+    def _settle(self, shares: list[Share]) -> None:
+        for share in shares:
+            self._stop(share)
+        if not self._place():
+            raise AssertionError(f"room made for {self.claimer.uid} does not hold it")
+        if self.all_move and not self._move_all(shares):
+            raise AssertionError(f"those who make room for {self.claimer.uid} have no place")
+        if not self.all_move:
+            for share in self._in_order_of_service(shares):
+                self._move(share)
+
+    def _place(self) -> bool:
+        cycle = self.cycle
+        if cycle.barrier(self.claimer, self.step) is not None:
+            return False
+        return place(cycle, self.claimer, self.step, soon=True)
+
+    def _may_fit(self) -> bool:
+        """A quick look before places are sought: whether the first class fits often enough."""
+        shape = self.claimer.shape
+        cls = shape.classes[self.step[0]]
+        need = sum(shape.classes[index] == cls for index in self.step)
+        counts = self.cycle.state.capacity.counts(self.cycle.room.soon, cls)
+        return int(counts.sum()) >= need
+
+    def _stop(self, share: Share) -> None:
+        for index in share.indices:
+            self.cycle.moves.stop(share.job, index, self.cause)
+
+    def _move_all(self, shares: Sequence[Share]) -> bool:
+        return all(self._move(share) for share in self._in_order_of_service(shares))
+
+    def _move(self, share: Share) -> bool:
+        """Hold room elsewhere for what a victim gives."""
+        cycle = self.cycle
+        if cycle.barrier(share.job, share.indices) is not None:
+            return False
+        return place(cycle, share.job, share.indices, soon=True)
+
+    def _in_order_of_service(self, shares: Sequence[Share]) -> list[Share]:
+        return list(reversed(shares))
+
+
+Protected = Callable[[Job], bool]
