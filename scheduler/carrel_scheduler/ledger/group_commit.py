@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.identities import Identities
 from carrel_scheduler.ledger.news import Commit, RecentCommits
 from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.transaction import Transaction
@@ -47,7 +48,7 @@ class GroupCommit:
 
     def __init__(self, engine: Engine, notifier: Notifier, keep_changes: int) -> None:
         self._engine, self._notifier, self._keep_changes = engine, notifier, keep_changes
-        self.recent = RecentCommits()
+        self.recent, self._known = RecentCommits(), Identities()
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
@@ -99,13 +100,14 @@ class GroupCommit:
         """What became of each call, and whether there is something for watches."""
         try:
             with self._engine.begin() as connection:
-                transaction = Transaction.begin(connection)
+                transaction = Transaction.begin(connection, self._known)
                 outcomes = [_attempt(transaction, call) for call in group]
                 news = transaction.finish(self._keep_changes)
         except SQLAlchemyError as error:
             failure = LedgerUnavailable(f"the database failed while writing: {error}")
             failure.__cause__ = error
             return [_Outcome(call.future, None, failure) for call in group], None
+        transaction.committed()
         return outcomes, news
 
     def _deliver(self, outcomes: Iterable[_Outcome], news: Commit | None) -> None:

@@ -1,30 +1,26 @@
 """Transitions and decisions in SQL, and the spans of time that use is computed from."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
 from carrel_scheduler.ledger import codec
+from carrel_scheduler.ledger.bulk import insert_many
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.schema import decisions, transitions
 from carrel_scheduler.ledger.usage import WAITING, Span
 
-_NEW_TRANSITIONS: Final = insert(transitions)
-_NEW_DECISIONS: Final = insert(decisions)
-
 
 def add_transitions(connection: Connection, rows: Sequence[Transition]) -> None:
     """Append rows in their order."""
-    if rows:
-        connection.execute(_NEW_TRANSITIONS, [codec.row_columns(row) for row in rows])
+    insert_many(connection, transitions, [codec.row_columns(row) for row in rows])
 
 
 def add_decisions(connection: Connection, rows: Sequence[Decision]) -> None:
     """Append rows in their order."""
-    if rows:
-        connection.execute(_NEW_DECISIONS, [codec.row_columns(row) for row in rows])
+    insert_many(connection, decisions, [codec.row_columns(row) for row in rows])
 
 
 def read_transitions(

@@ -4,7 +4,7 @@ Writers hold the store's lock, so a version that was compared stays compared. Ev
 row for watches with the whole state after it; the specification in it is a reference.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -21,7 +21,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, labels_from_json, to_json
+from carrel_scheduler.ledger.bulk import insert_many
+from carrel_scheduler.ledger.codec import Encoded, labels_from_json, to_json
 from carrel_scheduler.ledger.news import Fresh
 from carrel_scheduler.ledger.objects import Meta, ObjectT
 from carrel_scheduler.ledger.schema import labels, objects, specs
@@ -51,32 +52,24 @@ _BY_NAME: Final = STORED.where(
     objects.c.project == bindparam("project"),
     objects.c.name == bindparam("name"),
 )
-_METAS: Final = select(
-    *(objects.c[name] for name in Meta.__struct_fields__),
-).where(objects.c.kind == bindparam("kind"), objects.c.uid.in_(bindparam("uids", expanding=True)))
 _BY_NAMES: Final = STORED.where(
     objects.c.kind == bindparam("kind"),
     tuple_(objects.c.project, objects.c.name).in_(bindparam("names", expanding=True)),
 )
-_NEW_OBJECT: Final = insert(objects)
 _NEW_SPEC: Final = insert(specs)
 _NEW_LABELS: Final = insert(labels)
 _WRITE: Final = update(objects).where(objects.c.uid == bindparam("which"))
-_WRITE_STATUS: Final = _WRITE.values(
-    status=bindparam("status"),
-    phase=bindparam("phase"),
-    resource_version=bindparam("resource_version"),
-)
 _REMOVE: Final = delete(objects).where(objects.c.uid.in_(bindparam("uids", expanding=True)))
 _REMOVE_LABELS: Final = delete(labels).where(labels.c.uid == bindparam("which"))
 
 
 def stored(kind: type[ObjectT], row: Row[Any]) -> Encoded[ObjectT]:
     """A row of ``STORED``."""
-    return Encoded(kind, _meta(row), row.spec, row.status, row.phase, row.user, row.workload_kind)
+    return Encoded(kind, meta_of(row), row.spec, row.status, row.phase, row.user, row.workload_kind)
 
 
-def _meta(row: Row[Any]) -> Meta:
+def meta_of(row: Row[Any]) -> Meta:
+    """The identity in a row of ``objects``."""
     return Meta(
         name=row.name,
         project=row.project,
@@ -177,14 +170,15 @@ def _insert(transaction: Transaction, made: Sequence[Encoded[ObjectT]]) -> None:
         {"uid": obj.meta.uid, "generation": obj.meta.generation, "spec": obj.spec} for obj in made
     ]
     try:
-        connection.execute(_NEW_OBJECT, rows)
-        connection.execute(_NEW_SPEC, specifications)
+        insert_many(connection, objects, rows)
+        insert_many(connection, specs, specifications)
     except IntegrityError as error:
         one = full_name(made[0].meta.project, made[0].meta.name)
         what = one if len(made) == 1 else f"one of {len(made)} from {one} on"
         raise AlreadyExists(
             f"{made[0].kind.__name__} {what}, or one with its uid, exists"
         ) from error
+    transaction.remember([obj.meta for obj in made])
     for obj in made:
         _write_labels(connection, obj.meta)
         _announce(transaction, ChangeType.ADDED, obj)
@@ -210,10 +204,15 @@ def _write_labels(connection: Connection, meta: Meta) -> None:
 
 
 def _announce(transaction: Transaction, change: ChangeType, obj: Encoded[ObjectT]) -> None:
-    transaction.add_change(_change(obj.kind, change, obj.meta, obj.status), Fresh(change, obj))
+    transaction.add_change(
+        change_columns(obj.kind, change, obj.meta, obj.status), Fresh(change, obj)
+    )
 
 
-def _change(kind: type[ObjectT], change: ChangeType, meta: Meta, status: str) -> dict[str, Any]:
+def change_columns(
+    kind: type[ObjectT], change: ChangeType, meta: Meta, status: str
+) -> dict[str, Any]:
+    """A change as a row for watches."""
     return {
         "version": meta.resource_version,
         "kind": kind.__name__,
@@ -249,16 +248,18 @@ def update_spec(transaction: Transaction, wanted: Encoded[ObjectT]) -> Encoded[O
     if made.meta.labels != old.meta.labels:
         connection.execute(_REMOVE_LABELS, {"which": uid})
         _write_labels(connection, made.meta)
+    transaction.remember([made.meta])
     _announce(transaction, ChangeType.MODIFIED, made)
     return made
 
 
 def check_version(old: Encoded[ObjectT], version: int) -> None:
     """Raises ``Conflict`` unless the object is at that version."""
-    _check_version(old.kind, old.meta, version)
+    check_at(old.kind, old.meta, version)
 
 
-def _check_version(kind: type[ObjectT], meta: Meta, version: int) -> None:
+def check_at(kind: type[ObjectT], meta: Meta, version: int) -> None:
+    """Raises ``Conflict`` unless an object with that identity is at that version."""
     if meta.resource_version != version:
         raise Conflict(
             f"{kind.__name__} {full_name(meta.project, meta.name)} is at version"
@@ -269,50 +270,6 @@ def _check_version(kind: type[ObjectT], meta: Meta, version: int) -> None:
 def replaced(struct: StructT, **fields: Any) -> StructT:
     """A copy with other values."""
     return msgspec.structs.replace(struct, **fields)
-
-
-def current_metas(
-    connection: Connection, kind: type[ObjectT], versions: Sequence[tuple[str, int]]
-) -> dict[str, Meta]:
-    """Identities by uid, all of them at the versions given; raises ``Conflict``, ``NotFound``."""
-    found: dict[str, Meta] = {}
-    for start in range(0, len(versions), _AT_ONCE):
-        uids = [uid for uid, _ in versions[start : start + _AT_ONCE]]
-        for row in connection.execute(_METAS, {"kind": kind.__name__, "uids": uids}):
-            found[row.uid] = _meta(row)
-    for uid, version in versions:
-        if uid not in found:
-            raise NotFound(f"no {kind.__name__} with uid {uid!r}")
-        _check_version(kind, found[uid], version)
-    return found
-
-
-def write_statuses(
-    transaction: Transaction,
-    kind: type[ObjectT],
-    old: Mapping[str, Meta],
-    wanted: Sequence[EncodedStatus],
-) -> list[Meta]:
-    """Write statuses of objects that ``current_metas`` returned; raises ``Conflict``."""
-    made: dict[str, Meta] = {}
-    for one in wanted:
-        if one.uid in made:
-            raise Conflict(f"{kind.__name__} {one.uid} is written twice at once")
-        made[one.uid] = replaced(old[one.uid], resource_version=transaction.next_version())
-    rows = [
-        {
-            "which": one.uid,
-            "status": one.status,
-            "phase": one.phase,
-            "resource_version": made[one.uid].resource_version,
-        }
-        for one in wanted
-    ]
-    if rows:
-        transaction.connection.execute(_WRITE_STATUS, rows)
-    for one in wanted:
-        transaction.add_change(_change(kind, ChangeType.MODIFIED, made[one.uid], one.status))
-    return list(made.values())
 
 
 def remove(

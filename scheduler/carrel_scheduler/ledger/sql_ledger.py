@@ -10,6 +10,7 @@ from carrel_scheduler.ledger import (
     metric_rows,
     object_rows,
     small_rows,
+    status_rows,
     usage,
 )
 from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, encode, encode_status, to_json
@@ -199,9 +200,8 @@ def _write_objects(
     removed: Sequence[tuple[str, int]],
 ) -> list[Meta]:
     """Statuses, then removals; what is stored is compared with both before either is written."""
-    versions = [(one.uid, one.resource_version) for one in statuses]
-    old = object_rows.current_metas(transaction.connection, Workload, [*versions, *removed])
-    made = object_rows.write_statuses(transaction, Workload, old, statuses)
+    status_rows.check_current(transaction.connection, Workload, removed)
+    made = status_rows.write_statuses(transaction, Workload, statuses)
     leaving = dict(removed)
     if leaving:
         last = object_rows.by_uids(transaction.connection, Workload, tuple(leaving))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from carrel_scheduler.ledger import object_queries, object_rows
+from carrel_scheduler.ledger import object_queries, object_rows, status_rows
 from carrel_scheduler.ledger.codec import Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable
@@ -129,11 +129,8 @@ class SqlObjectStore:
         kind, wanted = type(obj), encode_status(obj)
 
         def write(transaction: Transaction) -> Encoded[ObjectT]:
-            connection = transaction.connection
-            version = (wanted.uid, wanted.resource_version)
-            old = object_rows.current_metas(connection, kind, [version])
-            object_rows.write_statuses(transaction, kind, old, [wanted])
-            return object_rows.by_uid(connection, kind, wanted.uid)
+            status_rows.write_statuses(transaction, kind, [wanted])
+            return object_rows.by_uid(transaction.connection, kind, wanted.uid)
 
         return (await self._writer.run(write)).decode()
 

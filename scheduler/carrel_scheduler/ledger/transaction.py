@@ -4,19 +4,22 @@ Because every writer holds that lock, versions are committed in their order, by 
 processes: whoever sees version 7 will never see a 6 appear later.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Self
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     delete,
-    insert,
     select,
     tuple_,
     update,
 )
 
+from carrel_scheduler.ledger.bulk import insert_many
+from carrel_scheduler.ledger.identities import Identities
 from carrel_scheduler.ledger.news import Commit, Fresh
+from carrel_scheduler.ledger.objects import Meta
 from carrel_scheduler.ledger.schema import changes, objects, specs, store_state
 
 CHANNEL: Final = "carrel_changes"
@@ -24,7 +27,6 @@ _LOCK: Final = select(
     store_state.c.version, store_state.c.dropped_through, store_state.c.epoch
 ).with_for_update()
 _SAVE: Final = update(store_state)
-_APPEND: Final = insert(changes)
 # Old changes are dropped this many at a time, so that few commits pay for it.
 _DROP_AT_ONCE: Final = 500
 
@@ -47,18 +49,26 @@ class Transaction:
     """
 
     def __init__(
-        self, connection: Connection, version: int, dropped_through: int, epoch: int
+        self,
+        connection: Connection,
+        known: Identities,
+        counters: tuple[int, int, int],
     ) -> None:
+        version, dropped_through, epoch = counters
         self.connection, self.version, self.epoch = connection, version, epoch
         self._dropped_through = dropped_through
         self._begun_with = (version, epoch)
         self._changes: list[dict[str, Any]] = []
         self._fresh: list[Fresh] = []
+        self._known = known
+        self._seen: dict[str, Meta] = {}
 
     @classmethod
-    def begin(cls, connection: Connection) -> Self:
-        """Lock the counters."""
-        return cls(connection, *connection.execute(_LOCK).one())
+    def begin(cls, connection: Connection, known: Identities | None = None) -> Self:
+        """Lock the counters; ``known`` is what is remembered of earlier transactions."""
+        version, dropped_through, epoch = connection.execute(_LOCK).one()
+        counters = (version, dropped_through, epoch)
+        return cls(connection, Identities() if known is None else known, counters)
 
     def next_version(self) -> int:
         """A new version for one change."""
@@ -76,6 +86,20 @@ class Transaction:
         if fresh is not None:
             self._fresh.append(fresh)
 
+    def remember(self, metas: Iterable[Meta]) -> None:
+        """Identities as this transaction leaves them."""
+        for meta in metas:
+            self._seen[meta.uid] = meta
+
+    def remembered(self, uid: str, version: int) -> Meta | None:
+        """The identity of an object at a version, if this process had to do with it lately."""
+        meta = self._seen.get(uid) or self._known.get(uid)
+        return meta if meta is not None and meta.resource_version == version else None
+
+    def committed(self) -> None:
+        """What this transaction knows holds for those that follow."""
+        self._known.keep(self._seen)
+
     def mark(self) -> Mark:
         """Remember where a call begins."""
         return Mark(self.version, self.epoch, len(self._changes), len(self._fresh))
@@ -83,14 +107,14 @@ class Transaction:
     def rewind(self, mark: Mark) -> None:
         """Forget what a call did since."""
         self.version, self.epoch = mark.version, mark.epoch
+        self._seen.clear()
         del self._changes[mark.changes :], self._fresh[mark.fresh :]
 
     def finish(self, keep_changes: int) -> Commit | None:
         """Write what is pending; the caller commits. Returns what there is for watches."""
         if (self.version, self.epoch) == self._begun_with:
             return None
-        if self._changes:
-            self.connection.execute(_APPEND, self._changes)
+        insert_many(self.connection, changes, self._changes)
         self._drop_old_changes(keep_changes)
         self.connection.execute(
             _SAVE,
