@@ -103,6 +103,16 @@ def test_whole_devices_spare_instances_that_are_kept() -> None:
     assert choose(whole(3), hardware, room, warm=warm) == Choice((0, 1, 2), 1000)
 
 
+def test_devices_that_are_idle_come_before_the_sparing_of_kept_instances() -> None:
+    hardware = hardware_of(node(4, 0, "A100-40GB"))
+    soon = divided("A100-40GB", [255] * 4)
+    warm = [(("7g.40gb", 255),), (), (), ()]
+    enough = divided("A100-40GB", [255, 255, 0, 0])
+    assert choose(whole(2), hardware, soon, idle=enough, warm=warm) == Choice((0, 1), 1000)
+    too_few = divided("A100-40GB", [0, 255, 0, 0])
+    assert choose(whole(2), hardware, soon, idle=too_few, warm=warm) == Choice((1, 2), 1000)
+
+
 def test_shares_and_memory_go_to_the_tightest_device() -> None:
     room = view([1000, 600, 700, 0])
     assert choose(share(600), PLAIN, room) == Choice((1,), 600)
@@ -165,6 +175,17 @@ def test_kept_instances_are_used_before_others_are_removed() -> None:
     warm = [(("3g.20gb", 0b1111),), (("2g.10gb", 0b11),)]
     assert choose(instance("2g.10gb"), hardware, room, warm=warm) == Choice((1,), 250, 0b11)
     assert choose(instance("3g.20gb"), hardware, room, warm=warm) == Choice((0,), 500, 0b1111)
+
+
+def test_a_kept_instance_goes_rather_than_that_an_empty_device_is_opened() -> None:
+    hardware = hardware_of(node(3, 0, "A100-40GB"))
+    warm = [(("3g.20gb", 0b1111),), ()]
+    in_use = divided("A100-40GB", [0b1111, 255])
+    assert choose(instance("2g.10gb"), hardware, in_use, warm=warm) == Choice((0,), 250, 0b1100)
+    room_beside = divided("A100-40GB", [0b1111, 0b11111111, 0b1111111])
+    chosen = choose(instance("2g.10gb"), hardware, room_beside, warm=[*warm, ()])
+    assert chosen is not None
+    assert chosen.devices == (2,)
 
 
 def test_slots_that_are_idle_come_before_slots_that_are_coming() -> None:
