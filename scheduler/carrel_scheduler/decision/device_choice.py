@@ -7,7 +7,7 @@ of them, and promises exactly what repeated choices deliver.
 Both take a view of the room, what is idle or what will be soon; in the latter ``choose`` prefers
 what is idle already. On nodes whose GPUs are divided into MIG instances a request for memory gets
 the smallest instance that has it, shares are not used, and memory slots count only on devices that
-have free thousandths: a whole device in use keeps its bits.
+have free thousandths.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,10 @@ Warm = Sequence[Sequence[mig.Instance]]
 
 
 class Choice(NamedTuple):
-    """What a task takes: devices ascending, thousandths of each, bits of a MIG instance."""
+    """What a task takes: devices ascending, thousandths and memory slots (bits) of each.
+
+    Slots are those of a MIG instance, or all of a whole device where instances are made; else 0.
+    """
 
     devices: Devices
     milli: int
@@ -103,7 +106,7 @@ def choose(
     if kind.form is Form.NONE:
         return Choice((), 0)
     if kind.form is Form.WHOLE:
-        return _whole(kind.amount, hardware.links, room, idle, warm)
+        return _whole(kind.amount, hardware, room, idle, warm)
     if hardware.model is not None:
         return _instance(kind, hardware.model, room, idle, warm, media)
     share = share_on(kind, hardware.gpu_memory_mib)
@@ -132,7 +135,9 @@ def profile_on(kind: GpuKind, model: mig.Model) -> mig.Profile | None:
     return None
 
 
-def _whole(wanted: int, links: Links, room: View, idle: View | None, warm: Warm) -> Choice | None:
+def _whole(
+    wanted: int, hardware: Hardware, room: View, idle: View | None, warm: Warm
+) -> Choice | None:
     available = _bits_of(room.devices)
     free = available if idle is None else available & _bits_of(idle.devices)
     kept = sum(1 << device for device, instances in enumerate(warm) if instances)
@@ -140,8 +145,10 @@ def _whole(wanted: int, links: Links, room: View, idle: View | None, warm: Warm)
         if few.bit_count() >= wanted:
             available = few
             break
-    devices = links.choose(available, wanted, free)
-    return None if devices is None else Choice(devices, MILLI)
+    devices = hardware.links.choose(available, wanted, free)
+    if devices is None:
+        return None
+    return Choice(devices, MILLI, hardware.model.full if hardware.model else 0)
 
 
 def _bits_of(devices: Milli) -> int:

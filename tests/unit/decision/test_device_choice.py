@@ -99,8 +99,8 @@ def test_whole_devices_spare_instances_that_are_kept() -> None:
     hardware = hardware_of(node(3, 0, "A100-40GB"))
     room = divided("A100-40GB", [255, 255, 255])
     warm = [(("7g.40gb", 255),), (), ()]
-    assert choose(whole(2), hardware, room, warm=warm) == Choice((1, 2), 1000)
-    assert choose(whole(3), hardware, room, warm=warm) == Choice((0, 1, 2), 1000)
+    assert choose(whole(2), hardware, room, warm=warm) == Choice((1, 2), 1000, 255)
+    assert choose(whole(3), hardware, room, warm=warm) == Choice((0, 1, 2), 1000, 255)
 
 
 def test_devices_that_are_idle_come_before_the_sparing_of_kept_instances() -> None:
@@ -108,9 +108,9 @@ def test_devices_that_are_idle_come_before_the_sparing_of_kept_instances() -> No
     soon = divided("A100-40GB", [255] * 4)
     warm = [(("7g.40gb", 255),), (), (), ()]
     enough = divided("A100-40GB", [255, 255, 0, 0])
-    assert choose(whole(2), hardware, soon, idle=enough, warm=warm) == Choice((0, 1), 1000)
+    assert choose(whole(2), hardware, soon, idle=enough, warm=warm) == Choice((0, 1), 1000, 255)
     too_few = divided("A100-40GB", [0, 255, 0, 0])
-    assert choose(whole(2), hardware, soon, idle=too_few, warm=warm) == Choice((1, 2), 1000)
+    assert choose(whole(2), hardware, soon, idle=too_few, warm=warm) == Choice((1, 2), 1000, 255)
 
 
 def test_shares_and_memory_go_to_the_tightest_device() -> None:
@@ -309,8 +309,6 @@ def fill(draw: random.Random, hardware: Hardware, room: View) -> list[tuple[int,
         choice = choose(random_kind(draw), hardware, room)
         if choice is not None:
             take(room, choice, divided_up=hardware.model is not None)
-            if choice.milli == 1000 and hardware.model is not None:
-                room.slots[list(choice.devices)] = 0
             taken += [(device, choice.milli, choice.slots) for device in choice.devices]
     return taken
 
