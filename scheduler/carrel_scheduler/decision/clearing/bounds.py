@@ -39,7 +39,7 @@ def by_budgets(claim: Claim, board: Board, places: Ints) -> Impossible | None:
         return None
     need = claim.tasks * claim.width * claim.size
     suits = (board.devices >= claim.size) & (places > 0)
-    free = int(board.ground.devices.sum(where=suits, dtype=np.int64))
+    free = int(np.where(suits, board.ground.devices, 0).sum(dtype=np.int64))
     have = free + reach(board.purse, board.caps)
     return Impossible("budgets", have, need) if have < need else None
 

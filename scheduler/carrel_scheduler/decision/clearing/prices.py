@@ -45,7 +45,7 @@ class Prices:
         self.active = np.flatnonzero(caps.binds)
         self.resources = sorted({int(r) for r in caps.resource[self.active]})
         times = np.bincount(items.unit, minlength=len(cost))
-        self.shared = bool((times > 1).any())
+        self.shared = bool(times.max(initial=0) > 1)
         self.amounts = {r: purse.amounts[r].take(items.unit) for r in self.resources}
         worth = items.cost
         if self.shared:
@@ -60,10 +60,13 @@ class Prices:
         self.worth = (worth >> self.down) * self.up
         self.price = np.zeros(purse.tree.size, np.int64)
         self.provable = items.forced and not self.shared
+        mean = [int(column.sum()) // max(len(column), 1) for column in self.amounts.values()]
+        self.typical = max(min(mean, default=1), 1)
         self.weight = np.ones(purse.tree.size)
         for r in self.resources:
+            amount = self.amounts[r]
             squares = np.bincount(
-                self.queue, weights=self.amounts[r] ** 2.0, minlength=purse.tree.size
+                self.queue, weights=amount * amount, minlength=purse.tree.size
             )
             here = caps.resource == r
             self.weight[here] = np.maximum(purse.tree.sums(squares.astype(np.int64))[here], 1)
@@ -90,9 +93,14 @@ class Prices:
             last = turn == self.limits.rounds - 1
             if excess and walks and (last or turn % 5 == 4 or self._nearly(excess)):
                 walks -= 1
-                walked = walk.take(key, self.need)
-                if walked is not None:
-                    self._offer(best, walked)
+                legal = None
+                if self._nearly(excess):
+                    spare = 64 + 8 * excess // self.typical
+                    legal = walk.mend(key, chosen, self.active[over > 0], self.need, spare)
+                if legal is None and (last or turn % 5 == 4):
+                    legal = walk.take(key, self.need)
+                if legal is not None:
+                    self._offer(best, legal)
             if best.cost >= 0 and self._scaled(best.cost) - best.bound <= _NEAR * max(
                 self._scaled(best.cost), 1
             ):

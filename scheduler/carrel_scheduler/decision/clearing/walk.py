@@ -13,7 +13,22 @@ from carrel_scheduler.decision.clearing.claims import Bools, Ints
 from carrel_scheduler.decision.clearing.items import Items, cheapest
 from carrel_scheduler.decision.clearing.purse import Caps, Purse
 
-_ROUNDS = 12
+_ROUNDS = 8
+
+
+def _amounts(queue: Ints, items: Items, purse: Purse, caps: Caps) -> Ints:
+    """What each loss takes from its queue on a line, in the resource of that queue's cap."""
+    resources = set(caps.resource[caps.binds].tolist())
+    first = resources.pop()
+    amount = (
+        np.broadcast_to(np.int64(purse.alike[first]), len(queue))
+        if purse.alike[first]
+        else purse.amounts[first].take(items.unit)
+    )
+    for r in resources:
+        mine = caps.resource.take(queue, mode="clip") == r
+        amount = np.where(mine, purse.amounts[r].take(items.unit), amount)
+    return amount
 
 
 class Walk:
@@ -21,7 +36,8 @@ class Walk:
 
     def __init__(self, items: Items, purse: Purse, caps: Caps) -> None:
         self.items = items
-        leaf = purse.queue.take(items.unit)
+        self.tree = purse.tree
+        self.leaf = leaf = purse.queue.take(items.unit)
         index = np.arange(purse.tree.size)
         self.excess = np.where(
             caps.binds, purse.budgets.excess[index, caps.resource], np.iinfo(np.int64).max
@@ -32,11 +48,7 @@ class Walk:
             guarded = (above >= 0) & caps.binds.take(above, mode="clip")
             if guarded.any():
                 queue = np.where(guarded, above, -1).take(leaf)
-                amount = np.zeros(len(leaf), np.int64)
-                for r in set(caps.resource[caps.binds].tolist()):
-                    mine = (queue >= 0) & (caps.resource.take(queue, mode="clip") == r)
-                    amount = np.where(mine, purse.amounts[r].take(items.unit), amount)
-                self.lines.append((queue, amount))
+                self.lines.append((queue, _amounts(queue, items, purse, caps)))
             above = np.where(above >= 0, purse.tree.parent.take(above, mode="clip"), -1)
 
     def take(self, key: Ints, need: int) -> Ints | None:
@@ -45,26 +57,57 @@ class Walk:
         single = bool((self.items.gain == 1).all())
         if single and part < len(key):
             few = cheapest(key, self.items, part)
-            assert few is not None
-            taken = self._enough(few[np.lexsort((self.items.tie.take(few), key.take(few)))], need)
-            if taken is not None:
-                return taken
+            if few is not None:
+                taken = self._enough(self._by_key(few, key), need)
+                if taken is not None:
+                    return taken
         worth = key if single else key / self.items.gain
         return self._enough(np.lexsort((self.items.tie, worth)), need)
 
+    def mend(
+        self, key: Ints, chosen: Ints, over: Ints, need: int, spare: int
+    ) -> Ints | None:
+        """The choice with as little changed as makes it legal, or ``None``.
+
+        What touches no queue in ``over`` stays; the rest, and ``spare`` others by their keys, take
+        part in a walk on top of it.
+        """
+        bad = np.zeros(len(self.excess), np.int64)
+        bad[over] = 1
+        touched = self.items.sums(self.tree.along_paths(bad).take(self.leaf)).take(chosen) > 0
+        stays, leaves = chosen[~touched], chosen[touched]
+        outside = key.copy()
+        outside[chosen] = np.iinfo(np.int64).max
+        others = min(spare, len(key) - len(chosen))
+        comers = np.argpartition(outside, others - 1)[:others] if others else chosen[:0]
+        last = outside.take(comers).max(initial=0)
+        comers = np.flatnonzero(outside <= last) if others else comers
+        spent = [np.zeros(len(self.excess), np.int64) for _ in self.lines]
+        losses = self.items.losses(stays)
+        self._spend(losses, np.ones(len(losses), np.bool_), spent)
+        order = self._by_key(np.concatenate((leaves, comers)), key)
+        more = order[self._rounds(order, spent)]
+        missing = need - int(self.items.gain.take(stays).sum())
+        enough = int(np.searchsorted(np.cumsum(self.items.gain.take(more)), missing))
+        return np.sort(np.append(stays, more[: enough + 1])) if enough < len(more) else None
+
+    def _by_key(self, chosen: Ints, key: Ints) -> Ints:
+        return chosen[np.lexsort((self.items.tie.take(chosen), key.take(chosen)))]
+
     def _enough(self, order: Ints, need: int) -> Ints | None:
-        taken = self._rounds(order)
+        taken = self._rounds(order, [np.zeros(len(self.excess), np.int64) for _ in self.lines])
         chosen = order[taken]
         gained = np.cumsum(self.items.gain.take(chosen))
         enough = int(np.searchsorted(gained, need))
         return np.sort(chosen[: enough + 1]) if enough < len(chosen) else None
 
-    def _rounds(self, order: Ints) -> Bools:
-        """(len(order),) which items the walk takes."""
+    def _rounds(self, order: Ints, spent: list[Ints]) -> Bools:
+        """(len(order),) which items the walk takes on top of what is ``spent``."""
         taken = np.zeros(len(order), np.bool_)
         open_ = np.arange(len(order))
-        spent = [np.zeros(len(self.excess), np.int64) for _ in self.lines]
-        for turn in range(_ROUNDS):
+        for _ in range(_ROUNDS):
+            if not len(open_):
+                break
             items = order[open_]
             losses = self.items.losses(items)
             count = self.items.start.take(items + 1) - self.items.start.take(items)
@@ -79,8 +122,6 @@ class Walk:
             taken[open_[safe]] = True
             self._spend(losses, safe.take(owner), spent)
             open_ = open_[~safe & ~refused]
-            if not len(open_) or turn == _ROUNDS - 1:
-                break
         return taken
 
     def _pass(
