@@ -60,8 +60,8 @@ class Unlike:
     Necessary only: enough in sum may still be too scattered for the single tasks.
     """
 
-    free: Counts
     demand: Counts
+    free: Counts
 
     def measure(self, tier: Tier, within: Bools) -> tuple[Bools, tuple[Counts, ...]]:
         """See ``Fit``; the key is minus the largest ratio of demand to free."""

@@ -53,8 +53,8 @@ class Topologies(Levels):
         self,
         level: Level,
         within: Bools,
-        free: Counts,
         demand: Counts,
+        free: Counts,
         pinned: Bools | None = None,
     ) -> Iterator[Bools]:
         """The same for tasks of different sizes, by sums.
@@ -62,11 +62,11 @@ class Topologies(Levels):
         Args:
             level: what the group wishes.
             within: (N,) the nodes that are open to it.
-            free: (R, N) free amounts: GPU milli, millicores, MiB, any extended resources.
-            demand: (R,) what the tasks need together.
+            demand: (R,) what the tasks need together: GPU milli, millicores, MiB, extended resources.
+            free: (R, N) free amounts of the same.
             pinned: (N,) nodes on which tasks of the group run already.
         """
-        return self._candidates(level, within, Unlike(free, demand), pinned)
+        return self._candidates(level, within, Unlike(demand, free), pinned)
 
     def node_scores(
         self,

@@ -189,30 +189,30 @@ class TestUnlike:
     def test_the_scarcest_resource_decides_what_is_tightest(self) -> None:
         racks = cluster("a/r1", "a/r2", "a/r3")
         free = np.array([[4000, 8000, 2000], [9000, 3000, 9000]], np.int64)
-        found = racks.candidates_unlike(RACK, all_of([1] * 3), free, array([3000, 3000]))
+        found = racks.candidates_unlike(RACK, all_of([1] * 3), array([3000, 3000]), free)
         assert sets(found) == [[1], [0]]
 
     def test_what_is_not_asked_for_may_be_missing(self) -> None:
         racks = cluster("a/r1", "a/r2")
         free = np.array([[0, 0], [10, 20]], np.int64)
-        assert sets(racks.candidates_unlike(RACK, all_of([1] * 2), free, array([0, 5]))) == [
+        assert sets(racks.candidates_unlike(RACK, all_of([1] * 2), array([0, 5]), free)) == [
             [0],
             [1],
         ]
-        assert sets(racks.candidates_unlike(RACK, all_of([1] * 2), free, array([1, 5]))) == []
+        assert sets(racks.candidates_unlike(RACK, all_of([1] * 2), array([1, 5]), free)) == []
 
     def test_widens_like_equal_tasks(self) -> None:
         racks = cluster("a/r1", "a/r2", "b/r3")
         free = np.array([[4000, 4000, 4000]], np.int64)
         level = Level(preferred="rack")
-        found = racks.candidates_unlike(level, all_of([1] * 3), free, array([9000]))
+        found = racks.candidates_unlike(level, all_of([1] * 3), array([9000]), free)
         assert sets(found) == [[0, 1, 2]]
-        assert sets(racks.candidates_unlike(level, all_of([1] * 3), free, array([12001]))) == []
+        assert sets(racks.candidates_unlike(level, all_of([1] * 3), array([12001]), free)) == []
 
     def test_bytes_do_not_overflow(self) -> None:
         racks = cluster("a/r1", "a/r2")
         free = np.array([[2**50, 2**51]], np.int64)
-        found = racks.candidates_unlike(RACK, all_of([1] * 2), free, array([2**49]))
+        found = racks.candidates_unlike(RACK, all_of([1] * 2), array([2**49]), free)
         assert sets(found) == [[0], [1]]
 
 
