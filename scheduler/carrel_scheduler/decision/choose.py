@@ -4,18 +4,19 @@ Nodes on which a task fits are compared by, in this order:
 
 1. the caller's score (topology), larger first;
 2. preferred labels: more of them first;
-3. a share goes where it fits on a device that is shared already, a new device comes last;
-4. work without GPUs goes to nodes without GPUs;
-5. the loss of value for what is typically asked for (``value``), smaller first; without a
-   difference until enough arrivals were seen, and not when work is spread;
+3. work without GPUs goes to nodes without GPUs;
+4. the loss of value for what is typically asked for (``value``), smaller first; not before enough
+   arrivals were seen, and not when work is spread;
+5. a share goes where it fits on a device that is shared already, a new device comes last;
 6. bin packing: least free GPU, then least free CPU; without GPUs by CPU only. Spread: the largest
    free part of the node's GPUs, or of its CPU;
 7. the name of the node.
 
-All comparisons are between integers. The tie of 6 and 7 is one number per node; 1 to 4 narrow the
+All comparisons are between integers. The tie of 6 and 7 is one number per node; 1 to 5 narrow the
 candidates, so none of them can outweigh another.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -28,6 +29,7 @@ from carrel_scheduler.decision.layers import CPU, Bools, Counts, Layer
 from carrel_scheduler.decision.nodes import NodeColumns
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.settings import DEFAULTS, Settings, Strategy
+from carrel_scheduler.decision.value import Value
 
 NOWHERE = -1
 PARTS = 1 << 20
@@ -50,9 +52,16 @@ class Chooser:
     ) -> None:
         self._classes, self._nodes, self._eligible = classes, nodes, eligible
         self._settings = settings
+        self.value = Value(classes, nodes, eligible)
 
     def arrived(self, class_ids: tuple[int, ...]) -> None:
-        """A workload with tasks of these classes was queued: typical shapes are learned from it."""
+        """A workload with tasks of these classes was queued: typical needs are learned from it."""
+        for class_id, tasks in Counter(class_ids).items():
+            self.value.seen(class_id, tasks)
+
+    def ended(self, tasks: int = 1) -> None:
+        """Tasks ended for good: how much room comes back is learned from it."""
+        self.value.ended(tasks)
 
     def pick(
         self,
@@ -139,10 +148,12 @@ class Chooser:
         if wishes is not None:
             tiers.append(partial(np.take, wishes))
         kind = self._classes.kinds[class_id]
+        if kind.form is Form.NONE:
+            tiers.append(lambda nodes: (self._nodes.devices.take(nodes) == 0).astype(np.int64))
+        if self._packs(class_id) and self.value.knows(class_id):
+            tiers.append(lambda nodes: self.value.gains(class_id, view, nodes))
         if kind.form in SHARED:
             tiers.append(lambda nodes: self._on_shared(kind, view, nodes))
-        elif kind.form is Form.NONE:
-            tiers.append(lambda nodes: (self._nodes.devices.take(nodes) == 0).astype(np.int64))
         return tiers
 
     def _on_shared(self, kind: GpuKind, view: Layer, nodes: Counts) -> Counts:
@@ -160,17 +171,22 @@ class Chooser:
     def _tie(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
         """(n,) one number per node, smaller first: the amount left, then the name."""
         with_gpu = self._classes.takes_gpu(class_id)
-        strategy = self._settings.gpu_strategy if with_gpu else self._settings.cpu_strategy
         cpu = view.host[CPU].take(nodes)
         free = view.devices.take(nodes, 1).sum(0, dtype=np.int64) if with_gpu else cpu
         rank = self._nodes.rank.take(nodes)
-        if strategy is Strategy.SPREAD:
+        if not self._packs(class_id):
             total = self._nodes.devices.take(nodes) * MILLI
             if not with_gpu:
                 total = self._nodes.capacity[CPU].take(nodes)
             used = PARTS - free * PARTS // np.maximum(total, 1)
             return _joined(used, np.zeros_like(used), rank)
         return _joined(free, cpu if with_gpu else np.zeros_like(cpu), rank)
+
+    def _packs(self, class_id: int) -> bool:
+        settings = self._settings
+        with_gpu = self._classes.takes_gpu(class_id)
+        strategy = settings.gpu_strategy if with_gpu else settings.cpu_strategy
+        return strategy is Strategy.BIN_PACK
 
 
 def _joined(first: Counts, second: Counts, rank: Counts) -> Counts:
