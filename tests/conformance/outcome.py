@@ -50,7 +50,18 @@ def _cycles(scenario: Json) -> list[str]:
 def _round(scenario: Json) -> Json:
     built = build(scenario)
     plan = decide(built.state, NOW, ACTIONS)
-    return after(scenario, outcome(scenario, built, plan))
+    return after(scenario, outcome(scenario, built, plan), _held(built, plan))
+
+
+def _held(built: Built, plan: Plan) -> dict[str, tuple[int, ...]]:
+    """Devices of each task that has a place, by task name."""
+    state, names = built.state, built.names
+    found = {
+        names[uid, index]: state.tasks.footprint(row).devices
+        for uid, job in state.holding.items()
+        for index, row in job.rows.items()
+    }
+    return found | {names[b.uid, b.index]: b.devices for b in plan.bindings}
 
 
 def _standing(scenario: Json) -> Outcome:
@@ -128,7 +139,7 @@ def _gpus_after(built: Built, plan: Plan) -> tuple[list[int], list[int]]:
     return (free == MILLI).sum(axis=0).tolist(), (releasing == MILLI).sum(axis=0).tolist()
 
 
-def after(scenario: Json, found: Outcome) -> Json:
+def after(scenario: Json, found: Outcome, held: dict[str, tuple[int, ...]]) -> Json:
     """The scenario one round later: what starts runs, what is evicted waits again."""
     jobs = []
     for job in scenario["jobs"]:
@@ -141,7 +152,7 @@ def after(scenario: Json, found: Outcome) -> Json:
             if status == "releasing" and stays == "releasing":
                 node = task["node"]
             kept = node if now in PLACED else None
-            groups = task["gpu_groups"] if status == task["state"] else []
-            tasks.append({**task, "state": now, "node": kept, "gpu_groups": groups})
+            mine = held.get(task["name"]) if kept else None
+            tasks.append({**task, "state": now, "node": kept, "held": mine})
         jobs.append({**job, "tasks": tasks})
     return {**scenario, "jobs": jobs}

@@ -129,9 +129,8 @@ def _add_job(state: State, job: Json, devices: "Devices") -> dict[tuple[str, int
     placed = [i for i, task in enumerate(tasks) if task["state"] in (*PLACED, "succeeded", "failed")]
     for index in placed:
         task = tasks[index]
-        if task["node"] is None:
-            continue
-        state.apply(TaskPlaced(uid, index, task["node"], devices.choose(task), at=started))
+        node = task["node"] or scenario_node(state)
+        state.apply(TaskPlaced(uid, index, node, devices.choose(task, node), at=started))
     state.apply(CheckpointSeen(uid, NOW))
     for index in placed:
         _bring_to(state, uid, index, tasks[index], job)
@@ -145,8 +144,13 @@ def _bring_to(state: State, uid: str, index: int, task: Json, job: Json) -> None
         case "stuck":
             state.apply(TaskReleasing(uid, index))
             state.apply(TaskStuck(uid, index))
-        case "succeeded" | "failed" as ended if task["node"] is not None:
+        case "succeeded" | "failed" as ended:
             state.apply(TaskReleased(uid, index, Outcome(ended), NOW - (job["stale_for_s"] or 0)))
+
+
+def scenario_node(state: State) -> str:
+    """Where a task that has ended may have run."""
+    return min(state.nodes.slots)
 
 
 def _group(group: Json, by_group: dict[str, list[Json]], tasks: list[Json]) -> Group:
@@ -185,14 +189,16 @@ class Devices:
         self._state = state
         self._groups: dict[tuple[str, str], int] = {}
 
-    def choose(self, task: Json) -> tuple[int, ...]:
-        """Devices of a task on its node."""
+    def choose(self, task: Json, node: str) -> tuple[int, ...]:
+        """Devices of a task on its node; ``held`` says which since an earlier round."""
+        if task.get("held") is not None:
+            return tuple(task["held"])
         if task["gpus"]:
-            return tuple(self._free(task["node"])[: task["gpus"]])
+            return tuple(self._free(node)[: task["gpus"]])
         if not (task["gpu_fraction"] or task["gpu_memory_mib"]):
             return ()
         names = task["gpu_groups"] or [task["name"]]
-        return tuple(sorted(self._device(task["node"], name) for name in names[: task["devices"]]))
+        return tuple(sorted(self._device(node, name) for name in names[: task["devices"]]))
 
     def _device(self, node: str, group: str) -> int:
         key = (node, group)

@@ -117,11 +117,23 @@ class Search:
         return all(self._move(share) for share in self._in_order_of_service(shares))
 
     def _move(self, share: Share) -> bool:
-        """Hold room elsewhere for what a victim gives."""
-        cycle = self.cycle
-        if cycle.barrier(share.job, share.indices) is not None:
+        """Hold room for what a victim gives: its own where nobody took it, else elsewhere."""
+        cycle, job = self.cycle, share.job
+        mark = cycle.moves.mark()
+        if cycle.barrier(job, share.indices) is not None:
             return False
-        return place(cycle, share.job, share.indices, soon=True)
+        homeless = [index for index in share.indices if not self._returns(job, index)]
+        if not homeless or place(cycle, job, homeless, soon=True):
+            return True
+        cycle.moves.rollback(mark)
+        return False
+
+    def _returns(self, job: Job, index: int) -> bool:
+        own = self.cycle.state.tasks.footprint(job.rows[index])
+        if not self.cycle.room.has([own], soon=True):
+            return False
+        self.cycle.moves.hold(job, index, own, fixed=False)
+        return True
 
     def _in_order_of_service(self, shares: Sequence[Share]) -> list[Share]:
         return list(reversed(shares))

@@ -106,9 +106,13 @@ class Cycle:
         return list(self.state.waiting)
 
     def open_singles(self) -> list[Job]:
-        """Other jobs that ask for room and were given none in this cycle."""
-        partial = self.state.partial
-        return [partial[uid] for uid in sorted(partial) if not self.answered(partial[uid])]
+        """Other jobs that ask for room and for which none is held, also those that just started."""
+        asking = dict(self.state.partial)
+        for uid in self.moves.started:
+            job = self.state.jobs.get(uid)
+            if job.shape.elastic:
+                asking[uid] = job
+        return [asking[uid] for uid in sorted(asking) if uid not in self.moves.held]
 
     def delayed(self, job: Job) -> bool:
         """Whether it may not make others give way yet."""
@@ -127,7 +131,9 @@ class Cycle:
         return [
             job
             for job in self.state.holding.values()
-            if job.evictable and not any(stopped[row] for row in job.rows.values())
+            if job.evictable
+            and not self.answered(job)
+            and not any(stopped[row] for row in job.rows.values())
         ]
 
     # Room

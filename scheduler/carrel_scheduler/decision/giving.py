@@ -99,8 +99,7 @@ class Giving:
         heap = self._heaps.get(leaf)
         if not heap:
             return None
-        gpu, cpu, memory = heap[0][3].amounts
-        return (-gpu, -cpu, -memory)
+        return heap[0][3].amounts
 
     def _push(self, victim: Victim) -> None:
         before = victim.left

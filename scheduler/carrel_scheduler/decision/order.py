@@ -27,6 +27,8 @@ Head = Callable[[int], Sequence[int] | None]
 """What the best candidate of a leaf asks for, or ``None`` when there is none."""
 
 TOP = -1
+SHARE_WITH = 4
+"""Place of the dominant share with the candidate in a key."""
 
 
 def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
@@ -48,8 +50,16 @@ def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> 
 
 
 def victim_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
-    """The reverse of ``queue_key``: smaller gives way first."""
-    return tuple(-part for part in queue_key(standings, slot, demand))
+    """The reverse of ``queue_key``: smaller gives way first.
+
+    Only the dominant share is that without the candidate, which holds ``demand``: what a queue is
+    beyond, it is as long as the candidate is there.
+    """
+    key = list(queue_key(standings, slot))
+    gpu, cpu, memory = standings.used[slot]
+    left = (gpu - demand[0], cpu - demand[1], memory - demand[2])
+    key[SHARE_WITH] = dominant_share(left, standings.measure[slot])
+    return tuple(-part for part in key)
 
 
 class Service:

@@ -20,6 +20,9 @@ from carrel_scheduler.decision.requests import HOST
 class Placing:
     """One attempt to place the tasks of a job's step.
 
+    Nodes are compared by what is idle on them even where room is counted on that is coming, so that
+    what is being released is used up before what is free.
+
     Every task that finds a place is started, or with ``soon`` has its room held.
     """
 
@@ -80,7 +83,7 @@ class Placing:
         apart = cycle.state.classes.request(cls).where.apart
         if apart:
             return self._apart(cls, indices, within, score, apart)
-        view = cycle.room.soon if self._soon else cycle.room.idle
+        view = cycle.room.idle
         counts = cycle.counts(cls, soon=self._soon)
         if len(indices) == 1:
             node = chooser.pick(cls, counts, view, within, self._score(cls, score))
@@ -108,7 +111,7 @@ class Placing:
         taken = np.unique(domains[cycle.nodes_of(self._job, members)])
         left &= ~np.isin(domains, taken)
         for index in indices:
-            view = cycle.room.soon if self._soon else cycle.room.idle
+            view = cycle.room.idle
             counts = cycle.counts(cls, soon=self._soon)
             node = cycle.state.chooser.pick(cls, counts, view, left, self._score(cls, score))
             if node < 0 or not self._take(cls, [index], node):

@@ -88,10 +88,24 @@ class Plan:
         )
 
     @cached_property
+    def _stays(self) -> frozenset[tuple[str, int]]:
+        """Tasks that were stopped and then given their own place again: nothing happens to them."""
+        found, tasks, held = [], self._cycle.state.tasks, self._cycle.moves.held
+        for uid in held:
+            job = self._cycle.state.jobs.get(uid)
+            for index, place in held[uid].items():
+                row = job.rows.get(index)
+                if row is not None and place == tasks.footprint(row):
+                    found.append((uid, index))
+        return frozenset(found)
+
+    @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """Workloads that stop, whole or in part, in the order in which they were decided."""
         stopped: dict[str, tuple[Job, Cause, list[int]]] = {}
         for job, index, cause in self._stops():
+            if (job.spec.uid, index) in self._stays:
+                continue
             stopped.setdefault(job.spec.uid, (job, cause, []))[2].append(index)
         reasons: dict[int, Reason] = {}
         found = []
@@ -100,7 +114,7 @@ class Plan:
             if reason is None:
                 reason = reasons[id(cause)] = eviction_reason(self._cycle, cause)
             whole = len(indices) + len(job.halted) == len(job.rows)
-            moved = uid in self._cycle.moves.held or uid in self._cycle.moves.started
+            moved = all(index in self._cycle.moves.held.get(uid, ()) for index in indices)
             found.append(Eviction(uid, reason, () if whole else tuple(sorted(indices)), moved))
         return tuple(found)
 
@@ -111,7 +125,11 @@ class Plan:
         ends, new = [], []
         for uid in sorted(moves.held.keys() | state.promised.keys()):
             before = dict(state.jobs.get(uid).promise)
-            after = moves.held.get(uid, {})
+            after = {
+                index: place
+                for index, place in moves.held.get(uid, {}).items()
+                if (uid, index) not in self._stays
+            }
             if before == after or uid in moves.started:
                 continue
             if before:

@@ -62,7 +62,7 @@ class Topologies(Levels):
         Args:
             level: what the group wishes.
             within: (N,) the nodes that are open to it.
-            demand: (R,) what the tasks need together: GPU milli, millicores, MiB, extended resources.
+            demand: (R,) what the tasks need together, by resource, such as GPU milli and MiB.
             free: (R, N) free amounts of the same.
             pinned: (N,) nodes on which tasks of the group run already.
         """
