@@ -197,8 +197,16 @@ class Devices:
             return tuple(self._free(node)[: task["gpus"]])
         if not (task["gpu_fraction"] or task["gpu_memory_mib"]):
             return ()
-        names = task["gpu_groups"] or [task["name"]]
+        names = task["gpu_groups"]
+        if not names:
+            return (self._tightest(node, round((task["gpu_fraction"] or 0) * MILLI)),)
         return tuple(sorted(self._device(node, name) for name in names[: task["devices"]]))
+
+    def _tightest(self, node: str, share: int) -> int:
+        """A device that is shared already and has room, else a free one."""
+        free = self._state.nodes.free.devices[:, self._state.nodes.slot(node)].tolist()
+        shared = [(milli, d) for d, milli in enumerate(free) if max(share, 1) <= milli < MILLI]
+        return min(shared)[1] if shared else self._free(node)[0]
 
     def _device(self, node: str, group: str) -> int:
         key = (node, group)

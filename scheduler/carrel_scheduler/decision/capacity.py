@@ -25,6 +25,7 @@ MOST = 32767
 
 ROWS_AT_ONCE = 512
 UNKNOWN_ROW = 1 << 30
+NEVER_MADE = -1
 NOTHING_ASKED = 1e-9
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int16]
@@ -59,7 +60,7 @@ class Capacity:
         self._view = view
         width = view.devices.shape[1]
         fresh = self._follow_classes(width)
-        if self._version != self._nodes.version:
+        if fresh or self._version != self._nodes.version:
             self._version = self._nodes.version
             used = sorted({self._needs.mask_of(c) for c in self._columns})
             self._stale += self._needs.follow(used).tolist()
@@ -199,7 +200,7 @@ class _Needs:
         return [(row, amount) for row, amount in asked if amount]
 
     def follow(self, masks: list[int]) -> Counts:
-        """Make these masks current; returns the nodes where one of them changed."""
+        """Make these masks current; returns the nodes where one that was known changed."""
         width = len(self._nodes.schedulable)
         self._grow()
         if self._allowed.shape[0] < width or self._allowed.shape[1] < len(self._mask_class):
@@ -210,11 +211,12 @@ class _Needs:
         changed = np.zeros(width, np.bool_)
         for mask in masks:
             if self._mask_version[mask] != self._nodes.version:
-                self._mask_version[mask] = self._nodes.version
                 request = self._classes.request(self._mask_class[mask])
                 current = self._eligible.of(request)
-                changed |= current != self._allowed[:, mask]
+                if self._mask_version[mask] != NEVER_MADE:
+                    changed |= current != self._allowed[:, mask]
                 self._allowed[:, mask] = current
+                self._mask_version[mask] = self._nodes.version
         return np.flatnonzero(changed)
 
     def rows(self, view: Layer, nodes: Counts, class_ids: Counts) -> Rows:
@@ -269,5 +271,5 @@ class _Needs:
         if number is None:
             number = self._mask_ids[key] = len(self._mask_class)
             self._mask_class.append(class_id)
-            self._mask_version.append(-1)
+            self._mask_version.append(NEVER_MADE)
         return number

@@ -45,12 +45,25 @@ class Search:
             tries += 1
             if tries > self.cycle.settings.search_steps:
                 break
-            if self._fits(taken):
-                moves.rollback(begin)
-                self._settle(self._spare(taken))
+            moves.rollback(begin)
+            chosen = self._choose(taken)
+            if chosen is not None:
+                self._settle(self._spare(chosen))
                 return True
+            for other in taken:
+                self._stop(other)
         moves.rollback(begin)
         return False
+
+    def _choose(self, taken: list[Share]) -> list[Share] | None:
+        """Of those taken so far the ones on a node of the last, or all, if they suffice."""
+        last = taken[-1]
+        if len(self.step) == 1:
+            for node in last.nodes:
+                here = [share for share in taken if node in share.nodes]
+                if len(here) < len(taken) and self._try(here):
+                    return here
+        return list(taken) if self._try(taken) else None
 
     def _spare(self, taken: list[Share]) -> list[Share]:
         """Those who are needed, the last taken spared first."""
@@ -111,7 +124,7 @@ class Search:
 
     def _stop(self, share: Share) -> None:
         for index in share.indices:
-            self.cycle.moves.stop(share.job, index, self.cause)
+            self.cycle.moves.take_back(share.job, index, self.cause)
 
     def _move_all(self, shares: Sequence[Share]) -> bool:
         return all(self._move(share) for share in self._in_order_of_service(shares))
@@ -129,6 +142,8 @@ class Search:
         return False
 
     def _returns(self, job: Job, index: int) -> bool:
+        if index not in job.rows:
+            return False
         own = self.cycle.state.tasks.footprint(job.rows[index])
         if not self.cycle.room.has([own], soon=True):
             return False

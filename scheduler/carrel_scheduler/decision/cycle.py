@@ -122,18 +122,26 @@ class Cycle:
 
     @property
     def has_victims(self) -> bool:
-        """Whether anybody runs who may be stopped."""
-        return bool((self.state.tasks.victim >= 0).any())
+        """Whether anybody runs, or is to start, who may be stopped."""
+        return bool(self.moves.log) or bool((self.state.tasks.victim >= 0).any())
 
     def evictable(self) -> list[Job]:
-        """Running jobs of which something may be stopped and that were left alone so far."""
-        stopped = self.moves.stopped
+        """Jobs of which something may be stopped and that were left alone so far.
+
+        Also those to which this cycle gave room: nothing starts that would give way at once. Room
+        that was promised earlier is not taken back.
+        """
+        moves, promised = self.moves, self.state.promised
+        jobs = dict(self.state.holding)
+        for uid in (*moves.started, *moves.held):
+            jobs[uid] = self.state.jobs.get(uid)
         return [
             job
-            for job in self.state.holding.values()
-            if job.evictable
-            and not self.answered(job)
-            and not any(stopped[row] for row in job.rows.values())
+            for uid, job in jobs.items()
+            if (job.evictable or uid not in self.state.holding)
+            and job.spec.preemptible is not Preemptibility.NO
+            and uid not in promised
+            and not any(moves.stopped[row] for row in job.rows.values())
         ]
 
     # Room

@@ -25,13 +25,14 @@ MILLISECONDS = 1000
 class Share:
     """What a victim gives at once: some of its tasks.
 
-    ``core``: nothing of it runs on.
+    ``core``: nothing of it runs on. ``nodes``: where these tasks lie.
     """
 
     job: Job
     indices: tuple[int, ...]
     amounts: Triple
     core: bool
+    nodes: tuple[int, ...]
 
 
 def lost_work(job: Job, now: float) -> int:
@@ -59,10 +60,12 @@ class Victim:
         shed = next(self._steps, None)
         if shed is None:
             return None
-        tasks, rows = self._cycle.state.tasks, self.job.rows
-        held = added(tasks.footprint(rows[index]).amounts for index in shed.tasks)
+        place_of = self._cycle.moves.place_of
+        places = [place_of(self.job, index) for index in shed.tasks]
         self.left -= len(shed.tasks)
-        return Share(self.job, shed.tasks, held, shed.core)
+        nodes = tuple(dict.fromkeys(place.node for place in places))
+        held = added(place.amounts for place in places)
+        return Share(self.job, shed.tasks, held, shed.core, nodes)
 
 
 class Giving:

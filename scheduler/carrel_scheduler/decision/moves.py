@@ -37,6 +37,7 @@ class Kind(Enum):
     START = auto()
     HOLD = auto()
     LIFT = auto()
+    CANCEL = auto()
     STOP = auto()
     STOP_MANY = auto()
     HOLD_MANY = auto()
@@ -125,12 +126,37 @@ class Moves:
 
     def lift(self, job: Job, index: int, *, fixed: bool) -> None:
         """Room is held for a task no longer."""
-        place = self.held[job.spec.uid].pop(index)
-        if not self.held[job.spec.uid]:
-            del self.held[job.spec.uid]
+        place = self.held[job.spec.uid][index]
+        self._drop(self.held, job.spec.uid, index)
         self.room.lift(place)
         self._count(job, place, fixed, -1)
         self.log.append(Move(Kind.LIFT, job, index, place, fixed))
+
+    def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
+        """A task that was to start in this cycle does not."""
+        place = self.started[job.spec.uid][index]
+        self._drop(self.started, job.spec.uid, index)
+        self.room.unbind(place)
+        self._count(job, place, fixed, -1)
+        self.log.append(Move(Kind.CANCEL, job, index, place, fixed))
+
+    def take_back(self, job: Job, index: int, cause: Cause) -> None:
+        """A preemptible task gives up what it has, or was to get in this cycle."""
+        uid = job.spec.uid
+        if index in self.started.get(uid, ()):
+            self.cancel(job, index, fixed=False)
+        elif index in self.held.get(uid, ()):
+            self.lift(job, index, fixed=False)
+        else:
+            self.stop(job, index, cause)
+
+    def place_of(self, job: Job, index: int) -> Footprint:
+        """Where a task lies, or will."""
+        uid = job.spec.uid
+        for places in (self.started.get(uid), self.held.get(uid)):
+            if places is not None and index in places:
+                return places[index]
+        return self.state.tasks.footprint(job.rows[index])
 
     def stop(self, job: Job, index: int, cause: Cause, *, fixed: bool = False) -> None:
         """A running task is told to stop."""
@@ -184,6 +210,10 @@ class Moves:
         elif move.kind is Kind.LIFT:
             self.room.promise(place)
             self.held.setdefault(uid, {})[move.index] = place
+            self._count(job, place, move.fixed, 1)
+        elif move.kind is Kind.CANCEL:
+            self.room.bind(place)
+            self.started.setdefault(uid, {})[move.index] = place
             self._count(job, place, move.fixed, 1)
         else:
             self.room.keep(place)

@@ -14,7 +14,7 @@ from carrel_scheduler.decision.events import Devices, Place
 from carrel_scheduler.decision.evicted import eviction_reason
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Footprint
-from carrel_scheduler.decision.moves import Cause, Kind, ManyHeld, ManyStopped
+from carrel_scheduler.decision.moves import Cause, Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.decision.reasons import Reason
 from carrel_scheduler.decision.tasks import devices_of
 
@@ -175,9 +175,12 @@ class Plan:
                 yield Nomination(move.job.spec.uid, places, move.indices)
 
     def _starts(self) -> Iterator[tuple[Job, int, Footprint]]:
+        started = {uid: dict(places) for uid, places in self._cycle.moves.started.items()}
         for move in self._cycle.moves.log:
-            if move.kind is Kind.START:
-                yield move.job, move.index, move.place  # type: ignore[union-attr]  # by its kind
+            if isinstance(move, Move) and move.kind is Kind.START:
+                place = started.get(move.job.spec.uid, {}).pop(move.index, None)
+                if place is not None:
+                    yield move.job, move.index, place
 
     def _stops(self) -> Iterator[tuple[Job, int, Cause]]:
         jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
@@ -186,5 +189,5 @@ class Plan:
                 slots = tasks.job.take(move.rows).tolist()
                 for slot, index in zip(slots, tasks.index.take(move.rows).tolist(), strict=True):
                     yield jobs.at(slot), index, move.cause
-            elif move.kind is Kind.STOP:
-                yield move.job, move.index, move.cause  # type: ignore[union-attr, misc]  # likewise
+            elif isinstance(move, Move) and move.cause is not None:
+                yield move.job, move.index, move.cause

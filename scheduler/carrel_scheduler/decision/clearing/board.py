@@ -75,8 +75,9 @@ def lay_out(ground: Ground, victims: Victims, budgets: Budgets) -> Board:
     rows = _rows(ground, victims, purse.live, units)
     node = victims.node.take(rows)
     if (node[1:] < node[:-1]).any():
-        by_node = np.argsort(node.astype(np.uint16 if len(ground.rank) < 65536 else np.int64),
-                             kind="stable")
+        by_node = np.argsort(
+            node.astype(np.uint16 if len(ground.rank) < 65536 else np.int64), kind="stable"
+        )
         rows, node = rows.take(by_node), node.take(by_node)
     start = np.zeros(len(ground.rank) + 1, np.int64)
     np.cumsum(np.bincount(node, minlength=len(ground.rank)), out=start[1:])

@@ -82,7 +82,9 @@ class _Search:
         cost = self.board.victims.cost[self.board.purse.live]
         if not len(cost) or int(cost.min()) == int(cost.max()):
             order = Order(self.claim, self.board, usable, domain)
-            found = order.accumulate(in_order(self.board.purse, self.board.victims.order), self.base)
+            found = order.accumulate(
+                in_order(self.board.purse, self.board.victims.order), self.base
+            )
             if found is not None:
                 return self._answer(found[0], found[1], exact=not len(found[0]), gap=None)
         if domain is None:

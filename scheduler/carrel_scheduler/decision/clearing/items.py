@@ -66,10 +66,25 @@ class Items:
         """Indices into ``unit`` of the items ``chosen``, item by item."""
         if self.width:
             return (chosen[:, None] * self.width + np.arange(self.width)).ravel()
-        begin, count = self.start.take(chosen), self.start.take(chosen + 1) - self.start.take(chosen)
+        begin, count = (
+            self.start.take(chosen),
+            self.start.take(chosen + 1) - self.start.take(chosen),
+        )
         ends = np.cumsum(count)
         total = int(ends[-1]) if len(ends) else 0
         return np.arange(total) + np.repeat(begin - (ends - count), count)
+
+
+def least(key: Ints, tie: Ints, count: int) -> Ints:
+    """Ascending indices of the ``count`` least keys, 0 < count <= len(key), by tie if equal."""
+    last = np.partition(key, count - 1)[count - 1]
+    chosen = key < last
+    equal = np.flatnonzero(key == last)
+    missing = count - int(np.count_nonzero(chosen))
+    if missing < len(equal):
+        equal = equal[np.argsort(tie.take(equal), kind="stable")[:missing]]
+    chosen[equal] = True
+    return np.flatnonzero(chosen)
 
 
 def cheapest(key: Ints, items: Items, need: int) -> Ints | None:
@@ -77,12 +92,7 @@ def cheapest(key: Ints, items: Items, need: int) -> Ints | None:
     if (items.gain == 1).all():
         if len(key) <= need:
             return np.arange(len(key)) if len(key) == need else None
-        last = np.partition(key, need - 1)[need - 1]
-        chosen = key < last
-        equal = np.flatnonzero(key == last)
-        by_tie = equal[np.argsort(items.tie.take(equal), kind="stable")]
-        chosen[by_tie[: need - int(np.count_nonzero(chosen))]] = True
-        return np.flatnonzero(chosen)
+        return least(key, items.tie, need)
     order = np.lexsort((items.tie, key / items.gain))
     enough = int(np.searchsorted(np.cumsum(items.gain.take(order)), need))
     return np.sort(order[: enough + 1]) if enough < len(order) else None
@@ -287,9 +297,7 @@ class Places:
             self._go(gone, step)
 
 
-def _join(
-    nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: Ints
-) -> Items:
+def _join(nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: Ints) -> Items:
     """Make items of steps, joining a step with the one before where the cost per place falls."""
     steps, count = len(levels) - 1, len(nodes)
     gain = np.diff(levels, axis=0)

@@ -51,9 +51,7 @@ class Prices:
         if self.shared:
             part = np.maximum(times, 1)
             worth = items.sums((cost // part).take(items.unit))
-            self.amounts = {
-                r: (purse.amounts[r] // part).take(items.unit) for r in self.resources
-            }
+            self.amounts = {r: (purse.amounts[r] // part).take(items.unit) for r in self.resources}
         total = max(int(worth.sum()), 1)
         self.up = max(_SCALE // total, 1)
         self.down = max(total.bit_length() - 50, 0)
@@ -65,9 +63,7 @@ class Prices:
         self.weight = np.ones(purse.tree.size)
         for r in self.resources:
             amount = self.amounts[r]
-            squares = np.bincount(
-                self.queue, weights=amount * amount, minlength=purse.tree.size
-            )
+            squares = np.bincount(self.queue, weights=amount * amount, minlength=purse.tree.size)
             here = caps.resource == r
             self.weight[here] = np.maximum(purse.tree.sums(squares.astype(np.int64))[here], 1)
 
@@ -187,9 +183,7 @@ class Prices:
         if density > 0.0 and direction.any():
             move = _DAMPING * direction / (self.weight[self.active] * density)
             move = np.clip(move, -(2.0**40), 2.0**40)
-            self.price[self.active] = np.maximum(
-                self.price[self.active] + move.astype(np.int64), 0
-            )
+            self.price[self.active] = np.maximum(self.price[self.active] + move.astype(np.int64), 0)
             return True
         norm = float((direction.astype(np.float64) ** 2).sum())
         if norm == 0.0:

@@ -10,7 +10,7 @@ may overshoot, as the rule has it.
 import numpy as np
 
 from carrel_scheduler.decision.clearing.claims import Bools, Ints
-from carrel_scheduler.decision.clearing.items import Items, cheapest
+from carrel_scheduler.decision.clearing.items import Items, cheapest, least
 from carrel_scheduler.decision.clearing.purse import Caps, Purse
 
 _ROUNDS = 8
@@ -53,20 +53,16 @@ class Walk:
 
     def take(self, key: Ints, need: int) -> Ints | None:
         """Items that gain ``need`` places, ascending; ``None`` if the walk ends before."""
-        part = need + need // 8 + 64
+        part = need + need // 4 + 64
         single = bool((self.items.gain == 1).all())
         if single and part < len(key):
             few = cheapest(key, self.items, part)
             if few is not None:
-                taken = self._enough(self._by_key(few, key), need)
-                if taken is not None:
-                    return taken
+                return self._enough(self._by_key(few, key), need)
         worth = key if single else key / self.items.gain
         return self._enough(np.lexsort((self.items.tie, worth)), need)
 
-    def mend(
-        self, key: Ints, chosen: Ints, over: Ints, need: int, spare: int
-    ) -> Ints | None:
+    def mend(self, key: Ints, chosen: Ints, over: Ints, need: int, spare: int) -> Ints | None:
         """The choice with as little changed as makes it legal, or ``None``.
 
         What touches no queue in ``over`` stays; the rest, and ``spare`` others by their keys, take
@@ -79,9 +75,7 @@ class Walk:
         outside = key.copy()
         outside[chosen] = np.iinfo(np.int64).max
         others = min(spare, len(key) - len(chosen))
-        comers = np.argpartition(outside, others - 1)[:others] if others else chosen[:0]
-        last = outside.take(comers).max(initial=0)
-        comers = np.flatnonzero(outside <= last) if others else comers
+        comers = least(outside, self.items.tie, others) if others else chosen[:0]
         spent = [np.zeros(len(self.excess), np.int64) for _ in self.lines]
         losses = self.items.losses(stays)
         self._spend(losses, np.ones(len(losses), np.bool_), spent)
@@ -136,9 +130,7 @@ class Walk:
         if not len(risky):
             return
         queue, amount, owner = queue.take(risky), amount.take(risky), owner.take(risky)
-        by_queue = np.argsort(
-            queue.astype(np.uint16) if size < 65536 else queue, kind="stable"
-        )
+        by_queue = np.argsort(queue.astype(np.uint16) if size < 65536 else queue, kind="stable")
         sorted_queue, loss = queue.take(by_queue), amount.take(by_queue)
         sums = np.cumsum(loss) - loss
         first = np.flatnonzero(np.append(True, sorted_queue[1:] != sorted_queue[:-1]))
