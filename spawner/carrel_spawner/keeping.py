@@ -1,8 +1,10 @@
 """What has to be in the Hub's database soon goes there with what the Hub commits anyway.
 
 A commit holds up the Hub's only thread until the disk has it, and a start already makes half a
-dozen. All parts of a Hub share one session, so whoever commits first commits for all; nobody
-commits on a quiet Hub, so after a short wait one does it oneself, for all who wait.
+dozen. All parts of a Hub share one session, so whoever commits next commits for all who wait; on a
+quiet Hub, after a short while, one of them does. Changes are made within that commit and not
+before: what lies uncommitted in the session while others work, the Hub rolls back, and with it
+everything that the session knows.
 """
 
 import asyncio
@@ -15,43 +17,51 @@ from sqlalchemy.orm import Session
 
 OTHERS_SECONDS: Final = 0.01
 
+Change = Callable[[], None]
 
-class _Outcomes:
-    """Tells all who wait what becomes of the session's next transaction."""
+
+class _Waiting:
+    """Changes that wait for the session's next commit."""
 
     def __init__(self, session: Session) -> None:
-        self._waiting: set[asyncio.Future[bool]] = set()
-        event.listen(session, "after_commit", lambda *_: self._tell(kept=True))
-        event.listen(session, "after_soft_rollback", lambda *_: self._tell(kept=False))
+        self._changes: dict[asyncio.Future[None], Change] = {}
+        self._made: list[asyncio.Future[None]] = []
+        event.listen(session, "before_commit", self._make)
+        event.listen(session, "after_commit", self._tell)
 
-    async def next(self, seconds: float) -> bool:
-        """Whether a commit came first, before any rollback and within that time."""
-        outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.add(outcome)
+    async def committed(self, change: Change, seconds: float) -> bool:
+        """Whether somebody committed the change within that time."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changes[done] = change
         try:
             # Of several whose time is over at once the first one commits for the others, too.
-            await asyncio.wait({outcome}, timeout=seconds)
+            await asyncio.wait({done}, timeout=seconds)
         finally:
-            self._waiting.discard(outcome)
-        return outcome.done() and outcome.result()
+            self._changes.pop(done, None)
+        return done.done()
 
-    def _tell(self, *, kept: bool) -> None:
-        for outcome in self._waiting:
-            if not outcome.done():
-                outcome.set_result(kept)
+    def _make(self, _: Session) -> None:
+        self._made = list(self._changes)
+        for done in self._made:
+            self._changes[done]()
+
+    def _tell(self, _: Session) -> None:
+        for done in self._made:
+            if self._changes.pop(done, None) is not None:
+                done.set_result(None)
+        self._made = []
 
 
-_OUTCOMES: WeakKeyDictionary[Session, _Outcomes] = WeakKeyDictionary()
+_WAITING: WeakKeyDictionary[Session, _Waiting] = WeakKeyDictionary()
 
 
-async def keep(session: Any, change: Callable[[], None]) -> None:
-    """Change objects of the Hub's session; return once that is committed.
+async def keep(session: Any, change: Change) -> None:
+    """Have objects of the Hub's session changed; return once that is committed.
 
-    ``change`` may be called twice: a rollback of somebody else's takes the first one back.
+    ``change`` is called again should a commit fail.
     """
-    if session not in _OUTCOMES:
-        _OUTCOMES[session] = _Outcomes(session)
-    change()
-    if not await _OUTCOMES[session].next(OTHERS_SECONDS):
+    if session not in _WAITING:
+        _WAITING[session] = _Waiting(session)
+    if not await _WAITING[session].committed(change, OTHERS_SECONDS):
         change()
         session.commit()

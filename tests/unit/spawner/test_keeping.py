@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import IntegrityError, SAWarning
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from carrel_spawner import keeping
@@ -75,12 +76,45 @@ async def test_others_commit_for_us(commits: Commits, monkeypatch: pytest.Monkey
     assert commits.stored() == ["new", "old", "old"]
 
 
-async def test_a_rollback_of_others_takes_nothing_back(
+async def test_nothing_lies_uncommitted_and_a_rollback_of_others_takes_nothing_back(
     commits: Commits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keeping, "OTHERS_SECONDS", 60.0)
     kept = asyncio.create_task(commits.change(0))
     await asyncio.sleep(0)
+    assert not commits.session.dirty
     commits.session.rollback()
+    await asyncio.sleep(0)
+    assert not kept.done()
+    commits.session.commit()
     await kept
     assert commits.stored() == ["new", "old", "old"]
+
+
+async def test_a_commit_that_fails_is_no_commit(
+    commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "OTHERS_SECONDS", 60.0)
+    kept = asyncio.create_task(commits.change(0))
+    await asyncio.sleep(0)
+    commits.session.add(Row(id=1, state="a second one"))
+    with pytest.raises(IntegrityError), pytest.warns(SAWarning, match="conflicts"):
+        commits.session.commit()
+    commits.session.rollback()
+    await asyncio.sleep(0)
+    assert not kept.done()
+    commits.session.commit()
+    await kept
+    assert commits.stored() == ["new", "old", "old"]
+
+
+async def test_who_gives_up_changes_nothing(
+    commits: Commits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "OTHERS_SECONDS", 60.0)
+    kept = asyncio.create_task(commits.change(0))
+    await asyncio.sleep(0)
+    kept.cancel()
+    await asyncio.gather(kept, return_exceptions=True)
+    commits.session.commit()
+    assert commits.stored() == ["old", "old", "old"]
