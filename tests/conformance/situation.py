@@ -45,8 +45,8 @@ class Built:
 def build(scenario: Json) -> Built:
     """The state that a scenario describes."""
     state, names = State(), {}
-    for number, levels in enumerate(scenario["topologies"]):
-        state.apply(TopologySet(f"topology{number}", tuple(levels)))
+    for topology in scenario["topologies"]:
+        state.apply(TopologySet(topology["name"], tuple(topology["levels"])))
     for node in scenario["nodes"]:
         state.apply(_node(node))
     for queue in _parents_first(scenario["queues"]):
@@ -155,7 +155,8 @@ def scenario_node(state: State) -> str:
 
 def _group(group: Json, by_group: dict[str, list[Json]], tasks: list[Json]) -> Group:
     level = group["topology"]
-    at = Level(level.get("required") or "", level.get("preferred") or "") if level else None
+    wishes = (level[key] or "" for key in ("required", "preferred", "topology")) if level else ()
+    at = Level(*wishes) if level else None
     if group["groups"]:
         children = tuple(_group(child, by_group, tasks) for child in group["groups"])
         return Group(group["name"], groups=children, min_groups=group["min_groups"], level=at)

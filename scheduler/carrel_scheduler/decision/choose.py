@@ -5,14 +5,14 @@ Nodes on which a task fits are compared by, in this order:
 1. the caller's score (topology), larger first;
 2. preferred labels: more of them first;
 3. work without GPUs goes to nodes without GPUs;
-4. the loss of value for what is typically asked for (``value``), smaller first; not before enough
-   arrivals were seen, and not when work is spread;
-5. a share goes where it fits on a device that is shared already, a new device comes last;
-6. bin packing: least free GPU, then least free CPU; without GPUs by CPU only. Spread: the largest
-   free part of the node's GPUs, or of its CPU;
-7. the name of the node.
+4. the loss of value for what is typically asked for (``value``), smaller first; as long as too few
+   arrivals were seen, a share goes where it fits on a device that is shared already, and a new
+   device comes last;
+5. bin packing: least free GPU, then least free CPU; without GPUs, and before values are known, by
+   CPU only. Spread, which looks at no values: the largest free part of GPUs, or of CPU;
+6. the name of the node.
 
-All comparisons are between integers. The tie of 6 and 7 is one number per node; 1 to 5 narrow the
+All comparisons are between integers. The tie of 5 and 6 is one number per node; 1 to 4 narrow the
 candidates, so none of them can outweigh another.
 """
 
@@ -150,9 +150,9 @@ class Chooser:
         kind = self._classes.kinds[class_id]
         if kind.form is Form.NONE:
             tiers.append(lambda nodes: (self._nodes.devices.take(nodes) == 0).astype(np.int64))
-        if self._packs(class_id) and self.value.knows(class_id):
+        if self._ranks_value(class_id):
             tiers.append(lambda nodes: self.value.gains(class_id, view, nodes))
-        if kind.form in SHARED:
+        elif kind.form in SHARED:
             tiers.append(lambda nodes: self._on_shared(kind, view, nodes))
         return tiers
 
@@ -172,7 +172,8 @@ class Chooser:
         """(n,) one number per node, smaller first: the amount left, then the name."""
         with_gpu = self._classes.takes_gpu(class_id)
         cpu = view.host[CPU].take(nodes)
-        free = view.devices.take(nodes, 1).sum(0, dtype=np.int64) if with_gpu else cpu
+        by_gpu = with_gpu or self._ranks_value(class_id)
+        free = view.devices.take(nodes, 1).sum(0, dtype=np.int64) if by_gpu else cpu
         rank = self._nodes.rank.take(nodes)
         if not self._packs(class_id):
             total = self._nodes.devices.take(nodes) * MILLI
@@ -180,7 +181,10 @@ class Chooser:
                 total = self._nodes.capacity[CPU].take(nodes)
             used = PARTS - free * PARTS // np.maximum(total, 1)
             return _joined(used, np.zeros_like(used), rank)
-        return _joined(free, cpu if with_gpu else np.zeros_like(cpu), rank)
+        return _joined(free, cpu if by_gpu else np.zeros_like(cpu), rank)
+
+    def _ranks_value(self, class_id: int) -> bool:
+        return self._packs(class_id) and self.value.knows(class_id)
 
     def _packs(self, class_id: int) -> bool:
         settings = self._settings

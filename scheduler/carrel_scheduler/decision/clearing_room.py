@@ -127,7 +127,9 @@ class Search:
             self.cycle.moves.take_back(share.job, index, self.cause)
 
     def _move_all(self, shares: Sequence[Share]) -> bool:
-        return all(self._move(share) for share in self._in_order_of_service(shares))
+        """Places for all; the largest first, since the small find one anywhere."""
+        by_size = sorted(reversed(shares), key=lambda share: share.amounts, reverse=True)
+        return all(self._move(share) for share in by_size)
 
     def _move(self, share: Share) -> bool:
         """Hold room for what a victim gives: its own where nobody took it, else elsewhere."""

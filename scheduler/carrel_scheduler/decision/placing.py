@@ -148,10 +148,11 @@ class Placing:
         running = pinned if pinned.any() else None
         classes = {shape.classes[index] for index in indices}
         topologies = cycle.state.topologies
+        view = cycle.room.soon if self._soon else cycle.room.idle
         if len(classes) == 1:
             counts = cycle.counts(classes.pop(), soon=self._soon)
-            return topologies.candidates(level, within, counts, len(indices), running)
-        view = cycle.room.soon if self._soon else cycle.room.idle
+            free = view.devices.sum(axis=0, dtype=np.int64)
+            return topologies.candidates(level, within, counts, len(indices), running, free)
         demand = np.zeros(1 + len(view.host), np.int64)
         for index in indices:
             host = cycle.state.classes.host(shape.classes[index])
@@ -167,7 +168,7 @@ class Placing:
         if not level.preferred or level.preferred == HOST:
             return score
         counts = self._cycle.counts(self._job.shape.classes[indices[0]], soon=self._soon)
-        found = self._cycle.state.topologies.node_scores(level, within, counts).astype(np.int64)
+        found = self._cycle.state.topologies.node_scores(level, within, counts, len(indices))
         return found if score is None else score * (int(found.max(initial=0)) + 1) + found
 
 

@@ -56,19 +56,16 @@ class Ground:
     """The nodes before anybody goes.
 
     Attributes:
-        eligible: (N,) nodes that the claim may use.
+        eligible: (N,) nodes that any claim may use; a claim may leave out further ones.
         devices: (D, N) free thousandths per device.
         host: (2, N) free millicores and MiB.
         rank: (N,) place of the node among equals, no two alike.
-        domain: (N,) domain in which all tasks must lie together, -1 for none; ``None`` where they
-            may lie anywhere.
     """
 
     eligible: Bools
     devices: Room
     host: Ints
     rank: Ints
-    domain: NDArray[np.integer] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +161,10 @@ class Impossible:
     Attributes:
         bound: ``nodes`` (everybody gone would not do), ``budgets`` (all queues together may not
             lose enough), ``queue`` (one queue may not lose enough), ``prices`` (no combination
-            satisfies all budgets) or ``search`` (every combination was looked at).
-        have: what the bound allows, in tasks, or in thousandths of a device for ``budgets``.
+            satisfies all budgets), ``search`` (every combination was looked at), or for unlike tasks
+            ``cpu`` and ``memory`` (everybody gone would not free enough).
+        have: what the bound allows, in tasks; in thousandths of a device for ``budgets``, in
+            millicores for ``cpu``, in MiB for ``memory``.
         need: what the claim needs, in the same measure.
         queue: the slot of the queue that the bound speaks of, else -1.
     """

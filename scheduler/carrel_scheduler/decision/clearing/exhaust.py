@@ -1,9 +1,9 @@
 """Look at every combination of a few units, in counted steps.
 
 Units are decided one after another, the dearest first: spared, if the claim still fits with all
-undecided ones gone, then evicted, if its queue allows it. A branch ends
-when what is evicted costs more than the best answer. Among equally cheap answers the one wins whose units
-come first in the order of victims, compared from the latest unit on.
+undecided ones gone, then evicted, if its queue allows it. A branch ends when what is evicted costs
+more than the best answer. Among equally cheap answers the one wins whose units come first in the
+order of victims, compared from the latest unit on.
 """
 
 from dataclasses import dataclass

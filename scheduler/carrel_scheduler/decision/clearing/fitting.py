@@ -32,7 +32,7 @@ def by_devices(claim: Claim, devices: Room) -> Ints:
     """(M,) tasks for which the devices alone suffice; a task's devices are distinct."""
     if claim.size * 2 > 1000:
         suits = np.count_nonzero(devices >= claim.size, axis=0)
-        return suits // claim.width if claim.width > 1 else suits
+        return np.asarray(suits // claim.width if claim.width > 1 else suits)
     slots = devices.astype(np.int64) // claim.size
     if claim.width == 1:
         return np.asarray(slots.sum(axis=0))

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from carrel_scheduler.decision.clearing.board import Board, cells
+from carrel_scheduler.decision.clearing.board import Board
 from carrel_scheduler.decision.clearing.claims import Bools, Claim, Ints
-from carrel_scheduler.decision.clearing.fitting import fitting
-
-STEPS = 16
-"""A node's list is cut into at most so many items."""
+from carrel_scheduler.decision.clearing.places import Places
 
 
 @dataclass(slots=True)
@@ -50,8 +47,8 @@ class Items:
         if not len(values):
             return np.zeros(len(self.node), np.int64)
         if self.width:
-            return np.add.reduceat(values, self.start[:-1])
-        sums = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
+            return np.asarray(np.add.reduceat(values, self.start[:-1]))
+        sums: Ints = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
         sums[self.start[1:] == self.start[:-1]] = 0
         return sums
 
@@ -122,7 +119,7 @@ def itemise(claim: Claim, board: Board, fits: Ints, base: Ints, weight: Ints) ->
     unit = rows if board.alone else board.victims.unit.take(rows)
     if board.alone and _forced(claim, board, nodes, fits, rows):
         gain = np.ones(len(nodes), np.int64)
-        items = Items(nodes, gain, spots, unit, gain, gain, np.zeros(len(nodes), np.bool_), True)
+        items = Items(nodes, gain, spots, unit, gain, gain, gain > 1, forced=True)
     else:
         items = _listed(claim, board, nodes, rows, spots, unit, fits, base, weight)
     count = np.diff(items.start)
@@ -160,143 +157,6 @@ def _listed(
     return _join(nodes, at, unit, step, levels, weight.take(unit))
 
 
-class Places:
-    """Which of a node's tasks go for its first, second, ... further place."""
-
-    def __init__(
-        self, claim: Claim, board: Board, nodes: Ints, rows: Ints, at: Ints, weight: Ints
-    ) -> None:
-        self.claim, self.at, self.weight = claim, at, weight
-        victims, ground = board.victims, board.ground
-        self.devices = ground.devices.take(nodes, axis=1).astype(np.int64)
-        self.host = ground.host.take(nodes, axis=1)
-        self.cpu, self.memory = victims.cpu_milli.take(rows), victims.memory_mib.take(rows)
-        self.row, self.device = cells(victims, rows)
-        self.share = victims.share.take(rows)
-        self.step = np.zeros(len(rows), np.int64)
-
-    def fill(self, base: Ints, want: Ints) -> tuple[Ints, Ints]:
-        """Choose tasks for ever more places.
-
-        Returns:
-            (R,) the step at which a task goes, 0 for never, and (steps, M) the places on every
-            node after each step, from step 0.
-        """
-        further = want - base
-        most = int(further.max(initial=0))
-        stride = -(-most // STEPS) if most > STEPS else 1
-        levels, reached, step = [base], base, 0
-        while (reached < want).any():
-            step += 1
-            goal = np.minimum(base + step * stride, want)
-            self._clear_devices(step, goal)
-            self._clear_host(step, goal)
-            room = fitting(self.claim, self.devices, self.host)
-            reached = np.maximum(np.minimum(room, want), goal)
-            levels.append(np.minimum(room, want))
-        return self.step, np.stack(levels)
-
-    def _go(self, gone: Bools, step: int) -> None:
-        """Take the tasks ``gone`` (R,) off their nodes."""
-        self.step[gone] = step
-        size = self.devices.shape
-        for line, column in enumerate((self.cpu, self.memory)):
-            self.host[line] += np.bincount(
-                self.at[gone], weights=column[gone], minlength=size[1]
-            ).astype(np.int64)
-        held = gone[self.row]
-        spot = self.device[held] * size[1] + self.at[self.row[held]]
-        given = np.bincount(spot, weights=self.share[self.row[held]], minlength=size[0] * size[1])
-        self.devices += given.astype(np.int64).reshape(size)
-
-    def _clear_devices(self, step: int, goal: Ints) -> None:
-        claim = self.claim
-        if not claim.width:
-            return
-        for _ in range(1 + claim.width * int(goal.max(initial=0))):
-            slots = np.minimum(self.devices // claim.size, goal)
-            short = slots.sum(axis=0) < goal * claim.width
-            if not short.any():
-                return
-            if not self._next_device(step, goal, slots, short):
-                return
-
-    def _next_device(self, step: int, goal: Ints, slots: Ints, short: Bools) -> bool:
-        """On every node that is ``short`` clear one more slot on as many devices as are missing."""
-        size, (width, nodes) = self.claim.size, self.devices.shape
-        held = np.flatnonzero((self.step[self.row] == 0) & short[self.at[self.row]])
-        if not len(held):
-            return False
-        row, node = self.row[held], self.at[self.row[held]]
-        cell = self.device[held] * nodes + node
-        worth = self.weight[row] // np.maximum(np.bincount(self.row)[row], 1)
-        share = self.share[row]
-        lack = (slots * size + size - self.devices).ravel().take(cell)
-        by_worth = np.lexsort((share < lack, worth, cell))
-        cell, row, worth, share, lack = (x[by_worth] for x in (cell, row, worth, share, lack))
-        first = np.append(True, cell[1:] != cell[:-1])
-        sums = np.cumsum(share) - share
-        before = sums - np.maximum.accumulate(np.where(first, sums, 0))
-        part = before < lack
-        price = np.full(width * nodes, np.iinfo(np.int64).max)
-        total = np.bincount(cell[part], weights=share[part], minlength=width * nodes)
-        costs = np.bincount(cell[part], weights=worth[part], minlength=width * nodes)
-        enough = cell[total[cell] >= lack]
-        price[enough] = costs[enough].astype(np.int64)
-        single = np.flatnonzero(share >= lack)
-        best = np.full(width * nodes, np.iinfo(np.int64).max)
-        np.minimum.at(best, cell[single], worth[single])
-        alone = best < price
-        chosen = self._cheapest(np.minimum(price, best).reshape(width, nodes), goal, slots, short)
-        take = chosen.ravel()[cell] & np.where(alone[cell], False, part)
-        winners = single[chosen.ravel()[cell[single]] & alone[cell[single]]]
-        winners = winners[worth[winners] == best[cell[winners]]]
-        _, once = np.unique(cell[winners], return_index=True)
-        gone = np.zeros(len(self.step), np.bool_)
-        gone[row[take]] = True
-        gone[row[winners[once]]] = True
-        if not gone.any():
-            return False
-        self._go(gone, step)
-        return True
-
-    def _cheapest(self, price: Ints, goal: Ints, slots: Ints, short: Bools) -> Bools:
-        """(D, M) the cheapest devices of every node, as many as it lacks."""
-        closed = np.iinfo(np.int64).max
-        price = np.where((slots < goal) & short, price, closed)
-        missing = np.where(short, goal * self.claim.width - slots.sum(axis=0), 0)
-        rank = np.argsort(np.argsort(price, axis=0, kind="stable"), axis=0)
-        return np.asarray((rank < missing) & (price < closed))
-
-    def _clear_host(self, step: int, goal: Ints) -> None:
-        needs = (self.claim.cpu_milli, self.claim.memory_mib)
-        short = np.stack([goal * need for need in needs]) - self.host
-        if not (short > 0).any():
-            return
-        lack = np.maximum(short, 0)
-        here = np.flatnonzero((self.step == 0) & (lack > 0).any(axis=0)[self.at])
-        frees = (self.cpu[here], self.memory[here])
-        parts = [
-            np.minimum(free, lack[line, self.at[here]]) * 1024
-            // np.maximum(lack[line, self.at[here]], 1)
-            for line, free in enumerate(frees)
-        ]  # fmt: skip
-        relief = parts[0] + parts[1]
-        useful = relief > 0
-        here, relief = here[useful], relief[useful]
-        by_ratio = np.lexsort((self.weight[here] / relief, self.at[here]))
-        here = here[by_ratio]
-        gone = np.zeros(len(self.step), np.bool_)
-        for line, column in enumerate((self.cpu, self.memory)):
-            node = self.at[here]
-            first = np.append(True, node[1:] != node[:-1])[: len(node)]
-            sums = np.cumsum(column[here]) - column[here]
-            before = sums - np.maximum.accumulate(np.where(first, sums, 0))
-            gone[here[(before < lack[line, node]) & (column[here] > 0)]] = True
-        if gone.any():
-            self._go(gone, step)
-
-
 def _join(nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: Ints) -> Items:
     """Make items of steps, joining a step with the one before where the cost per place falls."""
     steps, count = len(levels) - 1, len(nodes)
@@ -329,8 +189,9 @@ def _join(nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: I
     by_item = np.argsort(owner, kind="stable")
     start = np.zeros(len(item) + 1, np.int64)
     np.cumsum(np.bincount(owner, minlength=len(item)), out=start[1:])
-    later = np.append(False, node[1:] == node[:-1])[: len(node)]
+    later = np.zeros(len(node), np.bool_)
+    later[1:] = node[1:] == node[:-1]
     zero = np.zeros(len(item), np.int64)
     return Items(
-        nodes[node], gain[item, node], start, unit[goes[by_item]], zero, zero, later, False
+        nodes[node], gain[item, node], start, unit[goes[by_item]], zero, zero, later, forced=False
     )

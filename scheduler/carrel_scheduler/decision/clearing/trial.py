@@ -7,7 +7,7 @@ units lie on, looked up when a unit is first moved.
 import numpy as np
 
 from carrel_scheduler.decision.clearing.board import Board
-from carrel_scheduler.decision.clearing.claims import Claim, Ints
+from carrel_scheduler.decision.clearing.claims import Bools, Claim, Ints
 from carrel_scheduler.decision.clearing.fitting import fitting_one
 
 Task = tuple[int, tuple[int, ...], int, int, int]
@@ -24,7 +24,7 @@ class Trial:
         usable: (N,) flags of the nodes that count.
     """
 
-    def __init__(self, claim: Claim, board: Board, base: Ints, usable: Ints) -> None:
+    def __init__(self, claim: Claim, board: Board, base: Ints, usable: Bools) -> None:
         self.claim, self.board, self.base, self.usable = claim, board, base, usable
         self.total = int(base.sum())
         self.fits: dict[int, int] = {}
@@ -84,7 +84,8 @@ class Trial:
             self._rows = np.argsort(unit_of, kind="stable")
             count = np.bincount(unit_of, minlength=len(self.board.victims.cost))
             self._start = np.append(0, np.cumsum(count))
-        return self._rows[self._start[unit] : self._start[unit + 1]].tolist()
+        rows: list[int] = self._rows[self._start[unit] : self._start[unit + 1]].tolist()
+        return rows
 
 
 class Ledger:
