@@ -56,7 +56,7 @@ class Ground:
     """The nodes before anybody goes.
 
     Attributes:
-        eligible: (N,) nodes that any claim may use; a claim may leave out further ones.
+        eligible: (N,) nodes that claims may use; one claim may leave out further ones.
         devices: (D, N) free thousandths per device.
         host: (2, N) free millicores and MiB.
         rank: (N,) place of the node among equals, no two alike.

@@ -24,9 +24,11 @@ def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[
                order: list[int] | None = None) -> Victims:  # fmt: skip
     """Rows of (node, mask, share, cpu, memory, queue, unit)."""
     columns = np.array(rows, np.int64).reshape(-1, 7).T
+    node, mask, share, cpu, memory, queue, unit = columns
+    places = range(len(cost)) if order is None else order
     return Victims(
-        columns[0], columns[1].astype(np.uint64), *columns[2:7],
-        np.array(cost, np.int64), np.array(range(len(cost)) if order is None else order, np.int64),
+        node, mask.astype(np.uint64), share, cpu, memory, queue, unit,
+        np.array(cost, np.int64), np.array(places, np.int64),
     )  # fmt: skip
 
 
@@ -84,10 +86,14 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
         int(rng.integers(0, 9)), int(rng.integers(1, 3)) if rng.random() < 0.2 else 0,
     )  # fmt: skip
     excess = np.zeros((6, 3), np.int64)
-    excess[:, 0] = rng.choice([0, 500, 1000, 2000, 4000, 8000], 6, p=[0.05, 0.1, 0.2, 0.2, 0.2, 0.25])
+    excess[:, 0] = rng.choice(
+        [0, 500, 1000, 2000, 4000, 8000], 6, p=[0.05, 0.1, 0.2, 0.2, 0.2, 0.25]
+    )
     excess[:, 1] = rng.choice([0, 0, 3, 6], 6)
     budgets = Budgets(
-        np.array([4, 4, 5, 5, -1, -1]), excess, np.append(np.zeros(4), rng.random(2) < 0.5) > 0
+        np.array([4, 4, 5, 5, -1, -1]),
+        excess,
+        np.append(np.zeros(4, np.bool_), rng.random(2) < 0.5),
     )
     ground = Ground(
         rng.random(count) < 0.9, devices.astype(np.int16), host, np.asarray(rng.permutation(count))

@@ -4,11 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from unit.decision.clearing.situations import legal, optimum, places, random_situation, suffices
 
 from carrel_scheduler.decision.clearing.board import lay_out
 from carrel_scheduler.decision.clearing.claims import Answer, Cleared, Impossible
 from carrel_scheduler.decision.clearing.clear import clear
+from unit.decision.clearing.situations import legal, optimum, places, random_situation, suffices
 
 SEEDS = range(120)
 
