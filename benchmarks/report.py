@@ -10,13 +10,16 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure with its goal; ``met`` is decided by the benchmark, which knows the direction."""
+    """One figure with its goal; ``met`` is decided by the benchmark, which knows the direction.
+
+    A figure without a goal of its own, which explains another, has ``-`` and counts as met.
+    """
 
     figure: str
     value: float
     unit: str
     goal: str
-    met: bool
+    met: bool = True
 
 
 def show(title: str, figures: Sequence[Figure], *, as_json: bool) -> None:
@@ -26,6 +29,7 @@ def show(title: str, figures: Sequence[Figure], *, as_json: bool) -> None:
         table.add_column(column, justify="right" if column == "value" else "left")
     for one in figures:
         mark = "[green]yes[/]" if one.met else "[red]no[/]"
+        mark = "" if one.goal == "-" else mark
         table.add_row(one.figure, f"{one.value:,.3f}", one.unit, one.goal, mark)
     Console().print(table)
     if as_json:

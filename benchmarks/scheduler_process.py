@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +21,10 @@ def free_port() -> int:
 
 
 class SchedulerProcess:
-    """Start it, kill it, start it again; tasks that it started live on."""
+    """Start it, kill it, start it again; tasks that it started live on.
+
+    ``module`` is what is run, ``more`` what its environment holds besides.
+    """
 
     def __init__(
         self,
@@ -30,6 +34,8 @@ class SchedulerProcess:
         *,
         gpus: int = 4,
         database_url: str = "",
+        module: str = "carrel_scheduler.service",
+        more: Mapping[str, str] | None = None,
     ) -> None:
         self.state_dir = state_dir
         self.port = free_port()
@@ -45,7 +51,9 @@ class SchedulerProcess:
             "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",
             "JUPYTERHUB_API_URL": hub_url,
             "JUPYTERHUB_API_TOKEN": hub_token,
+            **(more or {}),
         }
+        self._module = module
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -54,7 +62,7 @@ class SchedulerProcess:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "carrel_scheduler.service",
+                self._module,
                 env=self._environment,
                 stdout=log,
                 stderr=log,

@@ -22,7 +22,6 @@ import signal
 import socket
 import sys
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +54,7 @@ from carrel_scheduler.workloads.tokens import TaskTokens
 log = logging.getLogger("carrel_scheduler")
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
+IDS_AT_ONCE = 100
 
 
 class MissingSetting(Exception):  # noqa: N818
@@ -185,9 +185,15 @@ class Service:
         await self._membership.close()
 
 
+_fresh_ids: list[str] = []
+
+
 def new_id() -> str:
-    """A new uid: random, 12 hexadecimal digits per half."""
-    return uuid.uuid4().hex
+    """A new uid: a random one of 128 bits. Drawn a hundred at a time: asking the kernel is slow."""
+    if not _fresh_ids:
+        drawn = os.urandom(16 * IDS_AT_ONCE).hex()
+        _fresh_ids.extend(drawn[start : start + 32] for start in range(0, len(drawn), 32))
+    return _fresh_ids.pop()
 
 
 async def serve(settings: Settings) -> None:

@@ -9,12 +9,13 @@ from typing import Self
 import aiohttp
 
 from carrel.client import config
+from carrel.client.batches import Batches
 from carrel.client.cluster import Cluster
 from carrel.client.transport import Pauses, Transport
 from carrel.client.workloads import Workloads
 
 
-class AsyncClient(Workloads, Cluster):
+class AsyncClient(Workloads, Batches, Cluster):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

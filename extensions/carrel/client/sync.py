@@ -5,7 +5,7 @@ Streams are plain iterators; leaving the ``for`` loop early closes the connectio
 """
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -24,6 +24,7 @@ from carrel.models import (
     Project,
     ProjectImpact,
     QueueEntry,
+    Submitted,
     Usage,
     Workload,
 )
@@ -99,6 +100,10 @@ class Client:
         if dry_run:
             return self.loop.run(self.aio.create_workload(body, dry_run=True))
         return self.loop.run(self.aio.create_workload(body, idempotency_key=idempotency_key))
+
+    def submit_many(self, bodies: Iterable[Mapping[str, Any]]) -> list[Submitted]:
+        """Submit many workloads; one answer for each, in their order."""
+        return self.loop.run(self.aio.submit_many(bodies))
 
     def get_workload(self, project: str, name: str) -> Workload:
         """One workload."""

@@ -5,6 +5,7 @@ so an old client keeps working. Times are epoch seconds; amounts carry their uni
 are counted as numbers (``0.5``).
 """
 
+from carrel.models.batch import BatchAnswer, Problem, Submitted
 from carrel.models.cluster import Device, Holder, Identity, Node, QueueEntry
 from carrel.models.history import (
     Decision,
@@ -44,6 +45,7 @@ __all__ = [
     "AT_REST",
     "HOLDING",
     "Amounts",
+    "BatchAnswer",
     "Checkpoint",
     "Decision",
     "Device",
@@ -57,6 +59,7 @@ __all__ = [
     "MetricPoint",
     "Node",
     "Preemption",
+    "Problem",
     "Progress",
     "Project",
     "ProjectImpact",
@@ -64,6 +67,7 @@ __all__ = [
     "QueueEntry",
     "Reason",
     "Report",
+    "Submitted",
     "Task",
     "TrainingLimits",
     "Transition",

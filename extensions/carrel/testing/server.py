@@ -30,6 +30,7 @@ class Server:
         return [
             ("GET", "/whoami", self._whoami),
             ("POST", "/workloads", self._create),
+            ("POST", "/workloads:batch", self._create_many),
             ("GET", "/workloads", self._list_workloads),
             ("GET", WORKLOAD, self._get_workload),
             ("DELETE", WORKLOAD, self._delete),
@@ -129,6 +130,22 @@ class Server:
         if key:
             self.world.keys[key] = (workload["project"], workload["name"])
         return web.json_response(workload, status=201)
+
+    async def _create_many(self, request: web.Request) -> web.Response:
+        items: list[Json] = (await request.json())["items"]
+        foreign = {item["project"] for item in items} - set(self._visible(request))
+        if foreign:
+            raise Refusal(403, "not_a_member", f"You are not in the project `{min(foreign)}`.")
+        answers = [self._create_one(item, self._user(request)) for item in items]
+        return web.json_response({"items": answers})
+
+    def _create_one(self, item: Json, user: str) -> Json:
+        answer = {"project": item["project"], "name": item["name"]}
+        try:
+            made = self.world.create(item, user)
+        except Refusal as refusal:
+            return answer | {"status": refusal.status, "problem": refusal.body}
+        return answer | {"status": 201, "uid": made["uid"]}
 
     async def _list_workloads(self, request: web.Request) -> web.Response:
         query, visible = request.query, self._visible(request)

@@ -8,6 +8,8 @@ prepared statements again. PostgreSQL gets all rows at once, which its driver se
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, insert
@@ -24,8 +26,9 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[Mapping[str
         connection.execute(insert(table), rows)
         return
     names = tuple(rows[0])
+    values_of = itemgetter(*names)
     for part in pieces(rows):
-        values = tuple(row[name] for row in part for name in names)
+        values = tuple(chain.from_iterable(map(values_of, part)))
         connection.exec_driver_sql(_insert(table.name, names, len(part)), values)
 
 

@@ -18,6 +18,10 @@ from carrel_scheduler.ledger.errors import LedgerNotUsable
 
 READERS: Final = 4
 BUSY_TIMEOUT_MS: Final = 30_000
+# Of SQLite: pages kept by each connection, and how long the log grows (32 MiB) before its pages are
+# written to their places, which takes a while.
+CACHE_KIB: Final = 32 * 1024
+CHECKPOINT_PAGES: Final = 8192
 
 
 class Database(NamedTuple):
@@ -100,6 +104,8 @@ def _sqlite_engine(url: URL, begin: str, *, foreign_keys: bool = True, **pool: A
             f"busy_timeout={BUSY_TIMEOUT_MS}",
             "journal_mode=WAL",
             "synchronous=FULL",
+            f"cache_size=-{CACHE_KIB}",
+            f"wal_autocheckpoint={CHECKPOINT_PAGES}",
             f"foreign_keys={'ON' if foreign_keys else 'OFF'}",
         ):
             cursor.execute(f"PRAGMA {pragma}")

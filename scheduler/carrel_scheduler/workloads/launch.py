@@ -4,12 +4,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.tokens import TaskTokens
+
+# The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
+# workspace's notebooks have.
+SEARCH_PATH: Final = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ def _task_spec(
         files=spec.files,
         volumes=tuple(spec.volumes),
         working_dir=spec.working_dir,
-        checkpoint_dir=str(settings.checkpoint_root / meta.uid),
+        checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
         memory_mib=-(-spec.resources.memory_bytes // MIB),
@@ -74,11 +79,7 @@ def _task_spec(
 
 
 def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
-    """What the user gave, and the facts that every task may read about itself.
-
-    The platform's own Python comes first on the path, so that ``python train.py`` finds the
-    libraries that a workspace's notebooks have.
-    """
+    """What the user gave, and the facts that every task may read about itself."""
     meta, spec = entry.workload.meta, entry.workload.spec
     own = {
         "CARREL_URL": settings.api_url,
@@ -92,5 +93,4 @@ def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str
     }
     if spec.checkpoint_every_seconds is not None:
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
-    path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, **spec.environment, **own}
+    return {"PATH": SEARCH_PATH, **spec.environment, **own}

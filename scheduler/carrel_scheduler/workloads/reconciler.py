@@ -314,7 +314,7 @@ class Reconciler:
             return
         with self._pacing.measured():
             plan = decide(self.state, cycle.now)
-            plans.carry(cycle, plan)
+        plans.carry(cycle, plan)
         self._explaining.take(plan)
         for uid in cycle.wake_hub:
             self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)

@@ -4,6 +4,7 @@ import pytest
 
 import carrel
 from carrel.client import Client
+from carrel.client.batches import batches
 from carrel.errors import ApiError, BadSetting, NotSignedIn, Unreachable
 from carrel.testing import FakeScheduler
 from unit.client.conftest import Waits
@@ -175,3 +176,25 @@ def test_submit_asks_which_project_when_there_are_several(client: Client) -> Non
             pytest.raises(BadSetting, match="no proj"),
         ):
             carrel.submit(["true"], client=none)
+
+
+def test_many_at_once_each_for_itself(client: Client, fake: FakeScheduler) -> None:
+    client.create_workload(BODY)
+    answers = client.submit_many([{**BODY, "name": "y"}, BODY])
+    assert [(one.name, one.created, one.accepted) for one in answers] == [
+        ("y", True, True),
+        ("x", False, False),
+    ]
+    assert answers[1].problem is not None
+    assert answers[1].problem.code == "already_exists"
+    with pytest.raises(ApiError) as refused:
+        client.submit_many([{**BODY, "project": "nowhere"}])
+    assert refused.value.code == "not_a_member"
+    assert client.submit_many([]) == []
+
+
+def test_many_are_sent_in_as_few_requests_as_may_carry_them() -> None:
+    small: list[dict[str, object]] = [{**BODY, "name": f"n{number}"} for number in range(2500)]
+    assert [len(batch) for batch in batches(small)] == [1000, 1000, 500]
+    large = [{**BODY, "files": {"a": "x" * 2**20}} for _ in range(7)]
+    assert [len(batch) for batch in batches(large)] == [3, 3, 1]

@@ -1,0 +1,100 @@
+"""The scheduler's service as it is, on a machine of any size whose processes are not started.
+
+``CARREL_SIMULATED_CPUS`` says how many cores the machine has. When it is told to stop, it says in
+``decisions.json`` of the state folder how long the decision core took: of all that happens here,
+that is measured apart.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
+
+from benchmarks.simulated_engine import SimulatedEngine
+from carrel_scheduler import service
+from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.workloads import reconciler
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Machine:
+    """One node without GPUs; see ``node.contract.DeviceProvider``."""
+
+    def __init__(self, cpus: int) -> None:
+        self._facts = NodeFacts(
+            name="simulated",
+            cpu_milli=cpus * 1000,
+            memory_mib=1 << 40,
+            devices=(),
+            simulated=True,
+        )
+
+    def facts(self) -> NodeFacts:
+        """The node."""
+        return self._facts
+
+    def sample(self, tasks_by_device: Mapping[int, Sequence[int]]) -> Sequence[DeviceUse]:
+        """No devices."""
+        return ()
+
+
+class Stopwatch:
+    """Seconds and calls of the functions that it was put around."""
+
+    def __init__(self) -> None:
+        self.seconds, self.calls = 0.0, 0
+
+    def around(self, function: Callable[P, T]) -> Callable[P, T]:
+        """The same function, measured."""
+
+        def measured(*args: P.args, **kwargs: P.kwargs) -> T:
+            began = time.perf_counter()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds += time.perf_counter() - began
+                self.calls += 1
+
+        return measured
+
+
+async def serve(settings: service.Settings, cpus: int) -> None:
+    """Run until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    deciding, applying = Stopwatch(), Stopwatch()
+    ledger = await open_ledger(settings.database_url, clock=time.time, ids=service.new_id)
+    engine = SimulatedEngine(clock=time.time)
+    running = service.Service(settings, ledger, engine, Machine(cpus))
+    reconciler.decide = deciding.around(reconciler.decide)
+    running.loop.state.apply = applying.around(running.loop.state.apply)
+    try:
+        await running.run(stop)
+    finally:
+        await engine.close()
+        await ledger.close()
+    (settings.state_dir / "decisions.json").write_text(
+        json.dumps(
+            {
+                "decide_seconds": deciding.seconds,
+                "decisions": deciding.calls,
+                "apply_seconds": applying.seconds,
+                "events": applying.calls,
+                "cpu_seconds": time.process_time(),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(
+        serve(
+            service.Settings.from_environment(os.environ), int(os.environ["CARREL_SIMULATED_CPUS"])
+        )
+    )

@@ -1,0 +1,75 @@
+"""Slices of reasons: bounded, in turn, whoever has none first, and none of them twice."""
+
+from carrel_scheduler.core import State
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
+from carrel_scheduler.workloads import explaining
+from carrel_scheduler.workloads.book import Book
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.explaining import Explaining
+
+
+class Table:
+    """Waiters without a core, and what each slice wrote."""
+
+    def __init__(self, count: int) -> None:
+        self.book = Book()
+        self.explaining = Explaining(lambda: 0.0)
+        self.uids = [f"u{number}" for number in range(count)]
+        for uid in self.uids:
+            self.book.add(Workload(meta=Meta(name=uid, uid=uid), spec=WorkloadSpec()))
+
+    def plan(self, short: int) -> None:
+        reason = Reason(ReasonClass.NOT_NOW, Token.WAITS_FOR_ROOM, resource="gpu", short=short)
+        plan = Plan(queue=tuple(self.uids), reasons=dict.fromkeys(self.uids, reason))
+        self.book.queue = plan.queue
+        self.explaining.take(plan)
+
+    def slice(self) -> list[str]:
+        cycle = Cycle(0.0, 1, 1, 0, self.book, State())
+        self.explaining.slice(cycle)
+        return list(cycle.dirty)
+
+
+def test_a_short_queue_hears_at_once_and_nothing_is_written_twice() -> None:
+    table = Table(3)
+    table.plan(1)
+    assert table.slice() == table.uids
+    assert not table.explaining.pending
+    table.plan(1)
+    assert table.slice() == []
+    places = [table.book.get(uid) for uid in table.uids]
+    assert [entry and entry.workload.status.queue_position for entry in places] == [1, 2, 3]
+
+
+def test_a_long_queue_hears_in_turn_though_every_plan_changes_all_reasons() -> None:
+    count = 3 * explaining.WRITTEN_AT_ONCE
+    table = Table(count)
+    told: list[str] = []
+    for number in range(3):
+        table.plan(number + 1)
+        written = table.slice()
+        assert len(written) == explaining.WRITTEN_AT_ONCE
+        told += written
+    assert sorted(told) == sorted(table.uids)
+
+
+def test_a_slice_looks_at_a_bounded_number() -> None:
+    table = Table(2 * explaining.SEEN_AT_ONCE + 1)
+    table.plan(1)
+    while table.explaining.pending:
+        table.slice()
+    table.plan(1)
+    for pending in (True, True, False):
+        assert table.slice() == []
+        assert table.explaining.pending is pending
+
+
+def test_who_has_heard_nothing_goes_before_those_whose_reason_changed() -> None:
+    table = Table(5 * explaining.WRITTEN_AT_ONCE)
+    newest = table.uids[-1]
+    table.explaining.queued([newest])
+    assert not table.explaining.pending  # no plan has said anything about it
+    table.plan(1)
+    assert table.slice()[0] == newest
