@@ -1,15 +1,20 @@
 """Which account a user gets."""
 
+import fcntl
 import json
 import os
 import pwd
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.local import accounts
 from carrel_scheduler.engines.local.accounts import AccountRefused, Accounts
+from carrel_scheduler.engines.local.layout import write_whole
 
 UIDS = range(61000, 61500)
 
@@ -78,6 +83,31 @@ def test_others_get_a_number_of_their_own_for_ever(
     assert stat.S_IMODE(ada.home.stat().st_mode) == 0o700
     assert ada.home == tmp_path / "homes" / "ada"
     assert stat.S_IMODE((tmp_path / "accounts" / "uids.json").stat().st_mode) == 0o600
+
+
+def test_who_comes_at_once_is_given_numbers_in_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, users = opened(tmp_path), [f"user-{number}" for number in range(8)]
+    writes: list[Path] = []
+
+    def write(path: Path, data: bytes, *, sync: bool) -> None:
+        assert sync
+        writes.append(path)
+        write_whole(path, data)
+
+    monkeypatch.setattr(accounts, "write_whole", write)
+    with (tmp_path / "accounts" / "uids.lock").open("w") as lock, ThreadPoolExecutor(8) as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        coming = [pool.submit(found.resolve, user) for user in users]
+        while len(found._wanted) < len(users):
+            time.sleep(0.001)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    assert len({one.result().uid for one in coming}) == len(users)
+    assert len(writes) == 1
+    assert {opened(tmp_path).resolve(user).uid for user in users} == {
+        one.result().uid for one in coming
+    }
 
 
 @pytest.mark.parametrize("user", ["root", "daemon", "postgres", "nobody", "wheel"])

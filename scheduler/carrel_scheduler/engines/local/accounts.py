@@ -10,6 +10,7 @@ import grp
 import os
 import pwd
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,6 +72,8 @@ class Accounts:
                 f" {NOBODY - 1} is right"
             )
         self._file, self._homes, self._uids = state / "uids.json", homes, uids
+        self._guard = threading.Lock()
+        self._wanted: set[str] = set()
         self.privileged = os.geteuid() == 0 if privileged is None else privileged
 
     @property
@@ -146,19 +149,25 @@ class Accounts:
             ) from error
 
     def _give(self, user: str) -> int:
+        """A number for ever. Who waits for the lock is given one by whoever holds it."""
+        with self._guard:
+            self._wanted.add(user)
         with _locked(self._file.with_suffix(".lock")):
             given = dict(self._given())
-            if user in given:
-                return given[user]
-            taken = set(given.values())
-            free = (number for number in self._uids if number not in taken and _unused(number))
-            number = next(free, None)
-            if number is None:
-                span = f"{self._uids.start} to {self._uids.stop - 1}"
-                raise EngineError(f"all account numbers from {span} are given out")
-            given[user] = number
-            write_whole(self._file, msgspec.json.encode(given), sync=True)
-            return number
+            if user not in given:
+                with self._guard:
+                    wanted, self._wanted = self._wanted | {user}, set()
+                given |= self._numbers(sorted(wanted - given.keys()), set(given.values()))
+                write_whole(self._file, msgspec.json.encode(given), sync=True)
+        if user not in given:
+            span = f"{self._uids.start} to {self._uids.stop - 1}"
+            raise EngineError(f"all account numbers from {span} are given out")
+        return given[user]
+
+    def _numbers(self, users: list[str], taken: set[int]) -> dict[str, int]:
+        """Free numbers for these users, for as many as there are."""
+        free = (number for number in self._uids if number not in taken and _unused(number))
+        return dict(zip(users, free, strict=False))
 
 
 @contextmanager

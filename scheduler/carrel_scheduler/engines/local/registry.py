@@ -6,6 +6,7 @@ tells when the last holder of a lock is gone, which is how the death of a superv
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -81,9 +82,9 @@ class Registry:
     def adopt(self, task: TaskId) -> None:
         """Begin to follow a recorded task."""
         folder = self._layout.task(task)
-        if task in self._statuses or (folder / FORGOTTEN).exists():
+        if task in self._statuses or os.path.lexists(f"{folder}/{FORGOTTEN}"):
             return
-        if not (folder / "exit.json").exists():
+        if not os.path.lexists(f"{folder}/exit.json"):
             mask = inotify.MOVED_IN | inotify.WRITER_CLOSED
             listener = _Listener(self, task)
             self._unwatch[task] = self.notices.watch(folder, mask, listener)

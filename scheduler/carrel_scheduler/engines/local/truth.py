@@ -62,7 +62,7 @@ class Lock:
     def held(folder: Path) -> bool:
         """Whether a supervisor (or a scheduler about to start one) holds it."""
         try:
-            descriptor = os.open(folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(f"{folder}/lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
@@ -85,13 +85,13 @@ class Lock:
 
 def read_record(folder: Path) -> TaskRecord:
     """``task.json``; it is there before the folder has its name."""
-    return msgspec.json.decode((folder / "task.json").read_bytes(), type=TaskRecord)
+    return msgspec.json.decode(_read(folder, "task.json"), type=TaskRecord)
 
 
 def read_started(folder: Path) -> Started | None:
     """``pid.json``, once there."""
     try:
-        return msgspec.json.decode((folder / "pid.json").read_bytes(), type=Started)
+        return msgspec.json.decode(_read(folder, "pid.json"), type=Started)
     except FileNotFoundError:
         return None
 
@@ -99,9 +99,18 @@ def read_started(folder: Path) -> Started | None:
 def read_ended(folder: Path) -> Ended | None:
     """``exit.json``, once there."""
     try:
-        return msgspec.json.decode((folder / "exit.json").read_bytes(), type=Ended)
+        return msgspec.json.decode(_read(folder, "exit.json"), type=Ended)
     except FileNotFoundError:
         return None
+
+
+def _read(folder: Path, name: str) -> bytes:
+    """A small file, without the price of a path: each start reads several, on the event loop."""
+    descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
 def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
