@@ -4,12 +4,14 @@ An event is checked before anything changes, so a refused one leaves no trace. H
 changes the columns stands in ``changes``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from carrel_scheduler.decision import events
+from carrel_scheduler.decision import events, views
+from carrel_scheduler.decision.borrowed import Borrowed
 from carrel_scheduler.decision.changes import cluster, promises, tasks, workloads
 from carrel_scheduler.decision.columns import Columns
+from carrel_scheduler.decision.settings import DEFAULTS, Settings
 
 HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
     events.NodeSet: cluster.node_set,
@@ -33,7 +35,42 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
 class State(Columns):
     """All nodes, queues and workloads. ``version`` counts the events applied."""
 
+    def __init__(self, settings: Settings = DEFAULTS) -> None:
+        super().__init__(settings)
+        self.borrowed = Borrowed()
+
     def apply(self, event: events.Event) -> None:
         """Take in a fact. Raises ``InvalidEvent`` when it contradicts the state."""
         HANDLERS[type(event)](self, event)
         self.version += 1
+
+    # What the service asks; the answers are described in ``views``
+
+    def projects(self) -> Sequence[str]:
+        """The names of all queues that may hold workloads, in alphabetical order."""
+        return [name for name in self.queue_names() if self.queues.is_leaf(self.queues.slots[name])]
+
+    def queue_names(self) -> Sequence[str]:
+        """The names of all queues, in alphabetical order."""
+        return sorted(self.queues.slots)
+
+    def project_use(self, name: str) -> views.QueueUse:
+        """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
+        return views.queue_use(self, name)
+
+    def node_views(self) -> Sequence[views.NodeView]:
+        """All nodes with their devices and who holds them, by name."""
+        return views.node_views(self)
+
+    def waiting_uids(self) -> Sequence[str]:
+        """The uids of all waiting workloads, oldest submission first."""
+        return views.waiting(self)
+
+    def workload(self, uid: str) -> views.WorkloadView:
+        """One workload. Raises ``UnknownWorkload``."""
+        return views.workload_view(self, self.job(uid))
+
+    def is_borrowed(self, uid: str) -> bool:
+        """Whether a running workload lies beyond its queue's GPU quota."""
+        job = self.jobs.by_uid.get(uid)
+        return job is not None and self.borrowed.has(self, job)

@@ -1,0 +1,72 @@
+"""Which running work lies beyond its queue's GPU quota: a name for it, not a rule of eviction.
+
+Who gives way is decided by claims and by the order of victims; this is the label that people see on
+a job and on the map. It is worked out queue by queue, for those that are asked about, and kept
+until the next event.
+"""
+
+from typing import TYPE_CHECKING
+
+from carrel_scheduler.decision.events import Preemptibility
+from carrel_scheduler.decision.resources import UNLIMITED
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.columns import Columns
+    from carrel_scheduler.decision.jobs import Job
+
+
+class Borrowed:
+    """The borrowed work of a state as of its present version."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._by_queue: dict[int, frozenset[str]] = {}
+        self._members: dict[int, list[Job]] | None = None
+
+    def has(self, state: "Columns", job: "Job") -> bool:
+        """Whether a workload lies beyond the quota of its queue.
+
+        The queue's running workloads stand in the order non-preemptible first, higher priority
+        first, earlier start first, those told to stop last; those that reach beyond the quota in
+        this order are borrowed.
+        """
+        if not job.rows or state.queues.rule(job.queue).quota.gpu_milli == UNLIMITED:
+            return False
+        if self._version != state.version:
+            self._version = state.version
+            self._by_queue.clear()
+            self._members = None
+        found = self._by_queue.get(job.queue)
+        if found is None:
+            found = self._by_queue[job.queue] = self._look(state, job.queue)
+        return job.spec.uid in found
+
+    def _look(self, state: "Columns", slot: int) -> frozenset[str]:
+        quota, held = state.queues.rule(slot).quota.gpu_milli, 0
+        if int(state.queues.used[slot, 0] + state.queues.releasing[slot, 0]) <= quota:
+            return frozenset()
+        if self._members is None:
+            self._members = {}
+            for job in state.holding.values():
+                self._members.setdefault(job.queue, []).append(job)
+        beyond = []
+        for job in sorted(self._members.get(slot, ()), key=_most_rightful_first):
+            gpu = gpu_held(state, job)
+            held += gpu
+            if gpu and held > quota:
+                beyond.append(job.spec.uid)
+        return frozenset(beyond)
+
+
+def gpu_held(state: "Columns", job: "Job") -> int:
+    """GPU thousandths of all its tasks that hold room, those told to stop included."""
+    held = int(state.jobs.gpu[job.slot])
+    for index in job.halted:
+        held += state.tasks.footprint(job.rows[index]).amounts[0]
+    return held
+
+
+def _most_rightful_first(job: "Job") -> tuple[bool, bool, int, float, str]:
+    spec = job.spec
+    may_stop = spec.preemptible is not Preemptibility.NO
+    return (bool(job.halted), may_stop, -spec.priority, job.started, spec.uid)

@@ -1,0 +1,348 @@
+"""What the state says about itself to those who show it: plain facts, made when asked for.
+
+Amounts: GPU thousandths, millicores, MiB. Rooms that are being released still count as held. A
+queue's figures include those of all queues below it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.decision import events
+from carrel_scheduler.decision.jobs import NEVER_SAVED
+from carrel_scheduler.decision.layers import CPU, MEMORY
+from carrel_scheduler.decision.resources import UNLIMITED
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.columns import Columns
+    from carrel_scheduler.decision.jobs import Job
+
+Slot = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUse:
+    """What a queue holds and waits for.
+
+    Attributes:
+        gpu_fixed_milli, cpu_fixed_milli, memory_fixed_mib: the part held by non-preemptible work,
+            less what was told to stop.
+        gpu_borrowed_milli: held beyond the quota.
+        running, waiting: numbers of workloads; one that runs and grows counts as running.
+        gpu_promised_milli: room held for waiting work.
+        parent: the queue above, empty at the top.
+        leaf: it has no queues below, so it may hold workloads.
+    """
+
+    name: str
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
+    gpu_fixed_milli: int
+    cpu_fixed_milli: int
+    memory_fixed_mib: int
+    gpu_borrowed_milli: int
+    gpu_waiting_milli: int
+    running: int
+    waiting: int
+    gpu_promised_milli: int = 0
+    parent: str = ""
+    leaf: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHolding:
+    """A task on a device; ``releasing`` when it was told to stop.
+
+    ``slots`` are the bits of its MIG instance, ``profile`` its name; 0 and empty for other tasks.
+    """
+
+    uid: str
+    index: int
+    gpu_milli: int
+    releasing: bool
+    slots: int = 0
+    profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """One device.
+
+    Attributes:
+        promised_to: the uid of a workload that it is held for, or empty; ``promises`` all of them,
+            since shares and MIG instances of a device may be held for several.
+        free_slots: bits of free memory slots where MIG instances are made, else 0.
+        warm: MIG instances that nobody uses: profile and slots.
+    """
+
+    index: int
+    broken: bool
+    free_milli: int
+    holders: tuple[DeviceHolding, ...]
+    promised_to: str
+    promises: tuple[str, ...] = ()
+    free_slots: int = 0
+    warm: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """One node.
+
+    Attributes:
+        extended: countable resources: name, how many there are, how many are held.
+    """
+
+    name: str
+    schedulable: bool
+    cpu_milli: int
+    cpu_allocated_milli: int
+    memory_mib: int
+    memory_allocated_mib: int
+    devices: tuple[DeviceView, ...]
+    draining: bool = False
+    mig_model: str = ""
+    extended: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a task is."""
+
+    index: int
+    node: str
+    devices: tuple[int, ...]
+    releasing: bool
+    slots: int = 0
+    stuck: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadView:
+    """One workload: what was asked for and where it stands.
+
+    Attributes:
+        waiting: it asks for room and none of its tasks has a place.
+        started_at: when it last got its place; ``None`` when it has none.
+        checkpoint_at: its last checkpoint, ``None`` before the first.
+        promised: the places held for it, for the tasks ``promised_indices``.
+        pending: tasks that ask for room, also of a workload that runs.
+        tasks: of all it has.
+        stale_since: since when it runs with fewer tasks than its minimum, or ``None``.
+    """
+
+    queued: events.WorkloadQueued
+    waiting: bool
+    places: tuple[Place, ...]
+    started_at: float | None
+    checkpoint_at: float | None
+    promised: tuple[events.Place, ...]
+    promised_indices: tuple[int, ...] = ()
+    pending: tuple[int, ...] = ()
+    tasks: int = 1
+    stale_since: float | None = None
+
+
+# Queues
+
+
+def queue_use(state: "Columns", name: str) -> QueueUse:
+    """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
+    return _use_of(state, state.queues.slots[name], _running(state), _waiting(state))
+
+
+def queue_uses(state: "Columns") -> dict[str, QueueUse]:
+    """All queues by name, inner ones too."""
+    running, waiting = _running(state), _waiting(state)
+    slots = state.queues.slots
+    return {name: _use_of(state, slots[name], running, waiting) for name in sorted(slots)}
+
+
+def _use_of(
+    state: "Columns", slot: int, running: Sequence[int], waiting: Sequence[int]
+) -> QueueUse:
+    columns = state.queues
+    rule = columns.rule(slot)
+    held = (columns.used[slot] + columns.releasing[slot]).tolist()
+    fixed = columns.fixed[slot].tolist()
+    quota = rule.quota.gpu_milli
+    return QueueUse(
+        name=rule.name,
+        gpu_milli=held[0],
+        cpu_milli=held[1],
+        memory_mib=held[2],
+        gpu_fixed_milli=fixed[0],
+        cpu_fixed_milli=fixed[1],
+        memory_fixed_mib=fixed[2],
+        gpu_borrowed_milli=0 if quota == UNLIMITED else max(0, held[0] - quota),
+        gpu_waiting_milli=int(columns.waiting[slot, 0]),
+        running=running[slot],
+        waiting=waiting[slot],
+        gpu_promised_milli=int(columns.promised[slot, 0]),
+        parent=rule.parent,
+        leaf=columns.is_leaf(slot),
+    )
+
+
+def _running(state: "Columns") -> list[int]:
+    """How many workloads of each queue hold room."""
+    holds = np.zeros(len(state.jobs.queue), np.bool_)
+    holds[state.tasks.job.take(state.tasks.used())] = True
+    own = np.bincount(state.jobs.queue.compress(holds), minlength=len(state.queues.rules))
+    return _with_those_below(state, own.tolist())
+
+
+def _waiting(state: "Columns") -> list[int]:
+    own = [0] * len(state.queues.rules)
+    for row in state.waiting:
+        own[row.queue] += len(row)
+    for job in _asking_apart(state):
+        own[job.queue] += 1
+    return _with_those_below(state, own)
+
+
+def _with_those_below(state: "Columns", own: Sequence[int]) -> list[int]:
+    total = [0] * len(own)
+    for slot, number in enumerate(own):
+        for above in state.queues.path(slot) if number else ():
+            total[above] += number
+    return total
+
+
+# Workloads
+
+
+def waiting_jobs(state: "Columns") -> Iterator["Job"]:
+    """All jobs that wait and hold nothing, also those held back by whoever submitted them."""
+    for row in state.waiting:
+        yield from row.members.values()
+    yield from _asking_apart(state)
+
+
+def waiting(state: "Columns") -> Sequence[str]:
+    """The uids of all waiting workloads, oldest submission first."""
+    jobs = sorted(waiting_jobs(state), key=lambda job: (job.spec.created_at, job.spec.uid))
+    return [job.spec.uid for job in jobs]
+
+
+def workload_view(state: "Columns", job: "Job") -> WorkloadView:
+    """One workload as it stands."""
+    names, tasks = state.nodes.names, state.tasks
+    places = []
+    for index, row in sorted(job.rows.items()):
+        place = tasks.footprint(row)
+        node, halted, stuck = names[place.node], index in job.halted, index in job.stuck
+        places.append(Place(index, node, place.devices, halted, place.slots, stuck))
+    held = [(names[place.node], place.devices, place.slots) for _, place in job.promise]
+    return WorkloadView(
+        queued=job.spec,
+        waiting=job.queued and not job.rows,
+        places=tuple(places),
+        started_at=job.started if job.rows else None,
+        checkpoint_at=None if job.saved == NEVER_SAVED else job.saved,
+        promised=tuple(held),
+        promised_indices=tuple(index for index, _ in job.promise),
+        pending=tuple(job.pending()),
+        tasks=job.shape.tasks,
+        stale_since=job.stale_since,
+    )
+
+
+def gated_jobs(state: "Columns") -> Iterator["Job"]:
+    """Jobs of which no task may start yet and that hold nothing."""
+    partial = state.partial
+    for job in state.jobs.by_uid.values():
+        if job.spec.gated and job.queued and not job.rows and job.spec.uid not in partial:
+            yield job
+
+
+def _asking_apart(state: "Columns") -> Iterator["Job"]:
+    """Waiting jobs that do not stand in rows."""
+    yield from (job for job in state.partial.values() if not job.rows)
+    yield from gated_jobs(state)
+
+
+# Nodes
+
+
+def node_views(state: "Columns") -> list[NodeView]:
+    """All nodes by name."""
+    holders: dict[Slot, list[DeviceHolding]] = {}
+    for job in state.holding.values():
+        for index, row in sorted(job.rows.items()):
+            place = state.tasks.footprint(row)
+            profile = job.shape.requests[index].mig_profile
+            holding = DeviceHolding(
+                job.spec.uid,
+                index,
+                place.share,
+                index in job.halted,
+                place.slots,
+                profile if place.slots else "",
+            )
+            for device in place.devices:
+                holders.setdefault((place.node, device), []).append(holding)
+    promises = _promises(state.promised.values())
+    return [_node_view(state, name, holders, promises) for name in sorted(state.nodes.slots)]
+
+
+def _promises(jobs: Iterable["Job"]) -> dict[Slot, list[str]]:
+    found: dict[Slot, list[str]] = {}
+    for job in jobs:
+        for _, place in job.promise:
+            for device in place.devices:
+                uids = found.setdefault((place.node, device), [])
+                if job.spec.uid not in uids:
+                    uids.append(job.spec.uid)
+    return found
+
+
+def _node_view(
+    state: "Columns",
+    name: str,
+    holders: dict[Slot, list[DeviceHolding]],
+    promises: dict[Slot, list[str]],
+) -> NodeView:
+    nodes, slot = state.nodes, state.nodes.slots[name]
+    fact = nodes.fact(slot)
+    devices = tuple(
+        _device_view(
+            state, slot, device, holders.get((slot, device), []), promises.get((slot, device), [])
+        )
+        for device in range(fact.devices)
+    )
+    capacity, free = nodes.capacity[:, slot].tolist(), nodes.free.host[:, slot].tolist()
+    held = [has - left for has, left in zip(capacity, free, strict=True)]
+    extended = sorted((key, row) for key, row in nodes.extended.items() if capacity[row])
+    return NodeView(
+        name=name,
+        schedulable=bool(nodes.schedulable[slot]),
+        cpu_milli=capacity[CPU],
+        cpu_allocated_milli=held[CPU],
+        memory_mib=capacity[MEMORY],
+        memory_allocated_mib=held[MEMORY],
+        devices=devices,
+        draining=fact.draining,
+        mig_model=fact.mig_model,
+        extended=tuple((key, capacity[row], held[row]) for key, row in extended),
+    )
+
+
+def _device_view(
+    state: "Columns", slot: int, device: int, holders: list[DeviceHolding], promises: list[str]
+) -> DeviceView:
+    nodes, uids = state.nodes, sorted(promises)
+    warm = state.warm.on(slot, device) if nodes.mig[slot] else ()
+    return DeviceView(
+        index=device,
+        broken=not bool(nodes.usable[device, slot]),
+        free_milli=int(nodes.free.devices[device, slot]),
+        holders=tuple(sorted(holders, key=lambda one: (one.uid, one.index))),
+        promised_to=uids[0] if uids else "",
+        promises=tuple(uids),
+        free_slots=int(nodes.free.slots[device, slot]),
+        warm=tuple((profile, bits) for profile, bits in warm),
+    )
