@@ -4,7 +4,8 @@ Nodes on which a task fits are compared by, in this order:
 
 1. the caller's score (topology), larger first;
 2. preferred labels: more of them first;
-3. work without GPUs goes to nodes without GPUs;
+3. work without GPUs goes to nodes without GPUs; as long as no values are known (4), also to nodes
+   with few rather than many;
 4. the loss of value for what is typically asked for (``value``), smaller first; as long as too few
    arrivals were seen, a share goes where it fits on a device that is shared already, and a new
    device comes last;
@@ -26,7 +27,7 @@ from carrel_scheduler.decision.classes import Classes, Form, GpuKind
 from carrel_scheduler.decision.device_choice import capacity
 from carrel_scheduler.decision.eligible import Eligible
 from carrel_scheduler.decision.layers import CPU, Bools, Counts, Layer
-from carrel_scheduler.decision.nodes import NodeColumns
+from carrel_scheduler.decision.nodes import MOST_DEVICES, NodeColumns
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.settings import DEFAULTS, Settings, Strategy
 from carrel_scheduler.decision.value import Value
@@ -148,9 +149,11 @@ class Chooser:
         if wishes is not None:
             tiers.append(partial(np.take, wishes))
         kind = self._classes.kinds[class_id]
+        by_value = self._ranks_value(class_id)
         if kind.form is Form.NONE:
-            tiers.append(lambda nodes: (self._nodes.devices.take(nodes) == 0).astype(np.int64))
-        if self._ranks_value(class_id):
+            most = 1 if by_value else MOST_DEVICES
+            tiers.append(lambda nodes: -np.minimum(self._nodes.devices.take(nodes), most))
+        if by_value:
             tiers.append(lambda nodes: self.value.gains(class_id, view, nodes))
         elif kind.form in SHARED:
             tiers.append(lambda nodes: self._on_shared(kind, view, nodes))

@@ -121,6 +121,17 @@ class Classes:
             found = self._hosts[class_id] = tuple(amounts)
         return found
 
+    def clearing_kind(self, class_id: int) -> tuple[int, int, int, int]:
+        """Devices, thousandths of each, millicores and MiB of a task.
+
+        More than 1000 thousandths where they depend on the node.
+        """
+        request, kind = self.requests[class_id], self.kinds[class_id]
+        size = MILLI if kind.form in (Form.NONE, Form.WHOLE) else MILLI + 1
+        if kind.form is Form.SHARE:
+            size = kind.amount
+        return self.devices(class_id), size, request.cpu_milli, request.memory_mib
+
     def devices(self, class_id: int) -> int:
         """How many devices a task holds."""
         kind = self.kinds[class_id]

@@ -19,11 +19,9 @@ from carrel_scheduler.decision.members import leaf_states
 from carrel_scheduler.decision.moves import Moves
 from carrel_scheduler.decision.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.decision.room import Room
-from carrel_scheduler.decision.standings import Standings
 from carrel_scheduler.decision.settings import Settings
+from carrel_scheduler.decision.standings import Standings
 from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
-
-from carrel_scheduler.decision.waiting import WaitingRow
 
 
 class Cycle:
@@ -60,7 +58,8 @@ class Cycle:
     def answered(self, job: Job) -> bool:
         """Whether some of its tasks start or have room held."""
         uid = job.spec.uid
-        return uid in self.moves.started or uid in self.moves.held
+        moves = self.moves
+        return uid in moves.started or uid in moves.held or uid in moves.held_many
 
     def started(self, job: Job) -> bool:
         """Whether some of its tasks start in this cycle."""
@@ -101,9 +100,11 @@ class Cycle:
 
     # Who still looks, and who may give way
 
-    def open_rows(self) -> list[WaitingRow]:
-        """Waiting rows with jobs that have no answer yet."""
-        return list(self.state.waiting)
+    def free_in_all(self) -> Triple:
+        """The room of all nodes together, coming room included."""
+        view = self.room.soon
+        devices = int(view.devices.sum(dtype=np.int64))
+        return devices, int(view.host[0].sum()), int(view.host[1].sum())
 
     def open_singles(self) -> list[Job]:
         """Other jobs that ask for room and for which none is held, also those that just started."""
@@ -123,7 +124,7 @@ class Cycle:
     @property
     def has_victims(self) -> bool:
         """Whether anybody runs, or is to start, who may be stopped."""
-        return bool(self.moves.log) or bool((self.state.tasks.victim >= 0).any())
+        return bool(self.moves.log) or bool(self.state.tasks.victims)
 
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.

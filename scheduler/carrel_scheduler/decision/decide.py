@@ -14,9 +14,9 @@ from carrel_scheduler.decision.actions import (
     reclaim,
     stale,
 )
+from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.columns import Columns
 
 Action = Callable[[Cycle], None]
 

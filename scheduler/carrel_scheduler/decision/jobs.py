@@ -125,6 +125,7 @@ class JobTable:
         queue: (J,) slot of the queue; priority: (J,).
         created, since: (J,) epoch seconds: submission, and start of the work not yet saved.
         gpu: (J,) GPU thousandths of the running tasks.
+        placed: (J,) how many tasks hold room.
         whole: (J,) it is stopped whole or not at all.
     """
 
@@ -137,6 +138,7 @@ class JobTable:
         self.created: npt.NDArray[np.float64] = np.zeros(0, np.float64)
         self.since: npt.NDArray[np.float64] = np.zeros(0, np.float64)
         self.gpu: Counts = np.zeros(0, np.int64)
+        self.placed: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.whole: Bools = np.zeros(0, np.bool_)
         self._spare: list[int] = []
 
@@ -153,7 +155,7 @@ class JobTable:
         self.priority[slot] = spec.priority
         self.created[slot] = spec.created_at
         self.since[slot] = 0.0
-        self.gpu[slot] = 0
+        self.gpu[slot] = self.placed[slot] = 0
         self.whole[slot] = not shape.elastic
         return job
 
@@ -183,7 +185,7 @@ class JobTable:
         old = len(self.by_slot)
         if slots <= old:
             return
-        for name in ("queue", "priority", "created", "since", "gpu", "whole"):
+        for name in ("queue", "priority", "created", "since", "gpu", "placed", "whole"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros(slots - old, column.dtype)]))
         self.by_slot += [None] * (slots - old)

@@ -83,6 +83,7 @@ class Moves:
     Attributes:
         log: all moves, in order.
         started, held: uid -> index -> place.
+        held_many: uids of jobs for which room was held by one entry.
         stopped: (T,) rows of tasks that are told to stop; ``any_stopped`` whether there are any.
     """
 
@@ -93,6 +94,7 @@ class Moves:
         self.held: dict[str, dict[int, Footprint]] = {
             uid: dict(job.promise) for uid, job in state.promised.items()
         }
+        self.held_many: set[str] = set()
         self.stopped: Bools = np.zeros(len(state.tasks.node), np.bool_)
 
     def mark(self) -> int:
@@ -244,6 +246,10 @@ class Moves:
 
     def _many_held(self, move: ManyHeld, sign: int) -> None:
         job = move.job
+        if sign > 0:
+            self.held_many.add(job.spec.uid)
+        else:
+            self.held_many.discard(job.spec.uid)
         host = self.state.classes.host(job.shape.classes[move.indices[0]])
         count = len(move.indices)
         self.room.promise_many(

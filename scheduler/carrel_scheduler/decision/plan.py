@@ -77,6 +77,7 @@ class Plan:
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
         self._version = cycle.state.version
+        self._reasons_given: dict[int, Reason] = {}
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
@@ -102,21 +103,46 @@ class Plan:
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """Workloads that stop, whole or in part, in the order in which they were decided."""
+        stays, held = self._stays, self._cycle.moves.held
+        many: list[Eviction] = []
         stopped: dict[str, tuple[Job, Cause, list[int]]] = {}
-        for job, index, cause in self._stops():
-            if (job.spec.uid, index) in self._stays:
-                continue
-            stopped.setdefault(job.spec.uid, (job, cause, []))[2].append(index)
-        reasons: dict[int, Reason] = {}
-        found = []
+        for move in self._cycle.moves.log:
+            if isinstance(move, ManyStopped):
+                many += self._evicted_many(move)
+            elif isinstance(move, Move) and move.cause is not None:
+                job = move.job
+                if (job.spec.uid, move.index) not in stays:
+                    stopped.setdefault(job.spec.uid, (job, move.cause, []))[2].append(move.index)
         for uid, (job, cause, indices) in stopped.items():
-            reason = reasons.get(id(cause))
-            if reason is None:
-                reason = reasons[id(cause)] = eviction_reason(self._cycle, cause)
             whole = len(indices) + len(job.halted) == len(job.rows)
-            moved = all(index in self._cycle.moves.held.get(uid, ()) for index in indices)
-            found.append(Eviction(uid, reason, () if whole else tuple(sorted(indices)), moved))
-        return tuple(found)
+            moved = uid in held and all(index in held[uid] for index in indices)
+            which = () if whole else tuple(sorted(indices))
+            many.append(Eviction(uid, self._reason(cause), which, moved))
+        return tuple(many)
+
+    def _evicted_many(self, move: ManyStopped) -> list[Eviction]:
+        jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
+        reason, by_slot = self._reason(move.cause), jobs.by_slot
+        slots = tasks.job.take(move.rows)
+        if bool((jobs.placed.take(slots) == 1).all()):
+            return [
+                Eviction(job.spec.uid, reason) for slot in slots.tolist() if (job := by_slot[slot])
+            ]
+        stopped: dict[int, list[int]] = {}
+        for slot, index in zip(slots.tolist(), tasks.index.take(move.rows).tolist(), strict=True):
+            stopped.setdefault(slot, []).append(index)
+        found = []
+        for slot, indices in stopped.items():
+            job = jobs.at(slot)
+            whole = len(indices) + len(job.halted) == len(job.rows)
+            found.append(Eviction(job.spec.uid, reason, () if whole else tuple(sorted(indices))))
+        return found
+
+    def _reason(self, cause: Cause) -> Reason:
+        reason = self._reasons_given.get(id(cause))
+        if reason is None:
+            reason = self._reasons_given[id(cause)] = eviction_reason(self._cycle, cause)
+        return reason
 
     @cached_property
     def nominations(self) -> tuple[Nomination, ...]:
@@ -181,13 +207,3 @@ class Plan:
                 place = started.get(move.job.spec.uid, {}).pop(move.index, None)
                 if place is not None:
                     yield move.job, move.index, place
-
-    def _stops(self) -> Iterator[tuple[Job, int, Cause]]:
-        jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
-        for move in self._cycle.moves.log:
-            if isinstance(move, ManyStopped):
-                slots = tasks.job.take(move.rows).tolist()
-                for slot, index in zip(slots, tasks.index.take(move.rows).tolist(), strict=True):
-                    yield jobs.at(slot), index, move.cause
-            elif isinstance(move, Move) and move.cause is not None:
-                yield move.job, move.index, move.cause

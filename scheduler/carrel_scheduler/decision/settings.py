@@ -27,6 +27,8 @@ class Settings:
         consolidate: running preemptible work may be moved when all that is moved has a place.
         most_moved: how many workloads may be moved for one.
         min_runtime_s: of queues that say nothing.
+        claims_per_cycle: so many kinds of waiting work are looked at closely in a cycle by each
+            action that stops others, in turns when there are more.
         search_steps: how many sets of victims are tried for one claim.
     """
 
@@ -39,6 +41,7 @@ class Settings:
     consolidate: bool = True
     most_moved: int = 64
     min_runtime_s: float = 0.0
+    claims_per_cycle: int = 32
     search_steps: int = 1000
 
 

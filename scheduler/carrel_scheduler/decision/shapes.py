@@ -26,6 +26,7 @@ class Shape:
         leaf_of: the leaf of each task.
         total: amounts of all tasks.
         first_step: indices of the tasks with which a fresh workload starts; ``first``: their sum.
+        alike: all tasks are alike.
         plain: all tasks are alike, one group without a level, and start together.
         elastic: some tasks are surplus.
         apart: a label key on which the members differ, or empty.
@@ -41,6 +42,7 @@ class Shape:
     total: Triple
     first_step: tuple[int, ...]
     first: Triple
+    alike: bool
     plain: bool
     elastic: bool
     apart: str
@@ -96,6 +98,7 @@ class Shapes:
             total=added(amounts),
             first_step=step,
             first=added(amounts[index] for index in step),
+            alike=alike,
             plain=alike and not elastic and group.is_leaf and group.level is None and not apart,
             elastic=elastic,
             apart=apart,

@@ -24,6 +24,7 @@ class TaskColumns:
         victim: (T,) slot of the queue while the task may be evicted (preemptible and not stopping
             already), else -1.
         priority: (T,) of its workload.
+        victims: slot of a queue -> priority -> how many tasks may be evicted; none where empty.
         stopping: (T,) it was told to stop and still holds its room; stuck: (T,) for good, it seems.
     """
 
@@ -41,6 +42,7 @@ class TaskColumns:
         self.stopping: Bools = np.zeros(0, np.bool_)
         self.stuck: Bools = np.zeros(0, np.bool_)
         self.hosts: dict[int, tuple[int, ...]] = {}
+        self.victims: dict[int, dict[int, int]] = {}
         self._spare: list[int] = []
 
     def put(
@@ -63,9 +65,30 @@ class TaskColumns:
         self.hosts.setdefault(cls, place.host)
         return row
 
+    def set_victim(self, row: int, queue: int) -> None:
+        """Note whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
+        before = int(self.victim[row])
+        if before == queue:
+            return
+        priority = int(self.priority[row])
+        if before != NOBODY:
+            self._count_victim(before, priority, -1)
+        if queue != NOBODY:
+            self._count_victim(queue, priority, 1)
+        self.victim[row] = queue
+
+    def _count_victim(self, queue: int, priority: int, change: int) -> None:
+        counts = self.victims.setdefault(queue, {})
+        counts[priority] = counts.get(priority, 0) + change
+        if not counts[priority]:
+            del counts[priority]
+            if not counts:
+                del self.victims[queue]
+
     def drop(self, row: int) -> None:
         """Forget a task."""
-        self.node[row] = self.job[row] = self.victim[row] = NOBODY
+        self.set_victim(row, NOBODY)
+        self.node[row] = self.job[row] = NOBODY
         self.mask[row] = self.share[row] = self.slots[row] = 0
         self.host[:, row] = 0
         self.stopping[row] = self.stuck[row] = False

@@ -16,7 +16,7 @@ so both follow the part of arrivals that have ended.
 
 CPU is counted in steps here, so V is a sum of table look-ups: one per distinct size of share and
 one for all whole needs. Needs are learned from arrivals (``shapes_seen``); prices and tables are
-made anew after 64, 128, ... and every ``REFRESH`` arrivals, from the room as events have made it.
+made anew after 32, 64, ... and every ``REFRESH`` arrivals, from the room as events have made it.
 Losses are kept per need and node until one of them changes.
 """
 
@@ -33,11 +33,11 @@ from carrel_scheduler.decision.shapes_seen import ShapesSeen
 from carrel_scheduler.decision.value_states import Need, States
 from carrel_scheduler.decision.value_tables import Floats, NeedTables
 
-FIRST = 64
+FIRST = 32
 REFRESH = 1_000
 SLOTS_PART, SLOTS_PART_RETURNING = 0.7, 0.4
 PACK_RETURNING = 0.07
-STRENGTH = 2.0
+STRENGTH = 3.0
 BOUND = 0.0005
 EQUAL = 1e-6
 Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_Prices | None"]

@@ -13,7 +13,7 @@ import numpy as np
 from carrel_scheduler.decision.classes import Classes
 from carrel_scheduler.decision.events import Preemptibility
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.layers import Counts
+from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.shapes import Shape
 
 Key = tuple[int, int, int, Preemptibility]
@@ -59,6 +59,7 @@ class WaitingRows:
 
     Attributes:
         rows: by number; ``None`` when unused.
+        demand: (R, 3) what the first step counts for; priority: (R,); fixed: (R,) not preemptible.
         cls, need, queue: (R,) class and number of the tasks of a row's shape, and its queue; need
             is 0 in unused rows. Of shapes with unlike tasks: the class of the first task and how
             many of its first step's tasks are of this class.
@@ -70,6 +71,9 @@ class WaitingRows:
         self.cls: Counts = np.zeros(0, np.int64)
         self.need: Counts = np.zeros(0, np.int64)
         self.queue: Counts = np.zeros(0, np.int64)
+        self.demand: Counts = np.zeros((0, 3), np.int64)
+        self.priority: Counts = np.zeros(0, np.int64)
+        self.fixed: Bools = np.zeros(0, np.bool_)
         self._by_key: dict[Key, WaitingRow] = {}
         self._spare: list[int] = []
         self.count = 0
@@ -118,6 +122,9 @@ class WaitingRows:
         self.cls[number] = cls
         self.need[number] = sum(job.shape.classes[index] == cls for index in first)
         self.queue[number] = job.queue
+        self.demand[number] = job.shape.first
+        self.priority[number] = job.spec.priority
+        self.fixed[number] = job.spec.preemptible is not Preemptibility.YES
         for each in sorted(set(job.shape.classes)):
             self._classes.retain(each)
         return row
@@ -125,8 +132,9 @@ class WaitingRows:
     def _grow(self) -> None:
         old = len(self.rows)
         new = max(16, 2 * old)
-        for name in ("cls", "need", "queue"):
+        for name in ("cls", "need", "queue", "demand", "priority", "fixed"):
             column = getattr(self, name)
-            setattr(self, name, np.concatenate([column, np.zeros(new - old, np.int64)]))
+            more = np.zeros((new - old, *column.shape[1:]), column.dtype)
+            setattr(self, name, np.concatenate([column, more]))
         self.rows += [None] * (new - old)
         self._spare += range(new - 1, old - 1, -1)

@@ -4,6 +4,7 @@ Nothing moves unless everything that moves has a place, held for it in the same 
 work and what may not be stopped never move.
 """
 
+from carrel_scheduler.decision import claimable
 from carrel_scheduler.decision.clearing_room import Search
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.giving import Giving
@@ -16,7 +17,7 @@ from carrel_scheduler.decision.reasons import Token
 def run(cycle: Cycle) -> None:
     """Move work for whoever would fit into all the free room together."""
     if cycle.settings.consolidate and cycle.has_victims:
-        offers = Offers(cycle, cycle.open_rows(), cycle.open_singles())
+        offers = Offers(cycle, claimable.for_consolidate(cycle), cycle.open_singles())
         offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
 
 
@@ -33,7 +34,5 @@ def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
 
 def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """Whether the free room of all nodes together would hold the step."""
-    demand = cycle.demand(job, step)
-    view = cycle.room.soon
-    free = (int(view.devices.sum()), int(view.host[0].sum()), int(view.host[1].sum()))
-    return all(asked <= there for asked, there in zip(demand, free, strict=True))
+    pairs = zip(cycle.demand(job, step), cycle.free_in_all(), strict=True)
+    return all(asked <= there for asked, there in pairs)

@@ -4,6 +4,9 @@ Only preemptible work gives way, so interactive work that may not be stopped nev
 queue holds in all does not grow, except into free room, so no other queue is touched.
 """
 
+import numpy as np
+
+from carrel_scheduler.decision import claimable, mass
 from carrel_scheduler.decision.clearing_room import Search
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.giving import Giving
@@ -12,17 +15,21 @@ from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.offers import Answer, Offers
 from carrel_scheduler.decision.protection import preempt_protects_s
 from carrel_scheduler.decision.reasons import Token
+from carrel_scheduler.decision.victim_table import victims_of
 
 
 def run(cycle: Cycle) -> None:
     """Evict inside queues, in the order of service."""
     if cycle.has_victims:
-        offers = Offers(cycle, cycle.open_rows(), cycle.open_singles())
+        offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
         offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
 
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """Make room for a step by what may be taken inside its queue; whether it was possible."""
+    found = _among_many(cycle, job, step)
+    if found is not None:
+        return found
     victims = [
         victim
         for victim in cycle.evictable()
@@ -33,6 +40,20 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
     giving = Giving(cycle, victims, lambda victim: victim.started + least > cycle.now)
     return Search(cycle, job, step, Cause(Token.PREEMPTED, job)).run(giving.shares(lambda _: True))
+
+
+def _among_many(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool | None:
+    """The answer over arrays where many may give way; ``None`` when there are few."""
+    wish = mass.wish_of(cycle, job, step)
+    if wish is None or cycle.barrier(job, step) is not None:
+        return None
+    own = np.zeros(len(cycle.standings.used), np.bool_)
+    own[job.queue] = True
+    table = victims_of(cycle, own, job.spec.priority)
+    if len(table.rows) < mass.MANY:
+        return None
+    cause = Cause(Token.PREEMPTED, job)
+    return mass.make_room(cycle, job, wish, table, mass.open_budgets(cycle), cause)
 
 
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:

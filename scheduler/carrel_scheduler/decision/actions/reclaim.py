@@ -4,6 +4,7 @@ Who may claim, and of whom how much may be taken, is said in ``claims``; in whic
 way, in ``giving``.
 """
 
+from carrel_scheduler.decision import claimable, mass
 from carrel_scheduler.decision.claims import Claim
 from carrel_scheduler.decision.clearing_room import Search
 from carrel_scheduler.decision.cycle import Cycle
@@ -19,7 +20,7 @@ from carrel_scheduler.decision.resources import NONE
 def run(cycle: Cycle) -> None:
     """Evict for those who may claim, in the order of service."""
     if cycle.has_victims:
-        offers = Offers(cycle, cycle.open_rows(), cycle.open_singles())
+        offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
         offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
 
 
@@ -39,10 +40,24 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     standings = cycle.standings
     within = standings.within(standings.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
+    found = _among_many(cycle, job, step, claim, cause)
+    if found is not None:
+        return found
     victims = [v for v in cycle.evictable() if v.queue != job.queue]
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     shares = giving.shares(lambda share: _legal(claim, share))
     return Search(cycle, job, step, cause).run(shares)
+
+
+def _among_many(
+    cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cause: Cause
+) -> bool | None:
+    """The answer over arrays where many may give way; ``None`` when there are few."""
+    wish = mass.wish_of(cycle, job, step)
+    table = mass.from_others(cycle, claim, job.queue) if wish is not None else None
+    if wish is None or table is None or len(table[0].rows) < mass.MANY:
+        return None
+    return mass.make_room(cycle, job, wish, *table, cause)
 
 
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:

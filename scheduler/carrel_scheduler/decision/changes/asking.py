@@ -1,9 +1,9 @@
 """Who asks for room: a job enters and leaves the waiting rows, or the partial jobs."""
 
+from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.queues import Sum
 from carrel_scheduler.decision.resources import NONE, added
-from carrel_scheduler.decision.columns import Columns
 
 
 def ask(state: Columns, job: Job) -> None:

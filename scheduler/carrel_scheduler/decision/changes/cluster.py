@@ -2,6 +2,7 @@
 
 from carrel_scheduler.decision.changes.asking import ask, stop_asking
 from carrel_scheduler.decision.changes.promises import end_promise
+from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.errors import InvalidEvent
 from carrel_scheduler.decision.events import (
     InstanceRemoved,
@@ -12,7 +13,6 @@ from carrel_scheduler.decision.events import (
     TopologySet,
     UsageSeen,
 )
-from carrel_scheduler.decision.columns import Columns
 
 
 def node_set(state: Columns, event: NodeSet) -> None:

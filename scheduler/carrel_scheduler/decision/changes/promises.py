@@ -1,6 +1,7 @@
 """Room that is held for waiting work."""
 
 from carrel_scheduler.decision.changes.asking import ask, stop_asking
+from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.errors import InvalidEvent
 from carrel_scheduler.decision.events import Preemptibility, RoomPromised
 from carrel_scheduler.decision.footprints import check_promises, footprint_of
@@ -8,7 +9,6 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Footprint
 from carrel_scheduler.decision.queues import Sum
 from carrel_scheduler.decision.resources import added
-from carrel_scheduler.decision.columns import Columns
 
 
 def promised(state: Columns, event: RoomPromised) -> None:

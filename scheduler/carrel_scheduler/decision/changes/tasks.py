@@ -2,6 +2,7 @@
 
 from carrel_scheduler.decision.changes.asking import ask, stop_asking
 from carrel_scheduler.decision.changes.promises import end_promise
+from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.errors import InvalidEvent
 from carrel_scheduler.decision.events import (
     Outcome,
@@ -15,7 +16,6 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.members import leaf_states, protected_members
 from carrel_scheduler.decision.queues import Sum
 from carrel_scheduler.decision.resources import added
-from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.steps import is_stale
 from carrel_scheduler.decision.tasks import NOBODY
 
@@ -44,6 +44,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
         victim=NOBODY,
         priority=job.spec.priority,
     )
+    state.jobs.placed[job.slot] += 1
     state.nodes.free.subtract(place)
     state.capacity.mark(place.node)
     state.queues.add(Sum.USED, job.queue, place.amounts)
@@ -105,6 +106,7 @@ def released(state: Columns, event: TaskReleased) -> None:
     stop_asking(state, job)
     state.tasks.drop(row)
     del job.rows[event.index]
+    state.jobs.placed[job.slot] -= 1
     _note_outcome(job, event)
     if not job.rows:
         del state.holding[event.uid]
@@ -131,7 +133,7 @@ def _settle(state: Columns, job: Job, at: float | None) -> None:
         job.fixed = fixed
     for index, row in job.rows.items():
         safe = index in job.halted or index in protected
-        state.tasks.victim[row] = NOBODY if safe else job.queue
+        state.tasks.set_victim(row, NOBODY if safe else job.queue)
     if job.shape.tasks == 1:
         return
     if job.rows and is_stale(job.shape.structure, leaf_states(job)):

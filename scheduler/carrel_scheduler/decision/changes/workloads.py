@@ -2,13 +2,13 @@
 
 from carrel_scheduler.decision.changes.asking import ask, stop_asking
 from carrel_scheduler.decision.changes.promises import end_promise
+from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.errors import InvalidEvent
 from carrel_scheduler.decision.events import CheckpointSeen, WorkloadGone, WorkloadQueued
 from carrel_scheduler.decision.gangs import Group
 from carrel_scheduler.decision.jobs import NEVER_SAVED, Job
 from carrel_scheduler.decision.requests import Request
 from carrel_scheduler.decision.resources import MILLI
-from carrel_scheduler.decision.columns import Columns
 
 
 def queued(state: Columns, event: WorkloadQueued) -> None:

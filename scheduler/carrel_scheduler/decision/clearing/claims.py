@@ -160,9 +160,9 @@ class Impossible:
 
     Attributes:
         bound: ``nodes`` (everybody gone would not do), ``budgets`` (all queues together may not
-            lose enough), ``queue`` (one queue may not lose enough), ``prices`` (no combination
-            satisfies all budgets), ``search`` (every combination was looked at), or for unlike tasks
-            ``cpu`` and ``memory`` (everybody gone would not free enough).
+            lose enough), ``queue`` (one queue may not lose enough), ``prices`` (no combination is
+            legal), ``search`` (every combination was looked at), or for unlike tasks ``cpu`` and
+            ``memory`` (everybody gone would not free enough).
         have: what the bound allows, in tasks; in thousandths of a device for ``budgets``, in
             millicores for ``cpu``, in MiB for ``memory``.
         need: what the claim needs, in the same measure.

@@ -62,7 +62,7 @@ class Items:
     def losses(self, chosen: Ints) -> Ints:
         """Indices into ``unit`` of the items ``chosen``, item by item."""
         if self.width:
-            return (chosen[:, None] * self.width + np.arange(self.width)).ravel()
+            return np.asarray(chosen[:, None] * self.width + np.arange(self.width)).ravel()
         begin, count = (
             self.start.take(chosen),
             self.start.take(chosen + 1) - self.start.take(chosen),

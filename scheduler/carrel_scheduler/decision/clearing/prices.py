@@ -87,13 +87,11 @@ class Prices:
             if excess == 0:
                 self._offer(best, chosen)
             last = turn == self.limits.rounds - 1
-            if excess and walks and (last or turn % 5 == 4 or self._nearly(excess)):
+            if excess and walks and (last or turn % 5 == 4 or self._nearly(excess, turn)):
                 walks -= 1
-                legal = None
-                if self._nearly(excess):
-                    spare = 64 + 8 * excess // self.typical
-                    legal = walk.mend(key, chosen, self.active[over > 0], self.need, spare)
-                if legal is None and (last or turn % 5 == 4):
+                spare = 64 + 8 * excess // self.typical
+                legal = walk.mend(key, chosen, self.active[over > 0], self.need, spare)
+                if legal is None and walks == 0:
                     legal = walk.take(key, self.need)
                 if legal is not None:
                     self._offer(best, legal)
@@ -119,8 +117,9 @@ class Prices:
         kept = max(len(self.worth) - self.need, 0)
         return int(np.partition(self.worth, kept)[kept:].sum()) if kept else int(self.worth.sum())
 
-    def _nearly(self, excess: int) -> bool:
-        return excess * 50 <= int(self.caps.cap[self.active].sum())
+    def _nearly(self, excess: int, turn: int) -> bool:
+        """Whether so little is illegal that mending is worth its time; at first twice as much."""
+        return excess * (200 if turn else 100) <= int(self.caps.cap[self.active].sum())
 
     def _key(self) -> Ints:
         key = self.worth

@@ -1,8 +1,9 @@
 """Items whose units lie on several nodes: condemning a unit once pays for all its nodes.
 
 Two greedy choices are made, places with the least further cost first: one charges a place all of a
-unit, one only the unit's share of it. The better is then improved by single swaps: the place whose
-leaving spares most goes for the one that costs least, until nothing is won.
+unit, one only the unit's share of it. The better is then improved in two ways. A place whose
+leaving spares much goes for one that costs less. Or a unit is spared outright: all its places
+leave, and others are bought for as many; the dearest units are tried first.
 """
 
 import numpy as np
@@ -11,6 +12,9 @@ from carrel_scheduler.decision.clearing.claims import Ints
 from carrel_scheduler.decision.clearing.items import Items
 
 _BATCHES = 24
+_LEAVERS = 8
+_WORK = 100_000
+"""Improvements are tried so often that about so many units are looked at."""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -21,23 +25,26 @@ def choose(items: Items, need: int, cost: Ints, swaps: int) -> Ints | None:
         items: to choose from.
         need: places.
         cost: (U,) of a unit.
-        swaps: at most so many.
+        swaps: at most so many of either kind of improvement are tried.
     """
     if int(items.gain.sum()) < need:
         return None
     times = np.maximum(np.bincount(items.unit, minlength=len(cost)), 1)
-    choices = [_greedy(items, need, cost), _greedy(items, need, cost // times)]
+    swaps = min(swaps, _WORK // max(len(items.unit), 1) + 1)
+    nobody = np.zeros(len(items.node), np.int64)
+    choices = [_greedy(items, need, cost, nobody), _greedy(items, need, cost // times, nobody)]
     costs = [_total(items, choice, cost) for choice in choices]
     best = choices[int(np.argmin(costs))]
     if (items.gain == 1).all() and not items.later.any():
         best = _swap(items, best, cost, swaps)
+        best = _without_units(items, best, cost, times, swaps)
     return np.flatnonzero(best)
 
 
-def _greedy(items: Items, need: int, worth: Ints) -> Ints:
-    """(I,) flags of a choice by least further worth per place, in batches."""
-    chosen = np.zeros(len(items.node), np.int64)
-    worth = worth.copy()
+def _greedy(items: Items, need: int, worth: Ints, chosen: Ints) -> Ints:
+    """(I,) flags: ``chosen`` and ``need`` further places by least further worth, in batches."""
+    chosen, worth = chosen.copy(), worth.copy()
+    worth[items.unit.take(items.losses(np.flatnonzero(chosen)))] = 0
     missing, batch = need, max(need // _BATCHES, 1)
     while missing > 0:
         further = items.sums(worth.take(items.unit))
@@ -59,19 +66,53 @@ def _total(items: Items, chosen: Ints, cost: Ints) -> int:
     return int(cost.take(items.units(np.flatnonzero(chosen))).sum())
 
 
+def _uses(items: Items, chosen: Ints, count: int) -> Ints:
+    """(U,) how many chosen places need each unit."""
+    units = items.unit.take(items.losses(np.flatnonzero(chosen)))
+    return np.bincount(units, minlength=count)
+
+
 def _swap(items: Items, chosen: Ints, cost: Ints, swaps: int) -> Ints:
-    chosen = chosen.copy()
-    uses = np.bincount(items.unit, weights=np.repeat(chosen, np.diff(items.start)),
-                       minlength=len(cost)).astype(np.int64)  # fmt: skip
+    """Exchange one place for another while that wins something."""
+    chosen, uses = chosen.copy(), _uses(items, chosen, len(cost))
     for _ in range(swaps):
-        saves = items.sums(np.where(uses == 1, cost, 0).take(items.unit))
-        leaver = int(np.argmax(np.where(chosen > 0, saves, -1)))
-        units = items.unit[items.start[leaver] : items.start[leaver + 1]]
-        uses[units] -= 1
-        further = items.sums(np.where(uses == 0, cost, 0).take(items.unit))
-        comer = int(np.argmin(np.where(chosen > 0, _NEVER, further)))
-        if chosen[comer] or further[comer] >= saves[leaver]:
+        saves = np.where(chosen > 0, items.sums(np.where(uses == 1, cost, 0)[items.unit]), -1)
+        best = (0, -1, -1)
+        for leaver in np.argsort(-saves, kind="stable")[:_LEAVERS].tolist():
+            if not chosen[leaver]:
+                break
+            left = uses.copy()
+            left[items.unit[items.start[leaver] : items.start[leaver + 1]]] -= 1
+            further = items.sums(np.where(left == 0, cost, 0).take(items.unit))
+            comer = int(np.argmin(np.where(chosen > 0, _NEVER, further)))
+            if not chosen[comer]:
+                best = max(best, (int(saves[leaver] - further[comer]), leaver, comer))
+        if best[0] <= 0:
             break
-        chosen[leaver], chosen[comer] = 0, 1
-        uses[items.unit[items.start[comer] : items.start[comer + 1]]] += 1
+        chosen[best[1]], chosen[best[2]] = 0, 1
+        uses = _uses(items, chosen, len(cost))
+    return chosen
+
+
+def _without_units(items: Items, chosen: Ints, cost: Ints, times: Ints, tries: int) -> Ints:
+    """Spare one unit after another where other places cost less than it."""
+    total = _total(items, chosen, cost)
+    owner = np.repeat(np.arange(len(items.node)), np.diff(items.start))
+    tried = np.zeros(len(cost), np.bool_)
+    dear = int(cost.sum()) + 1
+    for _ in range(tries):
+        units = items.units(np.flatnonzero(chosen))
+        units = units[~tried.take(units)]
+        if not len(units):
+            break
+        unit = int(units[np.argmax(cost.take(units))])
+        tried[unit] = True
+        rest = chosen.copy()
+        rest[owner[items.unit == unit]] = 0
+        missing = int(chosen.sum() - rest.sum())
+        for worth in (cost.copy(), cost // times):
+            worth[unit] = dear
+            other = _greedy(items, missing, worth, rest)
+            if (less := _total(items, other, cost)) < total:
+                chosen, total = other, less
     return chosen

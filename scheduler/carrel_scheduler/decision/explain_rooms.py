@@ -1,0 +1,156 @@
+"""How much of what a class of tasks asks for is there, in the views that reasons look at.
+
+For each view and class the answer is kept resource by resource, (N,) tasks per node, so that "would
+it fit if it did not ask for this" is a minimum over the others. Resources are numbered as in quotas
+(0 GPU, 1 CPU, 2 memory), then the extended ones: always the host row plus one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.decision import device_choice
+from carrel_scheduler.decision.classes import Form
+from carrel_scheduler.decision.layers import Bools, Counts, Layer
+from carrel_scheduler.decision.mig import MODELS, full_slots
+from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.decision.room import Room
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.columns import Columns
+
+GPU = 0
+
+
+class Sight(Enum):
+    """Which room is looked at."""
+
+    BEFORE = auto()
+    """Idle when the cycle began."""
+    IDLE = auto()
+    """Idle after everything that the cycle decided."""
+    SOON = auto()
+    """Idle, and what is being released."""
+    UNPROMISED = auto()
+    """Idle, also what is held for others."""
+    EMPTY = auto()
+    """All of the nodes that take new work, if nobody held anything."""
+    WHOLE = auto()
+    """All that there is, broken, drained and switched off too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Of one class in one view.
+
+    Attributes:
+        mask: (N,) the nodes on which it may run.
+        by_resource: resource -> (N,) how many tasks fit as far as this resource goes.
+    """
+
+    mask: Bools
+    by_resource: dict[int, Counts]
+
+    def counts(self, resources: Sequence[int] | None = None) -> Counts:
+        """(N,) how many tasks fit that ask for these of the resources only; ``None`` all."""
+        wanted = self.by_resource if resources is None else resources
+        found = self.mask.astype(np.int64) * device_choice.UNBOUNDED
+        for resource in wanted:
+            found = np.minimum(found, self.by_resource[resource])
+        return found * self.mask
+
+    def total(self, resources: Sequence[int] | None = None) -> int:
+        """How many on all nodes."""
+        return int(self.counts(resources).sum())
+
+
+class Rooms:
+    """All views of one cycle, made when asked for."""
+
+    def __init__(self, state: "Columns", room: Room | None = None) -> None:
+        """``room``: of the cycle; without one only ``EMPTY`` and ``WHOLE`` can be looked at."""
+        self._state, self._room = state, room
+        self._layers: dict[Sight, Layer] = {}
+        self._parts: dict[tuple[Sight, int], Parts] = {}
+        self._totals: dict[tuple[Sight, int], int] = {}
+
+    def layer(self, sight: Sight) -> Layer:
+        """The room in a view."""
+        found = self._layers.get(sight)
+        if found is None:
+            found = self._layers[sight] = self._make(sight)
+        return found
+
+    def parts(self, sight: Sight, cls: int) -> Parts:
+        """What is there for a class."""
+        key = (sight, cls)
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = self._look(sight, cls)
+        return found
+
+    def total(self, sight: Sight, cls: int) -> int:
+        """How many tasks of a class fit."""
+        key = (sight, cls)
+        found = self._totals.get(key)
+        if found is None:
+            found = self._totals[key] = self.parts(sight, cls).total()
+        return found
+
+    def amounts(self, sight: Sight, resource: int) -> Counts:
+        """(N,) of a resource on each node."""
+        layer = self.layer(sight)
+        if resource == GPU:
+            return layer.devices.sum(axis=0, dtype=np.int64)
+        return layer.host[resource - 1]
+
+    def asked(self, cls: int) -> dict[int, int]:
+        """Resource -> what one task asks for, GPUs first; GPUs as they count against quotas."""
+        state = self._state
+        found = {GPU: state.classes.amounts(cls)[0]} if state.classes.takes_gpu(cls) else {}
+        for row, amount in enumerate(state.classes.host(cls)):
+            if amount:
+                found[row + 1] = amount
+        return found
+
+    def _look(self, sight: Sight, cls: int) -> Parts:
+        state, layer = self._state, self.layer(sight)
+        request, kind = state.classes.request(cls), state.classes.kinds[cls]
+        ever = sight is Sight.WHOLE
+        mask = state.eligible.ever(request) if ever else state.eligible.of(request)
+        found: dict[int, Counts] = {}
+        if kind.form is not Form.NONE:
+            memory, models = state.nodes.gpu_memory, state.eligible.models()
+            found[GPU] = device_choice.capacity(kind, layer.devices, layer.slots, memory, models)
+        for row, amount in enumerate(state.classes.host(cls)):
+            if amount:
+                found[row + 1] = layer.host[row] // amount
+        return Parts(mask, found)
+
+    def _make(self, sight: Sight) -> Layer:
+        nodes = self._state.nodes
+        if sight in (Sight.EMPTY, Sight.WHOLE):
+            return self._full(working=sight is Sight.EMPTY)
+        if self._room is None:
+            raise RuntimeError("no cycle to look at")
+        if sight is Sight.BEFORE:
+            return Room(nodes).idle
+        if sight is Sight.UNPROMISED:
+            free, is_open = self._room.free, self._room.open
+            host = np.maximum(free.host, 0) * nodes.schedulable
+            return Layer(free.devices * is_open, host, free.slots * is_open)
+        return self._room.idle if sight is Sight.IDLE else self._room.soon
+
+    def _full(self, *, working: bool) -> Layer:
+        nodes = self._state.nodes
+        rows = np.arange(len(nodes.usable))[:, None]
+        there = rows < nodes.devices
+        if working:
+            there = there & nodes.usable & nodes.schedulable
+        by_code = np.array([0, *(full_slots(name) for name in MODELS)], np.uint8)
+        slots = by_code.take(self._state.eligible.models()) * there
+        host = nodes.capacity * nodes.schedulable if working else nodes.capacity
+        return Layer((there * MILLI).astype(np.int16), host, slots.astype(np.uint8))

@@ -1,0 +1,155 @@
+"""Who holds what is short: the facts that a reason names, largest first, at most five.
+
+Sums per workload are made once for all holders of a cycle, so that each further question is one
+look through a column.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.decision.borrowed import Borrowed
+from carrel_scheduler.decision.layers import Bools, Counts, Footprint
+from carrel_scheduler.decision.moves import Kind, ManyStopped, Move, popcount
+from carrel_scheduler.decision.reasons import Holder
+from carrel_scheduler.decision.sentences import MOST
+from carrel_scheduler.decision.tasks import device_mask
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.cycle import Cycle
+    from carrel_scheduler.decision.jobs import Job
+
+EXTENDED = 3
+"""Resources from here on are extended ones."""
+
+
+class Holders:
+    """Those who hold room, as of one cycle."""
+
+    def __init__(self, cycle: "Cycle", borrowed: Borrowed) -> None:
+        self._cycle, self._borrowed = cycle, borrowed
+        self._rows: Counts | None = None
+        self._amounts: dict[int, Counts] = {}
+        self._known: dict[object, tuple[Holder, ...]] = {}
+        self._given: dict[str, dict[int, list[int]]] | None = None
+
+    def of(self, resource: int, mask: Bools, key: object) -> tuple[Holder, ...]:
+        """The largest holders on some nodes.
+
+        Args:
+            resource: what they hold.
+            mask: (N,) the nodes.
+            key: equal for equal masks.
+        """
+        known = ("nodes", resource, key)
+        if known not in self._known:
+            there = mask.take(self._cycle.state.tasks.node.take(self._used()))
+            self._known[known] = self._largest(resource, there)
+        return self._known[known]
+
+    def in_queue(self, slot: int, resource: int, *, only_fixed: bool) -> tuple[Holder, ...]:
+        """Those of a queue, or of the queues below it; ``only_fixed``: non-preemptible ones."""
+        known = ("queue", resource, slot, only_fixed)
+        if known not in self._known:
+            state, rows = self._cycle.state, self._used()
+            below = [slot in state.queues.path(other) for other in range(len(state.queues.rules))]
+            queue = state.jobs.queue.take(state.tasks.job.take(rows))
+            mine = np.array(below, np.bool_).take(queue) & ~state.tasks.stopping.take(rows)
+            if only_fixed:
+                mine &= state.tasks.victim.take(rows) < 0
+            self._known[known] = self._largest(resource, mine)
+        return self._known[known]
+
+    def giving_way(self, claimer: "Job", resource: int) -> tuple[Holder, ...]:
+        """Those whose room, being released, is held for a workload."""
+        cycle = self._cycle
+        given = self._stopped_for().get(claimer.spec.uid)
+        told = given is not None
+        if given is None:
+            given = self._stopping_on(cycle.moves.held[claimer.spec.uid].values())
+        found = []
+        for slot, rows in given.items():
+            job = cycle.state.jobs.at(slot)
+            amount = int(self._held_by(resource, np.array(rows, np.int64)).sum())
+            other = job.queue != claimer.queue
+            borrowed = other and (told or self._borrowed.has(cycle.state, job))
+            found.append(self._holder(job, amount, borrowed=borrowed))
+        return _first(found)
+
+    def _used(self) -> Counts:
+        if self._rows is None:
+            self._rows = self._cycle.state.tasks.used()
+        return self._rows
+
+    def _largest(self, resource: int, chosen: Bools) -> tuple[Holder, ...]:
+        state, rows = self._cycle.state, self._used()
+        if resource not in self._amounts:
+            self._amounts[resource] = self._held_by(resource, rows)
+        slots = state.tasks.job.take(rows)
+        sums = np.bincount(slots, weights=self._amounts[resource] * chosen).astype(np.int64)
+        if len(sums) > MOST:
+            least = max(int(np.partition(sums, -MOST)[-MOST]), 1)
+            best = np.flatnonzero(sums >= least)
+        else:
+            best = np.flatnonzero(sums > 0)
+        # Of many that hold equally much, the first come first.
+        many = [state.jobs.at(slot) for slot in best.tolist()]
+        tops = sorted(many, key=lambda job: (-int(sums[job.slot]), job.started, job.spec.uid))
+        tied = [job for job in tops if sums[job.slot] >= sums[tops[:MOST][-1].slot]] if tops else []
+        return _first(self._holder(job, int(sums[job.slot])) for job in tied[: 4 * MOST])
+
+    def _held_by(self, resource: int, rows: Counts) -> Counts:
+        """(r,) what the tasks of these rows hold of a resource."""
+        tasks = self._cycle.state.tasks
+        if resource == 0:
+            share = tasks.share.take(rows).astype(np.int64)
+            found: Counts = share * popcount(tasks.mask.take(rows))
+            return found
+        if resource < EXTENDED:
+            return tasks.host[resource - 1].take(rows)
+        by_class = np.zeros(len(self._cycle.state.classes), np.int64)
+        for cls, host in tasks.hosts.items():
+            by_class[cls] = host[resource - 1] if len(host) >= resource else 0
+        return by_class.take(tasks.cls.take(rows))
+
+    def _stopped_for(self) -> dict[str, dict[int, list[int]]]:
+        """Claimer's uid -> slot of the victim -> rows of the tasks that stop for it."""
+        if self._given is None:
+            self._given = {}
+            slots = self._cycle.state.tasks.job
+            for move in self._cycle.moves.log:
+                if isinstance(move, ManyStopped) and move.cause.claimer is not None:
+                    victims = self._given.setdefault(move.cause.claimer.spec.uid, {})
+                    for row in move.rows.tolist():
+                        victims.setdefault(int(slots[row]), []).append(row)
+                elif isinstance(move, Move) and move.kind is Kind.STOP:
+                    claimer = move.cause.claimer if move.cause else None
+                    if claimer is not None:
+                        victims = self._given.setdefault(claimer.spec.uid, {})
+                        victims.setdefault(move.job.slot, []).append(move.job.rows[move.index])
+        return self._given
+
+    def _stopping_on(self, places: Iterable[Footprint]) -> dict[int, list[int]]:
+        """Tasks being stopped whose room overlaps these places, by workload."""
+        tasks, found = self._cycle.state.tasks, dict[int, list[int]]()
+        stopping = np.flatnonzero(tasks.stopping & ~tasks.stuck)
+        nodes, seen = tasks.node.take(stopping), set[int]()
+        for place in places:
+            mask = device_mask(place.devices)
+            for row in stopping.compress(nodes == place.node).tolist():
+                if row not in seen and (not mask or int(tasks.mask[row]) & mask):
+                    seen.add(row)
+                    found.setdefault(int(tasks.job[row]), []).append(row)
+        return found
+
+    def _holder(self, job: "Job", amount: int, *, borrowed: bool | None = None) -> Holder:
+        spec = job.spec
+        if borrowed is None:
+            borrowed = self._borrowed.has(self._cycle.state, job)
+        return Holder(spec.project, spec.uid, spec.name, spec.user, amount, borrowed, job.started)
+
+
+def _first(holders: Iterable[Holder]) -> tuple[Holder, ...]:
+    holding = [holder for holder in holders if holder.amount > 0]
+    return tuple(sorted(holding, key=lambda h: (-h.amount, not h.borrowed, h.since, h.uid))[:MOST])

@@ -1,0 +1,165 @@
+"""Those who may give way, as arrays: what ``clearing`` searches when there are many.
+
+Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. What a unit
+costs is its lost work, relative to the mean of its queue: within a queue those who lose least go
+first, and a queue as a whole weighs the same whether its work reports checkpoints or not. A lower
+priority within its queue outweighs any lost work.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from carrel_scheduler.decision.clearing.claims import Ground, Victims
+from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.layers import Bools, Counts
+from carrel_scheduler.decision.members import leaf_states
+from carrel_scheduler.decision.order import victim_key
+from carrel_scheduler.decision.steps import shed_steps
+
+LOSS_BITS = 32
+MEAN = 1 << 16
+"""What a loss of its queue's mean counts as."""
+AGE_BITS, PRIORITY_BITS = 24, 12
+
+
+@dataclass(frozen=True, slots=True)
+class VictimTable:
+    """Rows of tasks that may be stopped, and the units in which they go.
+
+    Attributes:
+        rows: (V,) rows of the task columns.
+        job: (V,) their jobs' slots.
+        unit: (V,) index of the unit.
+        first: (U,) position in ``rows`` of a task of each unit.
+        left_out: some jobs have more to give than stands here.
+    """
+
+    cycle: Cycle
+    rows: Counts
+    job: Counts
+    unit: Counts
+    first: Counts
+    left_out: bool
+
+    def plain(self) -> Victims:
+        """Without costs: every unit like the other."""
+        zeros = np.zeros(len(self.first), np.int64)
+        return self._victims(zeros, np.arange(len(self.first)))
+
+    def costed(self) -> Victims:
+        """With what each unit loses, and its place in the order of victims."""
+        return self._victims(self._costs(), self._order())
+
+    def rows_of(self, units: Counts) -> Counts:
+        """Rows of all tasks of these units."""
+        chosen = np.zeros(len(self.first), np.bool_)
+        chosen[units] = True
+        return self.rows[chosen.take(self.unit)]
+
+    def _victims(self, cost: Counts, order: Counts) -> Victims:
+        tasks, rows = self.cycle.state.tasks, self.rows
+        return Victims(
+            node=tasks.node.take(rows),
+            mask=tasks.mask.take(rows),
+            share=tasks.share.take(rows).astype(np.int64),
+            cpu_milli=tasks.host[0].take(rows),
+            memory_mib=tasks.host[1].take(rows),
+            queue=self.cycle.state.jobs.queue.take(self.job).astype(np.int64),
+            unit=self.unit,
+            cost=cost,
+            order=order,
+        )
+
+    def _costs(self) -> Counts:
+        """(U,) see the head of this module."""
+        jobs = self.cycle.state.jobs
+        slots = self.job.take(self.first)
+        queue = jobs.queue.take(slots).astype(np.int64)
+        priority = jobs.priority.take(slots).astype(np.int64)
+        lost = np.maximum(self.cycle.now - jobs.since.take(slots), 0.0)
+        lost *= np.bincount(self.unit, minlength=len(self.first))
+        sums = np.bincount(queue, weights=lost)
+        mean = sums / np.maximum(np.bincount(queue), 1)
+        part = lost / np.maximum(mean.take(queue), 1e-9)
+        loss = np.minimum(part * MEAN, (1 << LOSS_BITS) - 1).astype(np.int64)
+        return loss + (_levels(queue, priority) << LOSS_BITS)
+
+    def _order(self) -> Counts:
+        """(U,) queues in the order of victims; in them lower priority, then the younger."""
+        state, standings = self.cycle.state, self.cycle.standings
+        slots = self.job.take(self.first)
+        queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
+        present = np.flatnonzero(np.bincount(queue)).tolist()
+        place = np.zeros(len(standings.used), np.int64)
+        for number, slot in enumerate(sorted(present, key=lambda q: victim_key(standings, q))):
+            place[slot] = number
+        created = state.jobs.created.take(slots)
+        keys = (slots, -created, priority, place.take(queue))
+        ranked = np.lexsort(keys)
+        order = np.empty(len(ranked), np.int64)
+        order[ranked] = np.arange(len(ranked))
+        return order
+
+
+def _levels(queue: Counts, priority: Counts) -> Counts:
+    """(U,) how many lower priorities there are among the units of the same queue."""
+    kinds, which = np.unique(priority, return_inverse=True)
+    table = np.zeros((int(queue.max(initial=0)) + 1, len(kinds)), np.int64)
+    table.ravel()[np.flatnonzero(np.bincount(queue.astype(np.int64) * len(kinds) + which))] = 1
+    below = table.cumsum(axis=1) - table
+    return np.asarray(below[queue, which])
+
+
+def victims_of(cycle: Cycle, giving: Bools, below: int | None = None) -> VictimTable:
+    """Tasks that may be stopped, of these queues.
+
+    Args:
+        cycle: the cycle; tasks that it has stopped already are left out.
+        giving: (Q,) queues.
+        below: only workloads of lower priority.
+    """
+    state = cycle.state
+    tasks, jobs = state.tasks, state.jobs
+    legal = np.append(giving, False).take(tasks.victim)
+    if cycle.moves.log:
+        legal &= ~cycle.moves.stopped
+    if below is not None:
+        legal &= tasks.priority < below
+    rows = np.flatnonzero(legal)
+    job = tasks.job.take(rows)
+    whole = jobs.whole.take(job)
+    surplus = np.zeros(len(rows), np.bool_)
+    left_out = False
+    if not whole.all():
+        surplus = _surplus(cycle, job[~whole]).take(rows)
+        left_out = bool((~whole & ~surplus).any())
+        kept = whole | surplus
+        rows, job, surplus = rows[kept], job[kept], surplus[kept]
+    if bool((jobs.placed.take(job) == 1).all()) and not surplus.any():
+        unit = first = np.arange(len(rows))
+    else:
+        names = np.where(surplus, rows + len(jobs.by_slot), job)
+        _, first, unit = np.unique(names, return_index=True, return_inverse=True)
+    return VictimTable(cycle, rows, job, unit, first, left_out)
+
+
+def _surplus(cycle: Cycle, slots: Counts) -> Bools:
+    """(T,) members of these elastic jobs that can go one by one."""
+    mask = np.zeros(len(cycle.state.tasks.node), np.bool_)
+    for slot in np.unique(slots).tolist():
+        job = cycle.state.jobs.at(slot)
+        states = leaf_states(job, stopped=cycle.moves.stopped_of(job))
+        for step in shed_steps(job.shape.structure, states):
+            if not step.core and len(step.tasks) == 1:
+                mask[job.rows[step.tasks[0]]] = True
+    return mask
+
+
+def ground_of(cycle: Cycle, cls: int | None) -> Ground:
+    """The room that is coming, on the nodes where a class may run (on all with ``None``)."""
+    nodes, soon = cycle.state.nodes, cycle.room.soon
+    eligible = nodes.schedulable
+    if cls is not None:
+        eligible = cycle.state.eligible.of(cycle.state.classes.request(cls))
+    return Ground(eligible, soon.devices, soon.host[:2], nodes.rank)
