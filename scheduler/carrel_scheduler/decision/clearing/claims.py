@@ -127,7 +127,7 @@ class Limits:
         domains: that are tried.
     """
 
-    rounds: int = 24
+    rounds: int = 18
     walks: int = 3
     steps: int = 2000
     swaps: int = 64

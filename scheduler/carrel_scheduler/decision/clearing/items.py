@@ -69,7 +69,7 @@ class Items:
         )
         ends = np.cumsum(count)
         total = int(ends[-1]) if len(ends) else 0
-        return np.arange(total) + np.repeat(begin - (ends - count), count)
+        return np.asarray(np.arange(total) + np.repeat(begin - (ends - count), count))
 
 
 def least(key: Ints, tie: Ints, count: int) -> Ints:

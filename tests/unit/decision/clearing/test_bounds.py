@@ -16,7 +16,7 @@ def test_upper_is_never_below_the_count_with_everybody_gone() -> None:
     for seed in range(40):
         s = random_situation(seed)
         board = lay_out(s.ground, s.victims, s.budgets)
-        bound = upper(board).tasks(*columns, None)
+        bound = upper(board).tasks(columns[0], columns[1], columns[2], columns[3], None)
         for claim, most in zip(claims, bound.tolist(), strict=True):
             if claim.amounts == (0, 0, 0):
                 continue

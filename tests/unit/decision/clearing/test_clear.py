@@ -38,7 +38,7 @@ def board_of(
 def units_of(claim: Claim, board: Board) -> list[int]:
     answer = clear(claim, board)
     assert isinstance(answer, Cleared)
-    return answer.units.tolist()
+    return [int(unit) for unit in answer.units]
 
 
 def test_the_cheapest_node_is_cleared() -> None:
