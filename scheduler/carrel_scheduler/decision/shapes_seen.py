@@ -14,7 +14,7 @@ from carrel_scheduler.decision.requests import Request, Where
 from carrel_scheduler.decision.resources import MILLI
 
 CPU_STEP = 500
-COVER = 0.97
+COVER = 0.98
 HALF_LIFE = 20_000
 FADE_EVERY = 1_000
 FADE = 0.5 ** (FADE_EVERY / HALF_LIFE)

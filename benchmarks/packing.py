@@ -1,0 +1,183 @@
+"""Packing: how much of a cluster's GPUs the core fills, against best fit and FGD on the same pods.
+
+The openb protocol: pods arrive in random order until 130 % of the GPUs are asked for; what does not
+fit is dropped. Reported are the GPUs allocated at the end, and at the first rejected GPU pod as a
+part of the linear-programming bound. With ``--departures 0.95`` also a long run in which pods end
+and 95 % of the GPUs are asked for on average: the part of the demand that was lost. The core learns
+what is typical from the arrivals and has one setting for both; FGD is told the trace beforehand.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmarks.openb import (
+    Arrivals,
+    by_count,
+    filling,
+    gpu_milli,
+    read_nodes,
+    read_pods,
+    steady,
+)
+from benchmarks.packing_bound import bound
+from benchmarks.packing_core import CorePolicy
+from benchmarks.packing_peers import BestFit, FragmentationGradient
+from benchmarks.report import Figure, show
+from carrel_scheduler.decision.events import NodeSet
+from carrel_scheduler.decision.requests import Request
+from carrel_scheduler.decision.resources import MILLI
+
+FIRST_SEED = 42
+NO_GOAL = ""
+CORE, FGD = "core", "FGD"
+
+
+class Policy(Protocol):
+    """Places pods one by one."""
+
+    def place(self, pod: Request) -> Any:
+        """Where the pod went, ``None`` when it does not fit."""
+
+    def finish(self, place: Any) -> None:
+        """The pod placed there ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run: percent of the GPUs, percent of the demand, decisions per second of processor
+    time.
+    """
+
+    allocated: float
+    first_rejected: float
+    lost: float
+    rate: float
+
+
+def run(policy: Policy, arrivals: Arrivals, capacity: int) -> Outcome:
+    """Let pods arrive; ``capacity`` in GPU thousandths."""
+    used = lost = offered = 0
+    first: int | None = None
+    ending: dict[int, list[tuple[Any, int]]] = {}
+    begin = time.thread_time()
+    for number, pod in enumerate(arrivals.pods):
+        for place, milli in ending.pop(number, ()):
+            policy.finish(place)
+            used -= milli
+        wanted = gpu_milli(pod)
+        place = policy.place(pod)
+        counted = wanted if number >= arrivals.counted_from else 0
+        offered += counted
+        if place is not None:
+            used += wanted
+            if arrivals.until is not None:
+                ending.setdefault(arrivals.until[number], []).append((place, wanted))
+            continue
+        lost += counted
+        if wanted and first is None:
+            first = used
+    rate = len(arrivals.pods) / (time.thread_time() - begin)
+    reached = used if first is None else first
+    return Outcome(100 * used / capacity, 100 * reached / capacity, 100 * lost / offered, rate)
+
+
+def mean(values: list[float]) -> float:
+    """The arithmetic mean."""
+    return sum(values) / len(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Means of one policy on one trace."""
+
+    allocated: float
+    of_bound: float
+    lost: float
+    rate: float
+
+
+def measure_trace(
+    nodes: list[NodeSet], pods: list[Request], seeds: int, load: float
+) -> dict[str, Means]:
+    """All policies on one trace."""
+    capacity = sum(node.devices for node in nodes) * MILLI
+    most = bound(nodes, pods)
+    policies: dict[str, Callable[[], Policy]] = {
+        CORE: lambda: CorePolicy(nodes),
+        "best fit": lambda: BestFit(nodes, by_count(pods)),
+        FGD: lambda: FragmentationGradient(nodes, by_count(pods)),
+    }
+    found = {}
+    for name, policy in policies.items():
+        fills = [
+            run(policy(), filling(pods, capacity, FIRST_SEED + seed), capacity)
+            for seed in range(seeds)
+        ]
+        longs = [
+            run(policy(), steady(pods, capacity, load, FIRST_SEED + seed), capacity)
+            for seed in range(seeds if load else 0)
+        ]
+        found[name] = Means(
+            mean([one.allocated for one in fills]),
+            100 * mean([one.first_rejected for one in fills]) / most,
+            mean([one.lost for one in longs]) if longs else 0.0,
+            mean([one.rate for one in fills + longs]),
+        )
+    return found
+
+
+def figures_of(traces: dict[str, dict[str, Means]], load: float) -> list[Figure]:
+    """The figures with their goals."""
+    figures = []
+    for trace, by_policy in traces.items():
+        fgd = by_policy[FGD]
+        for policy, one in by_policy.items():
+            core = policy == CORE
+            at_least = f"at least FGD, {fgd.allocated:.2f}" if core else ""
+            met = not core or one.allocated >= fgd.allocated
+            figures.append(Figure(f"{trace}: {policy} at 130 %", one.allocated, "%", at_least, met))
+            least = "at least 98.7" if core else ""
+            met = not core or one.of_bound >= 98.7
+            name = f"{trace}: {policy} first rejection"
+            figures.append(Figure(name, one.of_bound, "% of bound", least, met))
+            if load:
+                name = f"{trace}: {policy} lost at {load:.0%}"
+                figures.append(Figure(name, one.lost, "% of demand", NO_GOAL, met=True))
+    runs = list(traces.values())
+    slowest = min(one[CORE].rate for one in runs)
+    figures.append(Figure("slowest core run", slowest, "decisions/s", "5000", slowest >= 5000))
+    for policy in runs[0]:
+        alloc = mean([one[policy].allocated for one in runs])
+        figures.append(Figure(f"mean: {policy} at 130 %", alloc, "%", NO_GOAL, met=True))
+    if load:
+        half = mean([one[FGD].lost for one in runs]) / 2
+        lost = mean([one[CORE].lost for one in runs])
+        goal = f"half of FGD's, {half:.2f}"
+        figures.append(Figure("mean: core lost", lost, "% of demand", goal, lost <= half))
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=Path, required=True)
+    parser.add_argument("--pods", type=Path, nargs="+", required=True)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--departures", type=float, default=0.0, metavar="LOAD")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    nodes = read_nodes(arguments.nodes)
+    traces = {
+        path.stem.removeprefix("openb_pod_list_"): measure_trace(
+            nodes, read_pods(path), arguments.seeds, arguments.departures
+        )
+        for path in arguments.pods
+    }
+    show("Packing", figures_of(traces, arguments.departures), as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()
