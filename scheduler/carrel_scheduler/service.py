@@ -15,6 +15,7 @@ variable                   meaning
 """
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -55,6 +56,7 @@ log = logging.getLogger("carrel_scheduler")
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 IDS_AT_ONCE = 100
+COLLECT_AFTER = (50_000, 20, 100)
 
 
 class MissingSetting(Exception):  # noqa: N818
@@ -156,6 +158,7 @@ class Service:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Recover, serve, and turn the loop until ``stop`` is set; raises what ends it early."""
+        collect_rarely()
         async with asyncio.TaskGroup() as group:
             facts = self._provider.facts()
             seen = asyncio.Event()
@@ -183,6 +186,17 @@ class Service:
         await self.loop.actor.close()
         await self._identity.close()
         await self._membership.close()
+
+
+def collect_rarely() -> None:
+    """Have the cyclic garbage collector look less often, and never again at what is there now.
+
+    Tens of thousands of live workloads are millions of objects, and none of them is garbage: at its
+    usual pace the collector takes a fifth of the process's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 _fresh_ids: list[str] = []

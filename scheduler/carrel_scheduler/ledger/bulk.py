@@ -26,9 +26,18 @@ def insert_many(connection: Connection, table: Table, rows: Sequence[Mapping[str
         connection.execute(insert(table), rows)
         return
     names = tuple(rows[0])
-    values_of = itemgetter(*names)
+    insert_tuples(connection, table, names, list(map(itemgetter(*names), rows)))
+
+
+def insert_tuples(
+    connection: Connection, table: Table, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """The same for rows of values, in the order of the columns' names."""
+    if connection.dialect.name != "sqlite":
+        insert_many(connection, table, [dict(zip(names, row, strict=True)) for row in rows])
+        return
     for part in pieces(rows):
-        values = tuple(chain.from_iterable(map(values_of, part)))
+        values = tuple(chain.from_iterable(part))
         connection.exec_driver_sql(_insert(table.name, names, len(part)), values)
 
 

@@ -121,13 +121,11 @@ def labels_from_json(text: str) -> dict[str, str]:
     return _LABELS.decode(text)
 
 
-def row_columns(row: Transition | Decision) -> dict[str, Any]:
-    """A row of the past as columns; its id is the database's to give."""
-    columns = msgspec.structs.asdict(row)
-    del columns["id"]
-    columns["devices"] = to_json(row.devices, "devices")
-    columns["reason"] = None if row.reason is None else to_json(row.reason, "reason")
-    return columns
+def row_values(row: Transition | Decision) -> tuple[Any, ...]:
+    """A row of the past as values of its columns, in the order of its fields, without the id."""
+    devices = to_json(row.devices, "devices") if row.devices else "[]"
+    reason = None if row.reason is None else to_json(row.reason, "reason")
+    return (*msgspec.structs.astuple(row)[1:-2], devices, reason)
 
 
 def transition(columns: Mapping[str, Any]) -> Transition:

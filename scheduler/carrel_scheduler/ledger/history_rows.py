@@ -1,26 +1,30 @@
 """Transitions and decisions in SQL, and the spans of time that use is computed from."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Select, func, or_, select
 
 from carrel_scheduler.ledger import codec
-from carrel_scheduler.ledger.bulk import insert_many
+from carrel_scheduler.ledger.bulk import insert_tuples
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.schema import decisions, transitions
 from carrel_scheduler.ledger.usage import WAITING, Span
 
+# Without the id, which is the database's to give.
+_TRANSITION: Final = Transition.__struct_fields__[1:]
+_DECISION: Final = Decision.__struct_fields__[1:]
+
 
 def add_transitions(connection: Connection, rows: Sequence[Transition]) -> None:
     """Append rows in their order."""
-    insert_many(connection, transitions, [codec.row_columns(row) for row in rows])
+    insert_tuples(connection, transitions, _TRANSITION, [codec.row_values(row) for row in rows])
 
 
 def add_decisions(connection: Connection, rows: Sequence[Decision]) -> None:
     """Append rows in their order."""
-    insert_many(connection, decisions, [codec.row_columns(row) for row in rows])
+    insert_tuples(connection, decisions, _DECISION, [codec.row_values(row) for row in rows])
 
 
 def read_transitions(

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
+# Ended tasks are forgotten in one order a turn: it concerns nothing that still happens to them.
+FORGETTING: Final = "forgetting"
 
 
 class HubStarter(Protocol):
@@ -61,8 +63,8 @@ class Actor:
         await self._give_starts(cycle.starts, loop)
         for stop in cycle.stops:
             self._spawn(stop.task.workload_uid, self._stop(stop.task, stop.grace_seconds))
-        for task in cycle.forgets:
-            self._spawn(task.workload_uid, self._forget(task))
+        if cycle.forgets:
+            self._spawn(FORGETTING, self._forget(tuple(cycle.forgets)))
         for uid in cycle.removed:
             self._spawn(uid, self._remove(uid))
         for uid in cycle.wake_hub:
@@ -128,8 +130,12 @@ class Actor:
     async def _stop(self, task: TaskId, grace_seconds: float) -> None:
         await _known(self._engine.stop(task, grace_seconds))
 
-    async def _forget(self, task: TaskId) -> None:
-        await _known(self._engine.forget(task))
+    async def _forget(self, tasks: Sequence[TaskId]) -> None:
+        for task in tasks:
+            try:
+                await _known(self._engine.forget(task))
+            except EngineError as error:
+                log.warning("the record of task %s stays: %s", task, error)
 
     async def _remove(self, uid: str) -> None:
         await self._engine.remove_workload(uid)

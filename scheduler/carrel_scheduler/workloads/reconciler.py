@@ -9,7 +9,6 @@
   recovers, whereas going on would mean acting on what is not recorded.
 """
 
-import asyncio
 import heapq
 import logging
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from carrel_scheduler.workloads.contract import LiveEvent, Report
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.explaining import Explaining
+from carrel_scheduler.workloads.inbox import Inbox
 from carrel_scheduler.workloads.messages import (
     Claimed,
     ClaimRefused,
@@ -72,7 +72,7 @@ class Reconciler:
         self.recorder = Recorder(ledger, self)
         self.nodes: dict[str, NodeState] = {}
         self.epoch = 0
-        self._inbox: asyncio.Queue[Message] = asyncio.Queue()
+        self._inbox = Inbox()
         self._timers: list[tuple[float, str]] = []
         self._number = 0
         self._input_version = 0
@@ -83,7 +83,7 @@ class Reconciler:
 
     def tell(self, message: Message) -> None:
         """Hand a message to the loop."""
-        self._inbox.put_nowait(message)
+        self._inbox.put(message)
 
     async def run(self) -> None:
         """Turn for ever."""
@@ -95,7 +95,7 @@ class Reconciler:
         """One turn over everything that waits now."""
         cycle = self.begin()
         while not self.quiet:
-            self._handle(cycle, self._inbox.get_nowait())
+            self._handle(cycle, self._inbox.take())
         self._due_timers(cycle)
         self._decide(cycle)
         await self._explain(cycle)
@@ -157,7 +157,7 @@ class Reconciler:
     @property
     def quiet(self) -> bool:
         """Whether nothing waits to be handled."""
-        return self._inbox.empty()
+        return self._inbox.empty
 
     def next_deadline(self) -> float | None:
         """When something falls due by itself."""
@@ -183,12 +183,7 @@ class Reconciler:
         if not self.quiet:
             return
         deadline = self.next_deadline()
-        timeout = None if deadline is None else max(0.0, deadline - self.clock())
-        try:
-            message = await asyncio.wait_for(self._inbox.get(), timeout)
-        except TimeoutError:
-            return
-        self._inbox.put_nowait(message)
+        await self._inbox.wait(None if deadline is None else max(0.0, deadline - self.clock()))
 
     def _handle(self, cycle: Cycle, message: Message) -> None:
         match message:

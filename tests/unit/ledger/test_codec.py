@@ -111,7 +111,10 @@ def test_rows_survive() -> None:
         project="p",
         reason=None,
     )
-    assert codec.transition({**codec.row_columns(move), "id": 0}) == move
-    assert codec.decision({**codec.row_columns(action), "id": 0}) == action
-    assert codec.row_columns(move).keys() | {"id"} == set(transitions.c.keys())
-    assert codec.row_columns(action).keys() | {"id"} == set(decisions.c.keys())
+    for row, table, read in (
+        (move, transitions, codec.transition),
+        (action, decisions, codec.decision),
+    ):
+        names = list(row.__struct_fields__)
+        assert set(names) == set(table.c.keys())
+        assert read(dict(zip(names, (0, *codec.row_values(row)), strict=True))) == row
