@@ -104,8 +104,10 @@ class Rooms:
         """(N,) of a resource on each node."""
         layer = self.layer(sight)
         if resource == GPU:
-            return layer.devices.sum(axis=0, dtype=np.int64)
-        return layer.host[resource - 1]
+            gpus: Counts = layer.devices.sum(axis=0, dtype=np.int64)
+            return gpus
+        host: Counts = layer.host[resource - 1]
+        return host
 
     def asked(self, cls: int) -> dict[int, int]:
         """Resource -> what one task asks for, GPUs first; GPUs as they count against quotas."""

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 EXTENDED = 3
 """Resources from here on are extended ones."""
 
+LOOKED_AT = 32
+"""Of more than so many that hold most, the older submissions come first."""
+
 
 class Holders:
     """Those who hold room, as of one cycle."""
@@ -88,16 +91,10 @@ class Holders:
             self._amounts[resource] = self._held_by(resource, rows)
         slots = state.tasks.job.take(rows)
         sums = np.bincount(slots, weights=self._amounts[resource] * chosen).astype(np.int64)
-        if len(sums) > MOST:
-            least = max(int(np.partition(sums, -MOST)[-MOST]), 1)
-            best = np.flatnonzero(sums >= least)
-        else:
-            best = np.flatnonzero(sums > 0)
-        # Of many that hold equally much, the first come first.
-        many = [state.jobs.at(slot) for slot in best.tolist()]
-        tops = sorted(many, key=lambda job: (-int(sums[job.slot]), job.started, job.spec.uid))
-        tied = [job for job in tops if sums[job.slot] >= sums[tops[:MOST][-1].slot]] if tops else []
-        return _first(self._holder(job, int(sums[job.slot])) for job in tied[: 4 * MOST])
+        best = np.flatnonzero(sums > 0)
+        order = np.lexsort((best, state.jobs.created.take(best), -sums.take(best)))
+        best = best.take(order[:LOOKED_AT])
+        return _first(self._holder(state.jobs.at(slot), int(sums[slot])) for slot in best.tolist())
 
     def _held_by(self, resource: int, rows: Counts) -> Counts:
         """(r,) what the tasks of these rows hold of a resource."""
@@ -107,7 +104,8 @@ class Holders:
             found: Counts = share * popcount(tasks.mask.take(rows))
             return found
         if resource < EXTENDED:
-            return tasks.host[resource - 1].take(rows)
+            held: Counts = tasks.host[resource - 1].take(rows)
+            return held
         by_class = np.zeros(len(self._cycle.state.classes), np.int64)
         for cls, host in tasks.hosts.items():
             by_class[cls] = host[resource - 1] if len(host) >= resource else 0

@@ -1,0 +1,218 @@
+"""What could never be: asked when a workload is submitted, and told while it waits.
+
+Judged against everything the cluster has, busy, broken, drained or switched off, and against the
+rules of all its queues as they are: only more hardware or other rules would help.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.decision.barriers import lasting_barrier
+from carrel_scheduler.decision.blame import to_blame
+from carrel_scheduler.decision.classes import Form
+from carrel_scheduler.decision.conditions import unmet_condition
+from carrel_scheduler.decision.events import Preemptibility
+from carrel_scheduler.decision.explain_rooms import GPU, Parts, Rooms, Sight
+from carrel_scheduler.decision.gangs import Group
+from carrel_scheduler.decision.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.decision.requests import HOST
+from carrel_scheduler.decision.resources import NONE
+from carrel_scheduler.decision.shapes import Shape
+from carrel_scheduler.decision.standings import RESOURCE_NAMES
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.columns import Columns
+
+
+def never_reason(
+    state: "Columns", queue: int, shape: Shape, kind: Preemptibility, rooms: Rooms | None = None
+) -> Reason | None:
+    """Why no node, quota or limit could ever admit it, or ``None``.
+
+    A cluster without any node is still coming up and refuses nothing.
+
+    Args:
+        state: what there is.
+        queue: the slot of its queue.
+        shape: what it asks for.
+        kind: whether it may be stopped.
+        rooms: where views of empty nodes are kept.
+    """
+    found = _rules(state, queue, shape, kind)
+    if state.nodes.slots:
+        found = on_nodes(state, shape, rooms or Rooms(state)) or found
+    return found
+
+
+def _rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
+    fixed = NONE if kind is Preemptibility.YES else shape.first
+    found = lasting_barrier(state.queues.table, queue, shape.first, fixed)
+    if found is None:
+        return None
+    return Reason(
+        ReasonClass.NEVER,
+        found.token,
+        resource=RESOURCE_NAMES[found.resource],
+        requested=found.asked,
+        short=found.asked - found.bound,
+        bound=found.bound,
+        project=found.queue,
+    )
+
+
+def on_nodes(state: "Columns", shape: Shape, rooms: Rooms) -> Reason | None:
+    """Why the nodes could never hold it, or ``None``."""
+    for cls, need in needs(shape, shape.first_step).items():
+        parts = rooms.parts(Sight.WHOLE, cls)
+        if not parts.mask.any():
+            detail = unmet_condition(state, state.classes.request(cls))
+            return Reason(ReasonClass.NEVER, Token.NO_ELIGIBLE_NODE, detail=detail)
+        if rooms.total(Sight.WHOLE, cls) < need:
+            return too_large(state, rooms, Sight.WHOLE, cls, need)
+    return too_wide(state, shape, rooms, Sight.WHOLE, ReasonClass.NEVER)
+
+
+def needs(shape: Shape, step: tuple[int, ...]) -> dict[int, int]:
+    """Class -> how many tasks of it a step has."""
+    return dict(Counter(shape.classes[index] for index in step))
+
+
+def resource_name(state: "Columns", resource: int) -> str:
+    """The name of a resource by its number (see ``explain_rooms``)."""
+    if resource < len(RESOURCE_NAMES):
+        return RESOURCE_NAMES[resource]
+    row = resource - 1
+    return next(name for name, known in state.nodes.extended.items() if known == row)
+
+
+def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int) -> Reason:
+    """No room for so many tasks of a class, even if nobody held anything.
+
+    Where one task is larger than any node's amount (of nodes that have the rest), the bound is the
+    largest such node; else it is what all nodes together hold of such tasks.
+    """
+    parts, asked = rooms.parts(sight, cls), rooms.asked(cls)
+    scarce = to_blame(list(asked), lambda these: parts.total(these) >= need)
+    never = sight is Sight.WHOLE
+    if scarce == GPU and state.classes.kinds[cls].form is Form.MIG:
+        return _no_instance(state, cls, need, parts.total(), never=never)
+    largest = largest_with_rest(rooms, sight, cls, scarce)
+    if largest < asked[scarce]:
+        requested, bound = asked[scarce], largest
+    else:
+        requested, bound = need * asked[scarce], parts.total() * asked[scarce]
+    return Reason(
+        ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
+        Token.NEVER_FITS if never else Token.NO_NODE_FITS,
+        resource=resource_name(state, scarce),
+        requested=requested,
+        short=max(0, requested - bound),
+        bound=bound,
+        nodes=largest_nodes(state, rooms, sight, cls, scarce) if never else (),
+    )
+
+
+def _no_instance(state: "Columns", cls: int, need: int, bound: int, *, never: bool) -> Reason:
+    return Reason(
+        ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
+        Token.NO_MIG_INSTANCE,
+        resource="mig",
+        requested=need,
+        short=max(0, need - bound),
+        bound=bound,
+        detail=state.classes.request(cls).mig_profile,
+    )
+
+
+def largest_with_rest(rooms: Rooms, sight: Sight, cls: int, scarce: int) -> int:
+    """The largest amount of a resource on one node that has enough of everything else."""
+    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
+    return int((rooms.amounts(sight, scarce) * there).max(initial=0))
+
+
+def largest_nodes(
+    state: "Columns", rooms: Rooms, sight: Sight, cls: int, scarce: int
+) -> tuple[str, ...]:
+    """The name of the first node that has this largest amount."""
+    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
+    amounts = rooms.amounts(sight, scarce) * there
+    best = np.flatnonzero(there & (amounts == amounts.max(initial=0)))
+    return tuple(sorted(state.nodes.names[slot] for slot in best.tolist())[:1])
+
+
+def _nodes_with_rest(parts: Parts, scarce: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    rest = [other for other in parts.by_resource if other != scarce]
+    there = parts.counts(rest) > 0
+    return there if there.any() else parts.mask
+
+
+def too_wide(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    """No domain that the tasks must share holds them, or there are too few to keep them apart."""
+    return _level(state, shape, rooms, sight, cls) or _apart(state, shape, rooms, sight, cls)
+
+
+def _level(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    first = 0
+    wanted = set(shape.first_step)
+    for group, size in _groups(shape.group):
+        begin, first = first, first + (size if group.is_leaf else 0)
+        if group.level is None or not group.level.required:
+            continue
+        step = tuple(i for i in range(begin, begin + size) if i in wanted)
+        found = needs(shape, step)
+        if len(found) != 1:
+            continue
+        ((member, need),) = found.items()
+        parts = rooms.parts(sight, member)
+        proof = state.topologies.impossible(group.level, parts.mask, parts.counts(), need)
+        if proof is not None:
+            return Reason(
+                cls,
+                Token.TOPOLOGY_TOO_SMALL,
+                resource="tasks",
+                requested=need,
+                short=need - proof[0],
+                bound=proof[0],
+                detail=group.level.required,
+            )
+    return None
+
+
+def _groups(group: Group) -> list[tuple[Group, int]]:
+    """All groups in the order of their first tasks, outer ones first, with their sizes."""
+    if group.is_leaf:
+        return [(group, len(group.requests))]
+    inside = [entry for child in group.groups for entry in _groups(child)]
+    return [(group, sum(size for inner, size in inside if inner.is_leaf)), *inside]
+
+
+def _apart(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    for member, need in needs(shape, shape.first_step).items():
+        key = state.classes.request(member).where.apart
+        if not key:
+            continue
+        counts = rooms.parts(sight, member).counts() > 0
+        domains = state.topologies.domains(key, len(counts))
+        have = len(set(domains.compress(counts & (domains >= 0)).tolist()))
+        if have < need:
+            return Reason(
+                cls,
+                Token.TOPOLOGY_TOO_SMALL,
+                resource="tasks",
+                requested=need,
+                short=need - have,
+                bound=have,
+                detail=APART_HOSTS if key == HOST else f"one {key} each",
+            )
+    return None
+
+
+APART_HOSTS = "one node each"

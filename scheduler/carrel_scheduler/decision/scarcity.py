@@ -1,0 +1,134 @@
+"""How much of each resource a waiting workload could make others give back, at most.
+
+Whose work may be taken follows from claims (other queues) and priority (its own queue); of a queue
+the victims are counted in their order for as long as the claim lets it be taken from. It is a bound
+by sums over all nodes, so what it denies is proved, and what it allows may still be too scattered.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.decision.claims import Claim
+from carrel_scheduler.decision.layers import Bools, Counts
+from carrel_scheduler.decision.moves import popcount
+from carrel_scheduler.decision.resources import NONE, Triple
+
+if TYPE_CHECKING:
+    from carrel_scheduler.decision.cycle import Cycle
+    from carrel_scheduler.decision.waiting import WaitingRow
+
+Key = tuple[object, ...]
+
+
+class Reach:
+    """What could be taken back after all that a cycle decided."""
+
+    def __init__(self, cycle: "Cycle") -> None:
+        self._cycle = cycle
+        self._victims: Victims | None = None
+        self._known: dict[Key, Triple] = {}
+
+    def takeable(self, asker: "Asker") -> Triple:
+        """At most so much of each resource could be made free for a claim."""
+        cycle = self._cycle
+        fixed = NONE if asker.preemptible else asker.demand
+        saturation = cycle.settings.saturation_milli
+        claim = Claim(
+            cycle.standings, asker.queue, asker.demand, fixed, saturation_milli=saturation
+        )
+        asked = tuple(bool(amount) for amount in asker.demand)
+        key: Key = (asker.queue, asked, asker.priority, claim.may)
+        if claim.may:
+            budgets = claim.budgets()
+            key = (*key, budgets.excess.tobytes())
+        found = self._known.get(key)
+        if found is None:
+            victims = self._all()
+            chosen = victims.of_own_queue(asker.queue, asker.priority)
+            if claim.may:
+                chosen |= victims.within(budgets.excess, np.array(asked, np.bool_))
+            found = self._known[key] = victims.sums(chosen)
+        return found
+
+    def _all(self) -> "Victims":
+        if self._victims is None:
+            self._victims = Victims(self._cycle)
+        return self._victims
+
+
+class Asker:
+    """Who asks: all waiting jobs of a row, or one other job."""
+
+    __slots__ = ("demand", "preemptible", "priority", "queue")
+
+    def __init__(self, queue: int, priority: int, demand: Triple, *, preemptible: bool) -> None:
+        self.queue, self.priority = queue, priority
+        self.demand, self.preemptible = demand, preemptible
+
+    @classmethod
+    def of_row(cls, row: "WaitingRow", *, preemptible: bool) -> "Asker":
+        """Whoever stands in a row."""
+        return cls(row.queue, row.priority, row.shape.first, preemptible=preemptible)
+
+
+class Victims:
+    """All tasks that may be stopped and were not, queue by queue in the order of victims.
+
+    Attributes:
+        queue, priority: (V,); amounts: (3, V); before: (3, V) what those of the same queue that
+            go first hold.
+    """
+
+    def __init__(self, cycle: "Cycle") -> None:
+        state = cycle.state
+        tasks, jobs = state.tasks, state.jobs
+        rows = np.flatnonzero((tasks.victim >= 0) & ~cycle.moves.stopped)
+        slots = tasks.job.take(rows)
+        per_job = np.bincount(slots, minlength=len(jobs.queue))
+        lost = np.maximum(cycle.now - jobs.since, 0.0) * per_job
+        order = np.lexsort(
+            (
+                slots,
+                -jobs.created.take(slots),
+                lost.take(slots),
+                jobs.priority.take(slots),
+                jobs.queue.take(slots),
+            )
+        )
+        rows, slots = rows.take(order), slots.take(order)
+        gpu = tasks.share.take(rows).astype(np.int64) * popcount(tasks.mask.take(rows))
+        self.amounts: Counts = np.vstack([gpu[None], tasks.host.take(rows, 1)])
+        self.queue: Counts = jobs.queue.take(slots).astype(np.int64)
+        self.priority = tasks.priority.take(rows)
+        self.before: Counts = self._running_sums()
+
+    def of_own_queue(self, queue: int, priority: int) -> Bools:
+        """(V,) those of lower priority in the same queue."""
+        found: Bools = (self.queue == queue) & (self.priority < priority)
+        return found
+
+    def within(self, excess: Counts, asked: Bools) -> Bools:
+        """(V,) those that come before what may be taken of their queue is used up.
+
+        Args:
+            excess: (Q, 3) what may be taken of each queue.
+            asked: (3,) the resources that the claim asks for.
+        """
+        left = excess.T.take(self.queue, 1)
+        open_yet: Bools = (self.before < left) & asked[:, None]
+        return np.logical_or.reduce(open_yet)
+
+    def sums(self, chosen: Bools) -> Triple:
+        """What these hold together."""
+        gpu, cpu, memory = (self.amounts * chosen).sum(axis=1).tolist()
+        return gpu, cpu, memory
+
+    def _running_sums(self) -> Counts:
+        if not len(self.queue):
+            return self.amounts.copy()
+        sums = self.amounts.cumsum(axis=1) - self.amounts
+        starts = np.flatnonzero(np.diff(self.queue, prepend=-1))
+        sizes = np.diff(starts, append=len(self.queue))
+        first: Counts = sums - np.repeat(sums.take(starts, 1), sizes, axis=1)
+        return first
