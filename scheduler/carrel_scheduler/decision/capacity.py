@@ -18,6 +18,7 @@ from carrel_scheduler.decision.classes import Classes
 from carrel_scheduler.decision.eligible import Eligible
 from carrel_scheduler.decision.gpu_room import GpuKinds
 from carrel_scheduler.decision.layers import CPU, MEMORY, Bools, Counts, Layer
+from carrel_scheduler.decision.never import Never, never
 from carrel_scheduler.decision.nodes import NodeColumns
 
 MOST = 32767
@@ -121,6 +122,10 @@ class Capacity:
         """(n, c) how many tasks of many classes fit on some nodes in a view."""
         self._needs.follow(sorted({self._needs.mask_of(c) for c in class_ids.tolist()}))
         return self._needs.rows(view, nodes, class_ids).astype(np.int64)
+
+    def never(self, class_id: int) -> Never | None:
+        """Why a task of a class fits on no node even when empty, or ``None``."""
+        return never(self._classes.request(class_id), self._nodes, self._eligible)
 
     def _write(self, view: Layer, nodes: list[int]) -> None:
         used = len(self._of_column)

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.decision.classes import Classes, Form, GpuKind
 from carrel_scheduler.decision.device_choice import capacity
@@ -67,7 +68,7 @@ class Chooser:
     def pick(
         self,
         class_id: int,
-        counts: Counts,
+        counts: npt.NDArray[np.signedinteger],
         view: Layer,
         within: Bools | None = None,
         score: Counts | None = None,
@@ -98,7 +99,7 @@ class Chooser:
         self,
         class_id: int,
         tasks: int,
-        counts: Counts,
+        counts: npt.NDArray[np.signedinteger],
         view: Layer,
         within: Bools | None = None,
         per_node_limit: int = 0,

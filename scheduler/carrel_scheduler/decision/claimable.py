@@ -1,9 +1,9 @@
 """Which waiting rows are worth a close look by the actions that stop others.
 
-Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had. All
-rows are asked at once here: may they claim at all (an upper bound of what ``claims`` and the limits
-allow), and would their tasks fit if everybody who might have to give were gone (``clearing.upper``).
-What is left is tried one by one. If that is still too much for one cycle, the most entitled rows
+Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had.
+All rows are asked at once here: may they claim at all (an upper bound of what ``claims`` and the
+limits allow), and would their tasks fit if everybody who might have to give were gone
+(``clearing.upper``)? What is left is tried one by one. If that is still too much for one cycle, the most entitled rows
 are tried in every cycle and the others in turns.
 """
 

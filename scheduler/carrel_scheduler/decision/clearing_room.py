@@ -1,7 +1,8 @@
 """Making room for one step of a job by telling others to stop.
 
 Shares are taken in the order of victims until the step finds its places; then, from the last taken
-on, whoever turns out not to be needed is spared; then whoever has room elsewhere gets it held there
+on, whoever turns out not to be needed is spared (if that is everybody, the room is there without
+this claim, and dealing it out is not its business); then whoever has room elsewhere gets it held there
 and is moved rather than stopped. Nothing has changed when there is no answer.
 """
 
@@ -15,6 +16,16 @@ from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.placing import place
 
 
+def nobody(_share: Share) -> bool:
+    """Everybody may be stopped for good."""
+    return False
+
+
+def everybody(_share: Share) -> bool:
+    """Everybody must have a place."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """A search for one claim.
@@ -22,14 +33,14 @@ class Search:
     Attributes:
         claimer, step: whose tasks need places.
         cause: what victims are told.
-        all_move: only those may be stopped who have a place elsewhere.
+        movers: those who may only be stopped if they have a place elsewhere.
     """
 
     cycle: Cycle
     claimer: Job
     step: tuple[int, ...]
     cause: Cause
-    all_move: bool = False
+    movers: Callable[[Share], bool] = nobody
 
     def run(self, shares: Iterator[Share]) -> bool:
         """Whether room was made: victims are stopped and the step's places are held."""
@@ -48,7 +59,10 @@ class Search:
             moves.rollback(begin)
             chosen = self._choose(taken)
             if chosen is not None:
-                self._settle(self._spare(chosen))
+                needed = self._spare(chosen)
+                if not needed:
+                    return False
+                self._settle(needed)
                 return True
             for other in taken:
                 self._stop(other)
@@ -93,7 +107,7 @@ class Search:
         """Whether the step finds its places, and the victims theirs where they must."""
         moves = self.cycle.moves
         mark = moves.mark()
-        found = self._place() and (not self.all_move or self._move_all(shares))
+        found = self._place() and self._move_all(self._bound_to_move(shares))
         moves.rollback(mark)
         return found
 
@@ -102,11 +116,15 @@ class Search:
             self._stop(share)
         if not self._place():
             raise AssertionError(f"room made for {self.claimer.uid} does not hold it")
-        if self.all_move and not self._move_all(shares):
+        bound = self._bound_to_move(shares)
+        if not self._move_all(bound):
             raise AssertionError(f"those who make room for {self.claimer.uid} have no place")
-        if not self.all_move:
-            for share in self._in_order_of_service(shares):
+        for share in self._in_order_of_service(shares):
+            if share not in bound:
                 self._move(share)
+
+    def _bound_to_move(self, shares: Sequence[Share]) -> list[Share]:
+        return [share for share in shares if self.movers(share)]
 
     def _place(self) -> bool:
         cycle = self.cycle
@@ -128,7 +146,7 @@ class Search:
 
     def _move_all(self, shares: Sequence[Share]) -> bool:
         """Places for all; the largest first, since the small find one anywhere."""
-        by_size = sorted(reversed(shares), key=lambda share: share.amounts, reverse=True)
+        by_size = sorted(shares, key=lambda share: share.amounts, reverse=True)
         return all(self._move(share) for share in by_size)
 
     def _move(self, share: Share) -> bool:
@@ -154,6 +172,3 @@ class Search:
 
     def _in_order_of_service(self, shares: Sequence[Share]) -> list[Share]:
         return list(reversed(shares))
-
-
-Protected = Callable[[Job], bool]

@@ -2,8 +2,7 @@
 
 What deciding reads often stands in NumPy columns that events change in place (nodes, tasks, jobs,
 queues, waiting rows, capacity rows); what is read per workload stands in records. Only integers
-count room. An event is checked before anything changes, so a refused one leaves no trace. ``State`` adds
-how events change it.
+count room. ``State`` adds how events change it.
 """
 
 from carrel_scheduler.decision.capacity import Capacity

@@ -15,7 +15,7 @@ from carrel_scheduler.decision.device_choice import View, choose, hardware_of
 from carrel_scheduler.decision.events import Preemptibility
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts, Footprint
-from carrel_scheduler.decision.members import leaf_states
+from carrel_scheduler.decision.members import leaf_states, protected_members
 from carrel_scheduler.decision.moves import Moves
 from carrel_scheduler.decision.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.decision.room import Room
@@ -78,12 +78,29 @@ class Cycle:
             return 0
         return 1 if sum(there) <= len(job.shape.first_step) else 2
 
-    def is_fixed(self, job: Job, indices: Sequence[int]) -> bool:
-        """Whether these tasks, once placed, may not be stopped for others."""
+    def is_fixed(self, job: Job) -> bool:
+        """Whether the tasks that it is given next may not be stopped for others later."""
         kind = job.spec.preemptible
         if kind is Preemptibility.YES:
             return False
         return kind is Preemptibility.NO or not self.grows(job)
+
+    def is_protected(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether these running tasks count as non-preemptible."""
+        kind = job.spec.preemptible
+        if kind is Preemptibility.SURPLUS:
+            return bool(set(indices) & protected_members(job))
+        return kind is Preemptibility.NO
+
+    def waited_s(self, job: Job) -> float:
+        """How long it has waited, since its submission or its last eviction."""
+        spec = job.spec
+        return self.now - (spec.created_at if spec.evicted_at is None else spec.evicted_at)
+
+    def within_share(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether its queue stays within its fair share with these tasks."""
+        standings = self.standings
+        return standings.within(standings.fair[job.queue], job.queue, self.demand(job, indices))
 
     def demand(self, job: Job, indices: Sequence[int]) -> Triple:
         """What these tasks count for."""
@@ -95,7 +112,7 @@ class Cycle:
     def barrier(self, job: Job, indices: Sequence[int]) -> Barrier | None:
         """The limit or quota that keeps these tasks from starting, if there is one."""
         demand = self.demand(job, indices)
-        fixed = demand if self.is_fixed(job, indices) else NONE
+        fixed = demand if self.is_fixed(job) else NONE
         return self.standings.barrier(job.queue, demand, fixed)
 
     # Who still looks, and who may give way

@@ -1,7 +1,9 @@
 """One decision: the state and the time in, a plan out; nothing outside changes.
 
-The order of the actions: what was promised, what is free, what can be made by moving work that
-loses its place nowhere, what other queues borrowed, what is of lower priority in the own queue.
+The order of the actions: what was promised; what is free; what can be had by moving work, for those
+within their fair share; what other queues borrowed; what is of lower priority in the own queue;
+moving work for those who borrow. Then what runs in vain, what has to leave its node, and places for
+those who have waited too long.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,9 +11,11 @@ from collections.abc import Callable, Sequence
 from carrel_scheduler.decision.actions import (
     allocate,
     consolidate,
+    drain,
     preempt,
     promises,
     reclaim,
+    reserve,
     stale,
 )
 from carrel_scheduler.decision.columns import Columns
@@ -23,15 +27,24 @@ Action = Callable[[Cycle], None]
 ACTIONS: Sequence[Action] = (
     promises.run,
     allocate.run,
-    consolidate.run,
+    consolidate.for_entitled,
     reclaim.run,
     preempt.run,
+    consolidate.run,
     stale.run,
+    drain.run,
+    reserve.run,
 )
 
 
 def decide(state: Columns, now: float, actions: Sequence[Action] = ACTIONS) -> Plan:
-    """What to do now."""
+    """What to do now.
+
+    Args:
+        state: the facts.
+        now: epoch seconds.
+        actions: in their order.
+    """
     cycle = Cycle(state, now)
     for action in actions:
         action(cycle)

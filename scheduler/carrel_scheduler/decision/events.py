@@ -158,8 +158,6 @@ class WorkloadQueued:
         stale_grace_s: how long it may run with fewer tasks than its minimum; negative: for ever;
             ``None``: as the settings say.
         gated: indices of tasks that may not start yet.
-        backfill_s: it ends by itself after so many seconds, when known; it may use room that is
-            held for somebody later than that.
     """
 
     uid: str
@@ -177,7 +175,6 @@ class WorkloadQueued:
     preemption_delay_s: float = 0.0
     stale_grace_s: float | None = None
     gated: frozenset[int] = frozenset()
-    backfill_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,8 @@ class Job:
         waiting: its row among the waiting, when none of its tasks holds or was promised room.
         asked: what its pending tasks count for in the queue's sum of waiting amounts.
         fixed: what of its placed tasks counts as non-preemptible.
-        promise: places held for it: (task index, place).
+        promise: places held for it: (task index, place); ``promise_fixed``: they count as
+            non-preemptible.
         started, saved: of its present life; epoch seconds.
         stale_since: since when it runs with fewer tasks than its minimum.
     """
@@ -44,6 +45,7 @@ class Job:
         "halted",
         "out",
         "promise",
+        "promise_fixed",
         "queue",
         "queued",
         "rows",
@@ -71,6 +73,7 @@ class Job:
         self.asked: Triple = (0, 0, 0)
         self.fixed: Triple = (0, 0, 0)
         self.promise: tuple[tuple[int, Footprint], ...] = ()
+        self.promise_fixed = False
         self.started = 0.0
         self.saved = NEVER_SAVED
         self.stale_since: float | None = None
@@ -121,6 +124,7 @@ class JobTable:
 
     Attributes:
         by_slot: the record of each slot, ``None`` when unused.
+        uids: the uid of each slot; empty when unused.
         in_queue: slot of a queue -> how many jobs it has.
         queue: (J,) slot of the queue; priority: (J,).
         created, since: (J,) epoch seconds: submission, and start of the work not yet saved.
@@ -132,6 +136,7 @@ class JobTable:
     def __init__(self) -> None:
         self.by_uid: dict[str, Job] = {}
         self.by_slot: list[Job | None] = []
+        self.uids: list[str] = []
         self.in_queue: dict[int, int] = {}
         self.queue: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.priority: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -150,6 +155,7 @@ class JobTable:
         job = Job(spec, slot, queue, shape)
         self.by_uid[spec.uid] = job
         self.by_slot[slot] = job
+        self.uids[slot] = spec.uid
         self.in_queue[queue] = self.in_queue.get(queue, 0) + 1
         self.queue[slot] = queue
         self.priority[slot] = spec.priority
@@ -177,6 +183,7 @@ class JobTable:
         """Forget a workload."""
         del self.by_uid[job.spec.uid]
         self.by_slot[job.slot] = None
+        self.uids[job.slot] = ""
         self.in_queue[job.queue] -= 1
         self._spare.append(job.slot)
 
@@ -189,4 +196,5 @@ class JobTable:
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros(slots - old, column.dtype)]))
         self.by_slot += [None] * (slots - old)
+        self.uids += [""] * (slots - old)
         self._spare += range(slots - 1, old - 1, -1)

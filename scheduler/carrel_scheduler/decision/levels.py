@@ -87,6 +87,10 @@ class Levels:
             if key and key not in keys:
                 raise InvalidEvent("unknown_level", name, key, f"one of {', '.join(keys)}")
 
+    def known(self) -> dict[str, tuple[str, ...]]:
+        """The keys of each topology, coarse to fine."""
+        return dict(self._levels)
+
     def domains(self, key: str, size: int, topology: str = "") -> npt.NDArray[np.int32]:
         """(N,) the domain of each of ``size`` node slots at a level; -1 where it is in none."""
         span = self.span(Level(required=key, topology=topology), size)

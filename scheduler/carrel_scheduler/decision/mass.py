@@ -88,7 +88,7 @@ def _carry_out(
 def _hold(cycle: Cycle, job: Job, step: tuple[int, ...], nodes: Counts) -> bool:
     cls, moves = job.shape.cls, cycle.moves
     kind = cycle.state.classes.kinds[cls]
-    fixed = cycle.is_fixed(job, step)
+    fixed = cycle.is_fixed(job)
     if kind.form is Form.WHOLE and not cycle.state.nodes.mig.any():
         masks = _whole_nodes(cycle, nodes, kind.amount)
         if masks is not None:

@@ -1,8 +1,9 @@
 """Waiting work offered one by one in the order of service.
 
 Inside a queue: higher priority first, then jobs below their minimum, then those just at it, then
-those above it; then the older. Between queues the tree decides (``order``). Jobs that look alike stand in rows: when one
-of them cannot be served, none of the row can, and the row is left out without looking at the rest.
+those above it; then the older. Between queues the tree decides (``order``). Jobs that look alike
+stand in rows: when one of them cannot be served, none of the row can, and the row is left out
+without looking at the rest.
 """
 
 import heapq

@@ -29,16 +29,16 @@ class Placing:
     def __init__(self, cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool) -> None:
         self._cycle, self._job, self._soon = cycle, job, soon
         self._wanted = set(indices)
-        self._fixed = cycle.is_fixed(job, indices)
+        self._fixed = cycle.is_fixed(job)
         self._placed: list[tuple[int, int]] = []
 
-    def run(self) -> bool:
+    def run(self, score: Counts | None = None) -> bool:
         """Whether all tasks have found a place; nothing has changed when not."""
         moves = self._cycle.moves
         mark = moves.mark()
         nodes = self._cycle.state.nodes
         everywhere = np.ones(len(nodes.schedulable), np.bool_)
-        if self._group(self._job.shape.group, 0, everywhere, None):
+        if self._group(self._job.shape.group, 0, everywhere, score):
             return True
         moves.rollback(mark)
         return False
@@ -176,6 +176,11 @@ def _size(group: Group) -> int:
     return len(group.requests) if group.is_leaf else sum(_size(child) for child in group.groups)
 
 
-def place(cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool) -> bool:
-    """Start these tasks, or with ``soon`` hold room for them; all, or nothing happens."""
-    return Placing(cycle, job, indices, soon=soon).run()
+def place(
+    cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool, score: Counts | None = None
+) -> bool:
+    """Start these tasks, or with ``soon`` hold room for them; all, or nothing happens.
+
+    ``score`` (N,): nodes with more are taken first.
+    """
+    return Placing(cycle, job, indices, soon=soon).run(score)

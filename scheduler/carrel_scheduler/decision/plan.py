@@ -8,6 +8,7 @@ service are worked out when asked for, on the state that was decided upon.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from carrel_scheduler.decision.events import Devices, Place
@@ -122,12 +123,11 @@ class Plan:
 
     def _evicted_many(self, move: ManyStopped) -> list[Eviction]:
         jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
-        reason, by_slot = self._reason(move.cause), jobs.by_slot
+        reason = self._reason(move.cause)
         slots = tasks.job.take(move.rows)
         if bool((jobs.placed.take(slots) == 1).all()):
-            return [
-                Eviction(job.spec.uid, reason) for slot in slots.tolist() if (job := by_slot[slot])
-            ]
+            uids = map(jobs.uids.__getitem__, slots.tolist())
+            return list(map(Eviction, uids, repeat(reason)))
         stopped: dict[int, list[int]] = {}
         for slot, index in zip(slots.tolist(), tasks.index.take(move.rows).tolist(), strict=True):
             stopped.setdefault(slot, []).append(index)

@@ -154,6 +154,7 @@ class After:
     """What a plan leaves behind, counted from its decisions one by one.
 
     Attributes:
+        now: when it was made.
         starts: uid -> index -> place, of bindings.
         stops: uid -> indices, of evictions; ``evictions``: uid -> the decision.
         holds: uid -> index -> place, of all promises afterwards.
@@ -161,6 +162,8 @@ class After:
     """
 
     state: Columns
+    plan: Plan
+    now: float
     starts: dict[str, Places] = field(default_factory=dict)
     stops: dict[str, tuple[int, ...]] = field(default_factory=dict)
     evictions: dict[str, Eviction] = field(default_factory=dict)
@@ -168,9 +171,9 @@ class After:
     fresh: dict[str, Places] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, state: Columns, plan: Plan) -> "After":
+    def of(cls, state: Columns, plan: Plan, now: float) -> "After":
         """Count a plan. Raises ``InvalidEvent`` for places that cannot be."""
-        after = cls(state)
+        after = cls(state, plan, now)
         after.holds = {uid: dict(job.promise) for uid, job in state.promised.items()}
         for one in plan.bindings:
             place = (one.node, one.devices, one.slots)
@@ -204,7 +207,7 @@ class After:
                     yield self.state.job(uid), index, place
 
     def members(self, job: Job) -> Mapping[int, int]:
-        """index -> node of the tasks of a job that run on, start or have room held."""
+        """Index -> node of the tasks of a job that run on, start or have room held."""
         stopped = self.stops.get(job.uid, ())
         tasks = self.state.tasks
         nodes = {i: int(tasks.node[job.rows[i]]) for i in job.running() if i not in stopped}

@@ -117,7 +117,8 @@ class Victims:
         """
         left = excess.T.take(self.queue, 1)
         open_yet: Bools = (self.before < left) & asked[:, None]
-        return np.logical_or.reduce(open_yet)
+        found: Bools = open_yet.any(axis=0)
+        return found
 
     def sums(self, chosen: Bools) -> Triple:
         """What these hold together."""

@@ -111,13 +111,16 @@ def _levels(queue: Counts, priority: Counts) -> Counts:
     return np.asarray(below[queue, which])
 
 
-def victims_of(cycle: Cycle, giving: Bools, below: int | None = None) -> VictimTable:
+def victims_of(
+    cycle: Cycle, giving: Bools, below: int | None = None, *, members: bool = False
+) -> VictimTable:
     """Tasks that may be stopped, of these queues.
 
     Args:
         cycle: the cycle; tasks that it has stopped already are left out.
         giving: (Q,) queues.
         below: only workloads of lower priority.
+        members: every task by itself, whatever it is part of.
     """
     state = cycle.state
     tasks, jobs = state.tasks, state.jobs
@@ -129,6 +132,9 @@ def victims_of(cycle: Cycle, giving: Bools, below: int | None = None) -> VictimT
     rows = np.flatnonzero(legal)
     job = tasks.job.take(rows)
     whole = jobs.whole.take(job)
+    if members:
+        each = np.arange(len(rows))
+        return VictimTable(cycle, rows, job, each, each, left_out=False)
     surplus = np.zeros(len(rows), np.bool_)
     left_out = False
     if not whole.all():
@@ -141,7 +147,7 @@ def victims_of(cycle: Cycle, giving: Bools, below: int | None = None) -> VictimT
     else:
         names = np.where(surplus, rows + len(jobs.by_slot), job)
         _, first, unit = np.unique(names, return_index=True, return_inverse=True)
-    return VictimTable(cycle, rows, job, unit, first, left_out)
+    return VictimTable(cycle, rows, job, unit, first, left_out=left_out)
 
 
 def _surplus(cycle: Cycle, slots: Counts) -> Bools:

@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.decision.classes import Classes
 from carrel_scheduler.decision.events import Preemptibility
@@ -16,6 +17,7 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.shapes import Shape
 
+Times = npt.NDArray[np.float64]
 Key = tuple[int, int, int, Preemptibility]
 
 
@@ -59,6 +61,7 @@ class WaitingRows:
 
     Attributes:
         rows: by number; ``None`` when unused.
+        since: (R,) submission of the oldest job.
         demand: (R, 3) what the first step counts for; priority: (R,); fixed: (R,) not preemptible.
         cls, need, queue: (R,) class and number of the tasks of a row's shape, and its queue; need
             is 0 in unused rows. Of shapes with unlike tasks: the class of the first task and how
@@ -71,6 +74,7 @@ class WaitingRows:
         self.cls: Counts = np.zeros(0, np.int64)
         self.need: Counts = np.zeros(0, np.int64)
         self.queue: Counts = np.zeros(0, np.int64)
+        self.since: Times = np.zeros(0, np.float64)
         self.demand: Counts = np.zeros((0, 3), np.int64)
         self.priority: Counts = np.zeros(0, np.int64)
         self.fixed: Bools = np.zeros(0, np.bool_)
@@ -90,6 +94,7 @@ class WaitingRows:
             row = self._by_key[key] = self._new(job)
         row.members[spec.uid] = job
         heapq.heappush(row.heap, (spec.created_at, spec.uid))
+        self.since[row.id] = min(spec.created_at, self.since[row.id])
         job.waiting = row
         self.count += 1
 
@@ -108,7 +113,11 @@ class WaitingRows:
             self._spare.append(row.id)
             for cls in sorted(set(row.shape.classes)):
                 self._classes.release(cls)
-        elif len(row.heap) > 2 * len(row.members) + 16:
+            return
+        if job.spec.created_at <= self.since[row.id]:
+            first = row.first()
+            self.since[row.id] = job.spec.created_at if first is None else first.spec.created_at
+        if len(row.heap) > 2 * len(row.members) + 16:
             row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
             heapq.heapify(row.heap)
 
@@ -123,6 +132,7 @@ class WaitingRows:
         self.need[number] = sum(job.shape.classes[index] == cls for index in first)
         self.queue[number] = job.queue
         self.demand[number] = job.shape.first
+        self.since[number] = job.spec.created_at
         self.priority[number] = job.spec.priority
         self.fixed[number] = job.spec.preemptible is not Preemptibility.YES
         for each in sorted(set(job.shape.classes)):
@@ -132,7 +142,7 @@ class WaitingRows:
     def _grow(self) -> None:
         old = len(self.rows)
         new = max(16, 2 * old)
-        for name in ("cls", "need", "queue", "demand", "priority", "fixed"):
+        for name in ("cls", "need", "queue", "since", "demand", "priority", "fixed"):
             column = getattr(self, name)
             more = np.zeros((new - old, *column.shape[1:]), column.dtype)
             setattr(self, name, np.concatenate([column, more]))

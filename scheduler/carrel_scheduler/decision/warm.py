@@ -20,6 +20,10 @@ class WarmInstances:
         """Instances that are kept on a device."""
         return self._kept.get((node, device), ())
 
+    def all(self) -> dict[tuple[int, int], tuple[Instance, ...]]:
+        """All of them by (node, device)."""
+        return dict(self._kept)
+
     def by_device(self, node: int, devices: int) -> tuple[tuple[Instance, ...], ...]:
         """Instances that are kept on each device of a node."""
         return tuple(self.on(node, device) for device in range(devices))

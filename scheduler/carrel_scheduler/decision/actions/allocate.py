@@ -84,7 +84,7 @@ def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Ans
 
 def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     held = sorted(cycle.moves.held[job.spec.uid])
-    fixed = cycle.is_fixed(job, held)
+    fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.lift(job, index, fixed=fixed)

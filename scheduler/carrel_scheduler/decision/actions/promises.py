@@ -24,7 +24,7 @@ def run(cycle: Cycle) -> None:
 def _settle(cycle: Cycle, job: Job) -> None:
     indices = [index for index, _ in job.promise]
     places = [place for _, place in job.promise]
-    fixed = cycle.is_fixed(job, indices)
+    fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in indices:
         cycle.moves.lift(job, index, fixed=fixed)

@@ -27,7 +27,7 @@ def run(cycle: Cycle) -> None:
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """Make room for a step by what may be taken from other queues; whether it was possible."""
     demand = cycle.demand(job, step)
-    fixed = demand if cycle.is_fixed(job, step) else NONE
+    fixed = demand if cycle.is_fixed(job) else NONE
     claim = Claim(
         cycle.standings,
         job.queue,
@@ -46,7 +46,29 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     victims = [v for v in cycle.evictable() if v.queue != job.queue]
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     shares = giving.shares(lambda share: _legal(claim, share))
-    return Search(cycle, job, step, cause).run(shares)
+    if Search(cycle, job, step, cause).run(shares):
+        return True
+    return len(victims) < mass.MANY and _with_moves(cycle, job, step, claim, cause)
+
+
+def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cause: Cause) -> bool:
+    """Make room also by moving work that may not be taken: it gets a place in the same plan.
+
+    What moves counts as gone while others are judged, so these are judged too strictly at most.
+    """
+    kept: set[int] = set()
+
+    def legal(share: Share) -> bool:
+        if not _legal(claim, share):
+            if share.job.spec.interactive:
+                return False
+            kept.add(id(share))
+        return True
+
+    victims = cycle.evictable()
+    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
+    search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
+    return search.run(giving.shares(legal))
 
 
 def _among_many(

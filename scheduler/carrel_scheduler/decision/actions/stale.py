@@ -12,9 +12,9 @@ def run(cycle: Cycle) -> None:
     for uid in sorted(cycle.state.stale):
         job = cycle.state.stale[uid]
         if _is_over(cycle, job) and not cycle.answered(job):
-            fixed = set(job.rows) if job.fixed != (0, 0, 0) else set()
             for index in stale_tasks(job.shape.structure, cycle.states_of(job)):
-                cycle.moves.stop(job, index, Cause(Token.GANG_INCOMPLETE), fixed=index in fixed)
+                fixed = cycle.is_protected(job, [index])
+                cycle.moves.stop(job, index, Cause(Token.GANG_INCOMPLETE), fixed=fixed)
 
 
 def _is_over(cycle: Cycle, job: Job) -> bool:

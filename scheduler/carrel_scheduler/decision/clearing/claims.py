@@ -128,7 +128,7 @@ class Limits:
     """
 
     rounds: int = 18
-    walks: int = 3
+    walks: int = 2
     steps: int = 2000
     swaps: int = 64
     domains: int = 16
