@@ -6,6 +6,9 @@ choice at these prices, less prices times caps, is a lower bound L on the cost o
 how far a found choice may be from the best. Prices follow the violation of the caps with step
 (best cost - L) / |violation|^2 (Polyak). Where a choice is nearly legal, a walk makes it so.
 
+Where all items cost the same, their places in the order of victims stand in for costs: any legal
+choice is as good, and prices find none among equals.
+
 Costs and prices are integers; ties are settled by the items' ``tie``.
 """
 
@@ -37,8 +40,9 @@ class Prices:
     """One search: items to choose from, places that are needed, budgets that bind."""
 
     def __init__(
-        self, items: Items, need: int, purse: Purse, caps: Caps, cost: Ints, limits: Limits
-    ) -> None:
+        self, items: Items, need: int, purse: Purse, caps: Caps, cost: Ints, order: Ints,
+        limits: Limits,
+    ) -> None:  # fmt: skip
         self.items, self.need, self.purse, self.caps = items, need, purse, caps
         self.cost, self.limits = cost, limits
         self.queue = purse.queue.take(items.unit)
@@ -52,6 +56,9 @@ class Prices:
             part = np.maximum(times, 1)
             worth = items.sums((cost // part).take(items.unit))
             self.amounts = {r: (purse.amounts[r] // part).take(items.unit) for r in self.resources}
+        self.level = len(worth) > 0 and int(worth.min()) == int(worth.max())
+        if self.level:
+            worth = items.sums(order.take(items.unit) - int(order.min()))
         total = max(int(worth.sum()), 1)
         self.up = max(_SCALE // total, 1)
         self.down = max(total.bit_length() - 50, 0)
@@ -95,6 +102,8 @@ class Prices:
                     legal = walk.take(key, self.need)
                 if legal is not None:
                     self._offer(best, legal)
+            if best.cost >= 0 and self.level:
+                break
             if best.cost >= 0 and self._scaled(best.cost) - best.bound <= _NEAR * max(
                 self._scaled(best.cost), 1
             ):
@@ -105,6 +114,8 @@ class Prices:
 
     def gap(self, best: Best) -> float | None:
         """How far the best choice may be from what is possible, as a share of its cost."""
+        if self.level and not self.shared and self.provable:
+            return 0.0
         if not self.provable or not self.caps.sole[self.active].all():
             return None
         cost = max(self._scaled(best.cost), 1)

@@ -108,7 +108,9 @@ class Region:
             no = scarce_queue(items, self.need, purse, caps)
             if no is not None:
                 return None, no, False, None
-        prices = Prices(items, self.need, purse, caps, self.cost, self.limits)
+        prices = Prices(
+            items, self.need, purse, caps, self.cost, self.board.victims.order, self.limits
+        )
         found = prices.search()
         if isinstance(found, Impossible):
             return None, found, False, None

@@ -151,6 +151,15 @@ def test_large_claims_under_tight_budgets_stay_near_the_bound(keep: float) -> No
     assert answer.gap <= 0.05
 
 
+def test_tight_budgets_are_met_among_equal_costs_too() -> None:
+    board, claim = big(200, 1, 0.44)
+    board.victims.cost[:] = 5
+    answer = clear(claim, board)
+    assert isinstance(answer, Cleared)
+    assert board.purse.legal(answer.units)
+    assert answer.gap == 0.0
+
+
 def test_what_the_search_cannot_settle_is_not_called_impossible() -> None:
     board, claim = big(100, 2, 0.495)
     answer = clear(claim, board, limits=Limits(rounds=3, walks=1))
