@@ -48,9 +48,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: percent of the GPUs, percent of the demand, decisions per second of processor
-    time.
-    """
+    """One run: percent of GPUs, percent of demand, decisions per second of processor time."""
 
     allocated: float
     first_rejected: float

@@ -57,8 +57,3 @@ class CorePolicy:
         if found is None:
             raise RuntimeError(f"{self._nodes.names[node]} was chosen without room")
         return Footprint(node, found.devices, found.milli, self._classes.host(cls))
-
-    @property
-    def free_milli(self) -> int:
-        """Free GPU thousandths."""
-        return int(self._nodes.free.devices.sum(dtype=np.int64))

@@ -8,10 +8,9 @@ go to the tightest node. Both are plain NumPy: scores are kept per pod type, and
 changed are scored again.
 """
 
-from typing import override
-
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from benchmarks.openb import MODEL
 from carrel_scheduler.decision.events import NodeSet
@@ -155,14 +154,13 @@ class BestFit(Peer):
         return -left
 
 
-
 class FragmentationGradient(Peer):
     """Fragmentation gradient descent."""
 
     @override
     def learn(self, pods: list[tuple[Request, int]]) -> None:
         """The most frequent pods."""
-        merged: dict[tuple[int, int, Where], int] = {}
+        merged: dict[tuple[int, int, int, Where], int] = {}
         for pod, count in pods:
             key = (pod.cpu_milli, pod.gpus, pod.share_milli, pod.where)
             merged[key] = merged.get(key, 0) + count
@@ -175,10 +173,7 @@ class FragmentationGradient(Peer):
             if covered >= TYPICAL * total:
                 break
         self._parts = [count / covered for _, count in self._typical]
-        self._may = [
-            self.allowed(Request(where=key[3]))
-            for key, _ in self._typical
-        ]
+        self._may = [self.allowed(Request(where=key[3])) for key, _ in self._typical]
 
     @override
     def gain(self, nodes: Counts, devices: Counts, cpu: Counts) -> Floats:
