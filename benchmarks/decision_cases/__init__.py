@@ -1,0 +1,1 @@
+"""Clusters on which single decisions of the core are timed, one module for each kind."""

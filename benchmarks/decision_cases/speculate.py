@@ -1,0 +1,50 @@
+"""One what-if on the large cluster: would this job start, and what would give way for it?
+
+It is asked on the live state: the job is put in, everything is decided, the plan is read, and the
+job is taken out again.
+"""
+
+from benchmarks.decision_cases.cycle import Cluster
+from benchmarks.decision_cases.others import figures
+from benchmarks.decision_cases.timing import repeat
+from benchmarks.report import Figure
+from carrel_scheduler.decision.decide import decide
+from carrel_scheduler.decision.events import Preemptibility, WorkloadGone, WorkloadQueued
+from carrel_scheduler.decision.requests import Request
+
+GOAL_MS = 5.0
+SETTLING = 5
+
+
+def run(nodes: int, tasks: int, repeats: int) -> list[Figure]:
+    """The figures of one size."""
+    cluster = Cluster(nodes, tasks)
+    _settle(cluster)
+    state, now = cluster.state, cluster.now
+    asked = WorkloadQueued(
+        "what-if",
+        "what-if",
+        "project-000",
+        "user",
+        100,
+        Preemptibility.YES,
+        Request(gpus=1, cpu_milli=4000, memory_mib=16_384),
+        created_at=now,
+    )
+
+    def work() -> None:
+        state.apply(asked)
+        plan = decide(state, now)
+        _ = (plan.bindings, plan.evictions, plan.nominations)
+        state.apply(WorkloadGone(asked.uid))
+
+    measured = repeat(lambda: None, work, repeats)
+    return figures(f"{nodes:,} nodes, {tasks:,} tasks, one what-if", measured, GOAL_MS)
+
+
+def _settle(cluster: Cluster) -> None:
+    """A few cycles, so that what could start at once has started."""
+    for _ in range(SETTLING):
+        plan = decide(cluster.state, cluster.now)
+        for event in [*cluster.consequences(plan), *cluster.happenings()]:
+            cluster.state.apply(event)
