@@ -45,6 +45,7 @@ class Capacity:
         self._rows: Rows = np.zeros((0, 0), np.int16)
         self._totals: Counts = np.zeros(0, np.int64)
         self._stale: list[int] = []
+        self._tried: list[int] = []
         self._version = -1
         self._view: Layer | None = None
 
@@ -55,6 +56,17 @@ class Capacity:
     def mark_many(self, nodes: Iterable[int]) -> None:
         """The idle room of these nodes changed."""
         self._stale += nodes
+
+    def mark_tried(self, nodes: Iterable[int]) -> None:
+        """The room of these nodes changed on an overlay, until ``forget_tried``."""
+        nodes = list(nodes)
+        self._stale += nodes
+        self._tried += nodes
+
+    def forget_tried(self) -> None:
+        """An overlay is over: what was counted on it is counted anew."""
+        self._stale += self._tried
+        self._tried.clear()
 
     def sync(self, view: Layer) -> None:
         """Bring rows and totals up to date with the view of idle room."""

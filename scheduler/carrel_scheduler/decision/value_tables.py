@@ -106,12 +106,12 @@ class Tables:
     """V of states, with the weights of the moment."""
 
     def __init__(self, first_row: Counts, slots: Floats, usable: Floats) -> None:
-        self._groups, rows, self._steps = slots.shape
+        groups, rows, self._steps = slots.shape
         self._kinds = usable.shape[2]
         self._of_group = rows * self._steps
         self._offsets = first_row[:-1] * self._steps
         self._slots = slots.ravel()
-        self._usable = usable.reshape(-1, self._kinds)
+        self._usable = usable.reshape(groups * self._steps, self._kinds)
 
     def value(self, sums: Sums, cpu: Counts, group: Counts) -> Floats:
         """(n,) V; every row is summed by itself, so it does not depend on the others.

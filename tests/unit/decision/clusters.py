@@ -38,7 +38,9 @@ class Cluster:
         self.classes.retain(cls)
         return cls
 
-    def take(self, name: str, devices: tuple[int, ...] = (), share: int = 1000, cpu: int = 0) -> None:
+    def take(
+        self, name: str, devices: tuple[int, ...] = (), share: int = 1000, cpu: int = 0
+    ) -> None:
         """A task holds something of a node."""
         slot = self.nodes.slot(name)
         self.nodes.free.subtract(Footprint(slot, devices, share, (cpu, 0)))

@@ -1,10 +1,11 @@
 """Where tasks may run: labels, taints, node lists, forms of GPU requests, and changes of nodes."""
 
-from carrel_scheduler.decision.requests import HOST, Request, Where
 from tests.unit.decision.clusters import Cluster, cluster, node
 
+from carrel_scheduler.decision.requests import ANYWHERE, HOST, Request, Where
 
-def names(world: Cluster, where: Where = Where(), **request: object) -> str:
+
+def names(world: Cluster, where: Where = ANYWHERE, **request: object) -> str:
     asked = Request(where=where, **request)  # type: ignore[arg-type]
     mask = world.eligible.of(asked)
     return "".join(sorted(world.nodes.names[slot] for slot in mask.nonzero()[0].tolist()))
