@@ -7,6 +7,7 @@ as a job does that makes use of it.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
@@ -113,24 +114,13 @@ class SimulatedEngine:
     async def remove_workload(self, workload_uid: str) -> None:
         """Nothing is left behind."""
 
-    async def logs(
-        self,
-        workload_uid: str,
-        *,
-        index: int = 0,
-        attempt: int | None = None,
-        tail_lines: int | None = None,
-        since: float | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """What has no process writes nothing."""
-        return
-        yield b""
+    def logs(self, workload_uid: str, **_: Any) -> AsyncIterator[bytes]:
+        """Refused: what has no process writes nothing."""
+        raise EngineError(f"{workload_uid} is simulated and has no log")
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
         """Refused: there is nothing to join."""
-        raise EngineError(f"{task} is simulated")
+        raise EngineError(f"{task} is simulated: {command} cannot run beside it")
 
     async def close(self) -> None:
         """End every run at once: nothing goes on without its engine."""
