@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import csr_matrix
 
 from benchmarks.openb import MODEL, gpu_milli
 from carrel_scheduler.decision.events import NodeSet
@@ -46,15 +45,14 @@ class _Program:
 
     def solve(self) -> tuple[float, dict[object, float]]:
         """The largest value of column 0, and the dual price of each row."""
-        entries = [(r, c, v) for c, column in enumerate(self.columns) for r, v in column]
-        row, column, value = zip(*entries, strict=True)
-        shape = (len(self.rows), len(self.columns))
-        limits = [self.bounds[r] for r in range(len(self.rows))]
+        matrix = np.zeros((len(self.rows), len(self.columns)))
+        for number, column in enumerate(self.columns):
+            for row, factor in column:
+                matrix[row, number] += factor
+        limits = np.array([self.bounds[row] for row in range(len(self.rows))])
         objective = np.zeros(len(self.columns))
         objective[0] = -1
-        found = linprog(
-            objective, A_ub=csr_matrix((value, (row, column)), shape=shape), b_ub=limits
-        )
+        found = linprog(objective, A_ub=matrix, b_ub=limits, method="highs")
         if found.status != 0:
             raise RuntimeError(f"the bound was not found: {found.message}")
         prices = -found.ineqlin.marginals

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.decision.clusters import GIB, Cluster, cluster, node
 
 from carrel_scheduler.decision.capacity import MOST
 from carrel_scheduler.decision.device_choice import View, choose, hardware_of
 from carrel_scheduler.decision.layers import Footprint
 from carrel_scheduler.decision.never import Never
 from carrel_scheduler.decision.requests import NOTHING, Request, Where
+from unit.decision.clusters import GIB, Cluster, cluster, node
 
 LABELLED = Where(labels=(("gpu", frozenset({"x"})),))
 REQUESTS = (

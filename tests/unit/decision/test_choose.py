@@ -4,11 +4,11 @@ import random
 
 import numpy as np
 import pytest
-from tests.unit.decision.clusters import Cluster, cluster, node
 
 from carrel_scheduler.decision.choose import NOWHERE
 from carrel_scheduler.decision.requests import Request, Where
 from carrel_scheduler.decision.settings import Settings, Strategy
+from unit.decision.clusters import Cluster, cluster, node
 
 ONE = Request(gpus=1, cpu_milli=1_000)
 

@@ -1,10 +1,10 @@
 """Classes: equal requests share one, waiting tasks are counted, needs are told per node."""
 
 import pytest
-from tests.unit.decision.clusters import cluster, node
 
 from carrel_scheduler.decision.classes import Form, GpuKind, gpu_kind
 from carrel_scheduler.decision.requests import Request, Where
+from unit.decision.clusters import cluster, node
 
 
 def test_equal_requests_share_a_class_and_others_do_not() -> None:

@@ -1,8 +1,7 @@
 """Where tasks may run: labels, taints, node lists, forms of GPU requests, and changes of nodes."""
 
-from tests.unit.decision.clusters import Cluster, cluster, node
-
 from carrel_scheduler.decision.requests import ANYWHERE, HOST, Request, Where
+from unit.decision.clusters import Cluster, cluster, node
 
 
 def names(world: Cluster, where: Where = ANYWHERE, **request: object) -> str:

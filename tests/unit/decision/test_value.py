@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from tests.unit.decision.clusters import Cluster, cluster, node
 
 from carrel_scheduler.decision import value as value_module
 from carrel_scheduler.decision.requests import Request, Where
@@ -12,6 +11,7 @@ from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.shapes_seen import FADE_EVERY, ShapesSeen
 from carrel_scheduler.decision.value import FIRST, Value
 from carrel_scheduler.decision.value_states import QUANTUM
+from unit.decision.clusters import Cluster, cluster, node
 
 X = Where(labels=(("gpu", frozenset({"x"})),))
 MIX = (
