@@ -4,9 +4,10 @@ Inherit ``LedgerContract`` and give it the fixtures ``stores`` and ``store`` of 
 contract, opening a ``Ledger``.
 """
 
+from contract.ledger.ledger_batches import CreatingMany, WatchingSpecifications
 from contract.ledger.ledger_reading import Past, SmallThings
 from contract.ledger.ledger_writing import Creating, Recording
 
 
-class LedgerContract(Creating, Recording, Past, SmallThings):
+class LedgerContract(Creating, CreatingMany, Recording, WatchingSpecifications, Past, SmallThings):
     """Every rule of ``Ledger``."""
