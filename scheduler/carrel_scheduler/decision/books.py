@@ -164,6 +164,7 @@ def capacity_rows_equal_recount(state: Columns) -> list[str]:
     """The counts of waiting classes on every node, after they were brought up to date."""
     idle = Room(state.nodes).idle
     capacity = state.capacity
+    capacity.forget_tried()
     capacity.sync(idle)
     found = []
     for cls, count in enumerate(state.classes.waiting):

@@ -39,6 +39,7 @@ class Cycle:
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self._seen = 0
+        state.capacity.forget_tried()
 
     # Jobs as the moves leave them
 
@@ -168,7 +169,7 @@ class Cycle:
         """Bring the capacity rows up to date with the moves."""
         log = self.room.log
         if self._seen < len(log):
-            self.state.capacity.mark_many(log[self._seen :])
+            self.state.capacity.mark_tried(log[self._seen :])
             self._seen = len(log)
         self.state.capacity.sync(self.room.idle)
 

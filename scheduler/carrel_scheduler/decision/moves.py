@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.decision.columns import Columns
+from carrel_scheduler.decision.events import Preemptibility
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts, Footprint
 from carrel_scheduler.decision.reasons import Token
@@ -133,6 +134,17 @@ class Moves:
         self.room.lift(place)
         self._count(job, place, fixed, -1)
         self.log.append(Move(Kind.LIFT, job, index, place, fixed))
+
+    def held_as_fixed(self, job: Job) -> bool:
+        """Whether the room held for it counts as non-preemptible."""
+        if job.spec.preemptible is not Preemptibility.SURPLUS:
+            return job.spec.preemptible is Preemptibility.NO
+        mine = (
+            move.fixed
+            for move in reversed(self.log)
+            if isinstance(move, Move) and move.kind is Kind.HOLD and move.job is job
+        )
+        return next(mine, job.promise_fixed)
 
     def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
         """A task that was to start in this cycle does not."""

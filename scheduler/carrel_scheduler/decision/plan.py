@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from carrel_scheduler.decision.events import Devices, Place
 from carrel_scheduler.decision.evicted import eviction_reason
+from carrel_scheduler.decision.explanations import Reasons, service_order
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Footprint
 from carrel_scheduler.decision.moves import Cause, Kind, ManyHeld, ManyStopped, Move
@@ -58,7 +59,7 @@ class Nomination:
     indices: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Removal:
     """Remove a MIG instance that nobody uses, before the binding that needs its room."""
 
@@ -79,6 +80,33 @@ class Plan:
         self._cycle = cycle
         self._version = cycle.state.version
         self._reasons_given: dict[int, Reason] = {}
+        self._explained: tuple[int, Reasons] | None = None
+
+    @property
+    def reasons(self) -> Reasons:
+        """Why everything that asks for room waits, or that it starts, by uid.
+
+        Before the plan is carried out with what was decided; afterwards of the state as it is when
+        asked. Each is worked out when it is looked at.
+        """
+        state = self._cycle.state
+        if self._explained is None or self._explained[0] != state.version:
+            told = self._version == state.version
+            cycle = self._cycle if told else type(self._cycle)(state, self._cycle.now)
+            self._explained = (state.version, Reasons(cycle))
+        return self._explained[1]
+
+    @cached_property
+    def queue(self) -> tuple[str, ...]:
+        """The uids of all waiting workloads in the order of service, those that start too."""
+        return service_order(self._cycle.state, self._cycle.standings.total)
+
+    @property
+    def fair_share(self) -> dict[str, int]:
+        """GPU thousandths per queue in this cycle."""
+        standings = self._cycle.standings
+        names = enumerate(standings.table.names)
+        return {name: standings.fair[slot][0] for slot, name in names if name}
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
@@ -156,9 +184,10 @@ class Plan:
                 for index, place in moves.held.get(uid, {}).items()
                 if (uid, index) not in self._stays
             }
-            if before == after or uid in moves.started:
+            ends_by_start = uid in moves.started
+            if before == after and not ends_by_start:
                 continue
-            if before:
+            if before and not ends_by_start:
                 ends.append(Nomination(uid, ()))
             if after:
                 new.append(self._nomination(uid, after))

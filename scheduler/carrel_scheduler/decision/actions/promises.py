@@ -24,13 +24,14 @@ def run(cycle: Cycle) -> None:
 def _settle(cycle: Cycle, job: Job) -> None:
     indices = [index for index, _ in job.promise]
     places = [place for _, place in job.promise]
-    fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in indices:
-        cycle.moves.lift(job, index, fixed=fixed)
+        cycle.moves.lift(job, index, fixed=job.promise_fixed)
+    fixed = cycle.is_fixed(job)
     if cycle.barrier(job, indices) is not None or _is_lost(cycle, places):
         return
-    if cycle.room.has(places, soon=False):
+    gone = not any(index in job.rows for index in indices)
+    if gone and cycle.room.has(places, soon=False):
         for index, place in job.promise:
             cycle.moves.start(job, index, place, fixed=fixed)
     else:

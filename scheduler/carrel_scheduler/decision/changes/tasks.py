@@ -1,7 +1,7 @@
 """Tasks get places, are told to stop, end."""
 
 from carrel_scheduler.decision.changes.asking import ask, stop_asking
-from carrel_scheduler.decision.changes.promises import end_promise
+from carrel_scheduler.decision.changes.promises import end_promise, follow_minimum
 from carrel_scheduler.decision.columns import Columns
 from carrel_scheduler.decision.errors import InvalidEvent
 from carrel_scheduler.decision.events import (
@@ -134,6 +134,7 @@ def _settle(state: Columns, job: Job, at: float | None) -> None:
     for index, row in job.rows.items():
         safe = index in job.halted or index in protected
         state.tasks.set_victim(row, NOBODY if safe else job.queue)
+    follow_minimum(state, job)
     if job.shape.tasks == 1:
         return
     if job.rows and is_stale(job.shape.structure, leaf_states(job)):
