@@ -97,6 +97,10 @@ def _topology_too_small(reason: Reason, _project: str) -> str:
     return "Only prefer the level, or require a wider one."
 
 
+def _reserved(_reason: Reason, _project: str) -> str:
+    return "Nobody else starts there; it starts elsewhere at once when there is room."
+
+
 def _preemption_delayed(_reason: Reason, _project: str) -> str:
     return "It starts when room comes free, or makes others give way when its delay is over."
 
@@ -126,6 +130,7 @@ HELP: Final[dict[Token, Callable[[Reason, str], str]]] = {
     Token.STARTING: _starting,
     Token.RECLAIMED: _evicted,
     Token.PREEMPTED: _evicted,
+    Token.RESERVED: _reserved,
     Token.CONSOLIDATED: _moved,
     Token.GANG_INCOMPLETE: _evicted,
     Token.NODE_DRAINED: _evicted,

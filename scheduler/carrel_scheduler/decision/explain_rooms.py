@@ -109,6 +109,15 @@ class Rooms:
         host: Counts = layer.host[resource - 1]
         return host
 
+    def pieces(self, sight: Sight, resource: int, cls: int) -> Counts:
+        """``amounts``, of GPUs only those in which a class can use them: whole ones for whole."""
+        whole = self._state.classes.kinds[cls].form is Form.WHOLE
+        if resource != GPU or not whole:
+            return self.amounts(sight, resource)
+        devices = self.layer(sight).devices
+        found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
+        return found
+
     def asked(self, cls: int) -> dict[int, int]:
         """Resource -> what one task asks for, GPUs first; GPUs as they count against quotas."""
         state = self._state

@@ -11,10 +11,11 @@ import numpy as np
 
 from carrel_scheduler.decision.borrowed import Borrowed
 from carrel_scheduler.decision.layers import Bools, Counts, Footprint
-from carrel_scheduler.decision.moves import Kind, ManyStopped, Move, popcount
+from carrel_scheduler.decision.moves import Kind, ManyHeld, ManyStopped, Move, popcount
 from carrel_scheduler.decision.reasons import Holder
+from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.sentences import MOST
-from carrel_scheduler.decision.tasks import device_mask
+from carrel_scheduler.decision.tasks import device_mask, devices_of
 
 if TYPE_CHECKING:
     from carrel_scheduler.decision.cycle import Cycle
@@ -64,21 +65,32 @@ class Holders:
             self._known[known] = self._largest(resource, mine)
         return self._known[known]
 
+    def in_the_way(self, places: Iterable[Footprint], resource: int) -> tuple[Holder, ...]:
+        """Those who run on places."""
+        rows = self._on(places, np.flatnonzero(self._cycle.state.tasks.node >= 0))
+        jobs = self._cycle.state.jobs
+        return _first(
+            self._holder(jobs.at(slot), self._sum(resource, held)) for slot, held in rows.items()
+        )
+
     def giving_way(self, claimer: "Job", resource: int) -> tuple[Holder, ...]:
         """Those whose room, being released, is held for a workload."""
         cycle = self._cycle
         given = self._stopped_for().get(claimer.spec.uid)
         told = given is not None
         if given is None:
-            given = self._stopping_on(cycle.moves.held[claimer.spec.uid].values())
+            given = self._stopping_on(held_places(cycle, claimer))
         found = []
         for slot, rows in given.items():
             job = cycle.state.jobs.at(slot)
-            amount = int(self._held_by(resource, np.array(rows, np.int64)).sum())
+            amount = self._sum(resource, rows)
             other = job.queue != claimer.queue
             borrowed = other and (told or self._borrowed.has(cycle.state, job))
             found.append(self._holder(job, amount, borrowed=borrowed))
         return _first(found)
+
+    def _sum(self, resource: int, rows: list[int]) -> int:
+        return int(self._held_by(resource, np.array(rows, np.int64)).sum())
 
     def _used(self) -> Counts:
         if self._rows is None:
@@ -130,12 +142,16 @@ class Holders:
 
     def _stopping_on(self, places: Iterable[Footprint]) -> dict[int, list[int]]:
         """Tasks being stopped whose room overlaps these places, by workload."""
-        tasks, found = self._cycle.state.tasks, dict[int, list[int]]()
-        stopping = np.flatnonzero(tasks.stopping & ~tasks.stuck)
-        nodes, seen = tasks.node.take(stopping), set[int]()
+        tasks = self._cycle.state.tasks
+        return self._on(places, np.flatnonzero(tasks.stopping & ~tasks.stuck))
+
+    def _on(self, places: Iterable[Footprint], among: Counts) -> dict[int, list[int]]:
+        """Rows among some that overlap places, by workload."""
+        tasks, found, seen = self._cycle.state.tasks, dict[int, list[int]](), set[int]()
+        nodes = tasks.node.take(among)
         for place in places:
             mask = device_mask(place.devices)
-            for row in stopping.compress(nodes == place.node).tolist():
+            for row in among.compress(nodes == place.node).tolist():
                 if row not in seen and (not mask or int(tasks.mask[row]) & mask):
                     seen.add(row)
                     found.setdefault(int(tasks.job[row]), []).append(row)
@@ -146,6 +162,20 @@ class Holders:
         if borrowed is None:
             borrowed = self._borrowed.has(self._cycle.state, job)
         return Holder(spec.project, spec.uid, spec.name, spec.user, amount, borrowed, job.started)
+
+
+def held_places(cycle: "Cycle", job: "Job") -> list[Footprint]:
+    """The places held for a job after what the cycle decided, in the order of its tasks."""
+    uid = job.spec.uid
+    single = cycle.moves.held.get(uid, {})
+    found = [single[index] for index in sorted(single)]
+    if uid in cycle.moves.held_many:
+        for move in cycle.moves.log:
+            if isinstance(move, ManyHeld) and move.job is job:
+                host = cycle.state.classes.host(job.shape.classes[move.indices[0]])
+                pairs = zip(move.nodes.tolist(), move.masks.tolist(), strict=True)
+                found += [Footprint(n, devices_of(mask), MILLI, host) for n, mask in pairs]
+    return found
 
 
 def _first(holders: Iterable[Holder]) -> tuple[Holder, ...]:

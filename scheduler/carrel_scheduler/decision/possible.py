@@ -129,7 +129,7 @@ def _no_instance(state: "Columns", cls: int, need: int, bound: int, *, never: bo
 def largest_with_rest(rooms: Rooms, sight: Sight, cls: int, scarce: int) -> int:
     """The largest amount of a resource on one node that has enough of everything else."""
     there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
-    return int((rooms.amounts(sight, scarce) * there).max(initial=0))
+    return int((rooms.pieces(sight, scarce, cls) * there).max(initial=0))
 
 
 def largest_nodes(

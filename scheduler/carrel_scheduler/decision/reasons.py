@@ -38,6 +38,8 @@ class Token(StrEnum):
     NON_PREEMPTIBLE_BEYOND_QUOTA = "NonPreemptibleBeyondQuota"
     OVER_QUOTA_OFF = "OverQuotaOff"
     HELD_FOR = "HeldFor"
+    RESERVED = "Reserved"
+    """It waited so long that places are kept for it on which others still run."""
     QUEUED_BEHIND = "QueuedBehind"
     PREEMPTION_DELAYED = "PreemptionDelayed"
     """Others would give way, but it may not make them yet, until ``until``."""

@@ -116,8 +116,8 @@ class Victims:
             asked: (3,) the resources that the claim asks for.
         """
         left = excess.T.take(self.queue, 1)
-        open_yet: Bools = (self.before < left) & asked[:, None]
-        found: Bools = open_yet.any(axis=0)
+        rows = (self.before < left) & asked[:, None]
+        found: Bools = rows[0] | rows[1] | rows[2]
         return found
 
     def sums(self, chosen: Bools) -> Triple:

@@ -213,6 +213,15 @@ def _topology_too_small(reason: Reason, _reader: Reader) -> str:
     return f"{together}, and the most that one has room for now is {reason.bound:,}."
 
 
+def _reserved(reason: Reason, reader: Reader) -> str:
+    asked = amount(reason.resource, reason.requested)
+    if not reason.holders:
+        return f"Places for its {asked} are kept for it; it starts as soon as they are free."
+    parts = dict.fromkeys(_who(h.name, h.project, reader) for h in reason.holders)
+    verb = "ends" if len(parts) == 1 else "end"
+    return f"Places for its {asked} are kept for it until {_join(list(parts))} {verb}."
+
+
 def _preemption_delayed(reason: Reason, _reader: Reader) -> str:
     asked = amount(reason.resource, reason.requested)
     return f"Waiting for {asked}: others would give way, but it does not make them yet."
@@ -307,6 +316,7 @@ SENTENCES: Final[dict[Token, Callable[[Reason, Reader], str]]] = {
     Token.STARTING: _starting,
     Token.RECLAIMED: _reclaimed,
     Token.PREEMPTED: _preempted,
+    Token.RESERVED: _reserved,
     Token.CONSOLIDATED: _consolidated,
     Token.GANG_INCOMPLETE: _gang_incomplete,
     Token.NODE_DRAINED: _node_drained,
