@@ -177,6 +177,8 @@ class Explainer:
             return shortage.queued_behind(case)
         if shortage.fits(case, Sight.UNPROMISED):
             return shortage.held_for_another(case)
+        if shortage.fits(case, Sight.SOON):
+            return shortage.queued_behind(case)
         return shortage.too_little(case)
 
     def _no_way_to_place(self, case: Case) -> Reason:

@@ -143,7 +143,8 @@ class Holders:
     def _stopping_on(self, places: Iterable[Footprint]) -> dict[int, list[int]]:
         """Tasks being stopped whose room overlaps these places, by workload."""
         tasks = self._cycle.state.tasks
-        return self._on(places, np.flatnonzero(tasks.stopping & ~tasks.stuck))
+        stopping = (tasks.stopping & ~tasks.stuck) | self._cycle.moves.stopped
+        return self._on(places, np.flatnonzero(stopping))
 
     def _on(self, places: Iterable[Footprint], among: Counts) -> dict[int, list[int]]:
         """Rows among some that overlap places, by workload."""

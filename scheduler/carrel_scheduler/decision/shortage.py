@@ -56,7 +56,7 @@ class Shortage:
 
     def missing_at(self, job: Job, places: Sequence[Footprint]) -> int:
         """The first resource that is not free at the places held for a workload."""
-        free = self._cycle.state.nodes.free
+        free = self._cycle.room.free
         for place in places:
             if any(free.devices[device, place.node] < place.share for device in place.devices):
                 return GPU
@@ -212,6 +212,8 @@ class Shortage:
     def _scarce_in(self, case: Case, sight: Sight) -> int:
         """The resource to blame in some room, whatever may be taken back."""
         asked = list(self._asked(case))
+        if self.fits(case, sight):
+            return asked[0] if asked else GPU
         return to_blame(asked, lambda these: self.fits(case, sight, these))
 
     def _takeable(self, case: Case) -> Triple:
