@@ -53,7 +53,7 @@ class _Program:
         objective = np.zeros(len(self.columns))
         objective[0] = -1
         found = linprog(objective, A_ub=matrix, b_ub=limits, method="highs")
-        if found.status != 0:
+        if found.status != 0 or found.x is None:
             raise RuntimeError(f"the bound was not found: {found.message}")
         prices = -found.ineqlin.marginals
         return float(found.x[0]), {name: float(prices[r]) for name, r in self.rows.items()}

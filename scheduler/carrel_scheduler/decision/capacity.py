@@ -9,6 +9,7 @@ of the nodes on which the class may run. Divisions are done in float64, which is
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ ROWS_AT_ONCE = 512
 UNKNOWN_ROW = 1 << 30
 NEVER_MADE = -1
 NOTHING_ASKED = 1e-9
+HALF = 0.5
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int16]
 
@@ -143,11 +145,11 @@ class Capacity:
         used = len(self._of_column)
         for start in range(0, len(nodes), ROWS_AT_ONCE):
             some = np.array(nodes[start : start + ROWS_AT_ONCE], np.int64)
+            rows = slice(nodes[start], nodes[start] + 1) if len(some) == 1 else some
             new = self._needs.rows(view, some, self._column_ids)
-            new -= self._rows[some, :used]
-            self._totals[:used] += new.sum(0, dtype=np.int64)
-            new += self._rows[some, :used]
-            self._rows[some, :used] = new
+            difference = new - self._rows[rows, :used]
+            self._totals[:used] += difference.sum(0, dtype=np.int64)
+            self._rows[rows, :used] = new
 
     def _follow_classes(self, width: int) -> list[int]:
         """Give columns to classes that began to wait; returns the columns to fill."""
@@ -187,6 +189,16 @@ class Capacity:
         self._rows, self._totals = rows, totals
 
 
+class _ByClass(NamedTuple):
+    """Columns of ``_Needs`` for some classes, in the order of ``class_ids``."""
+
+    class_ids: Counts
+    cpu: Floats
+    memory: Floats
+    kind: Counts
+    mask: Counts
+
+
 class _Needs:
     """What each class asks for, as columns over class numbers, and the masks of its nodes."""
 
@@ -203,6 +215,7 @@ class _Needs:
         self._mask_version: list[int] = []
         self._allowed: Bools = np.zeros((0, 0), np.bool_)
         self._extended: list[int] = []
+        self._last: _ByClass | None = None
 
     def mask_of(self, class_id: int) -> int:
         """The number of the mask of a class."""
@@ -238,24 +251,31 @@ class _Needs:
 
     def rows(self, view: Layer, nodes: Counts, class_ids: Counts) -> Rows:
         """(n, c) counts of classes on nodes; masks of the classes are current."""
-        cpu = view.host[CPU].take(nodes) + 0.5
-        memory = view.host[MEMORY].take(nodes) + 0.5
-        room = cpu[:, None] / self._cpu.take(class_ids)
-        np.minimum(room, memory[:, None] / self._memory.take(class_ids), out=room)
+        by_class = self._gathered(class_ids)
+        cpu, memory = view.host[CPU].take(nodes), view.host[MEMORY].take(nodes)
+        room = (cpu + HALF)[:, None] / by_class.cpu
+        np.minimum(room, (memory + HALF)[:, None] / by_class.memory, out=room)
         np.minimum(room, MOST, out=room)
         found: Rows = room.astype(np.int16)
-        gpus = self._kinds.table(
-            view.devices.take(nodes, 1),
-            view.slots.take(nodes, 1),
-            self._nodes.gpu_memory.take(nodes),
-            self._eligible.models(nodes),
-        )
-        np.minimum(found, gpus.take(self._kind.take(class_ids), 1), out=found)
-        allowed = self._allowed.take(nodes, 0)
-        found *= allowed.take(self._mask_column.take(class_ids), 1)
+        gpus = self._kinds.table(view, nodes, self._nodes, self._eligible)
+        np.minimum(found, gpus.take(by_class.kind, 1), out=found)
+        found *= self._allowed.take(nodes, 0).take(by_class.mask, 1)
         if self._extended:
             self._limit_extended(found, view, nodes, class_ids)
         return found
+
+    def _gathered(self, class_ids: Counts) -> "_ByClass":
+        """The needs of these classes; kept for an array that is asked for again and again."""
+        kept = self._last
+        if kept is None or kept.class_ids is not class_ids:
+            kept = self._last = _ByClass(
+                class_ids,
+                self._cpu.take(class_ids),
+                self._memory.take(class_ids),
+                self._kind.take(class_ids),
+                self._mask_column.take(class_ids),
+            )
+        return kept
 
     def _limit_extended(self, found: Rows, view: Layer, nodes: Counts, class_ids: Counts) -> None:
         for place in np.flatnonzero(np.isin(class_ids, self._extended)).tolist():

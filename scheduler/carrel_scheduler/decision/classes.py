@@ -98,6 +98,7 @@ class Classes:
             self.requests.append(request)
             self.kinds.append(gpu_kind(request))
             self.waiting.append(0)
+            self.host(number)
         return number
 
     def request(self, class_id: int) -> Request:

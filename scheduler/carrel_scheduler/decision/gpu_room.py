@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from carrel_scheduler.decision.classes import Form, GpuKind
 from carrel_scheduler.decision.device_choice import capacity
-from carrel_scheduler.decision.layers import Counts, Milli, Slots
-from carrel_scheduler.decision.nodes import MOST_DEVICES
+from carrel_scheduler.decision.eligible import Eligible
+from carrel_scheduler.decision.layers import Counts, Layer
+from carrel_scheduler.decision.nodes import MOST_DEVICES, NodeColumns
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.shares import share_table
 
 ANY = 32767
 """So many tasks fit where no GPU is asked for, and at most so many are told."""
 
-Codes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int16]
 
 
@@ -51,13 +51,17 @@ class GpuKinds:
         self._by_whole = np.column_stack((self._by_whole, whole))
         return number
 
-    def table(self, devices: Milli, slots: Slots, memory_mib: Counts, models: Codes) -> Table:
-        """(n, K) counts by node and kind, at most ``ANY``; see ``device_choice.capacity``."""
+    def table(self, view: Layer, nodes: Counts, columns: NodeColumns, eligible: Eligible) -> Table:
+        """(n, K) counts by node and kind, at most ``ANY``."""
+        devices = view.devices.take(nodes, 1)
         found = self._by_share.take(devices, 0).sum(0, dtype=np.uint16)
         found += self._by_whole.take((devices == MILLI).sum(0), 0)
-        for number, kind in self._special:
-            each = capacity(kind, devices, slots, memory_mib, models)
-            found[:, number] = np.minimum(each, ANY)
+        if self._special:
+            slots, memory = view.slots.take(nodes, 1), columns.gpu_memory.take(nodes)
+            models = eligible.models(nodes)
+            for number, kind in self._special:
+                each = capacity(kind, devices, slots, memory, models)
+                found[:, number] = np.minimum(each, ANY)
         np.minimum(found, ANY, out=found)
         table: Table = found.view(np.int16)
         return table

@@ -45,8 +45,9 @@ Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_Prices | None"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Prices:
-    """Typical needs and what they weigh, as of one refresh."""
+    """Typical needs and what they weigh, as of one refresh, for nodes of so many devices."""
 
+    devices: int
     tables: NeedTables
     price: Floats
     slots_part: float
@@ -85,8 +86,14 @@ class Value:
         self._seen.recall(seen)
 
     def knows(self, class_id: int) -> bool:
-        """Whether enough was seen to tell losses; never for shares of several devices."""
-        return self._prices is not None and self._classes.kinds[class_id].devices == 1
+        """Whether enough was seen to tell losses; never for shares of several devices.
+
+        Nor while there are nodes of more devices than when prices were found.
+        """
+        prices = self._prices
+        if prices is None or prices.devices < len(self._nodes.usable):
+            return False
+        return self._classes.kinds[class_id].devices == 1
 
     def gains(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
         """Minus the loss of placing a task on each node, in steps; larger is better.
@@ -118,8 +125,7 @@ class Value:
         fits = np.flatnonzero(free >= kind.amount)
         if not len(fits):
             return -1
-        cpu = self._classes.request(class_id).cpu_milli
-        value = states.after_share(kind.amount, cpu, node, free.take(fits))
+        value = states.after_share(self._need(class_id), node, free.take(fits))
         best = fits.compress(value >= value.max() - EQUAL)
         return int(best[free.take(best).argmin()])
 
@@ -134,7 +140,7 @@ class Value:
         arrivals, nodes = self._seen.arrivals, self._nodes
         self._due = 2 * self._due if 2 * self._due < REFRESH else arrivals + REFRESH
         typical = self._seen.typical()
-        if not typical or not nodes.slots:
+        if not typical or not nodes.devices.any():
             return
         tables = NeedTables(typical, len(nodes.usable), int(nodes.capacity[CPU].max()))
         open_devices = nodes.free.devices * (nodes.usable & nodes.schedulable)
@@ -148,7 +154,8 @@ class Value:
         price = part * ((free + bound) / (held * size + bound)) ** STRENGTH
         returning = min(1.0, self._ended / arrivals)
         slots_part = SLOTS_PART + returning * (SLOTS_PART_RETURNING - SLOTS_PART)
-        self._prices = _Prices(tables, price, slots_part, returning * PACK_RETURNING)
+        devices = len(nodes.usable)
+        self._prices = _Prices(devices, tables, price, slots_part, returning * PACK_RETURNING)
 
     def _allowed(self, tables: NeedTables) -> Bools:
         """(N, M) which needs each node may hold."""

@@ -4,8 +4,6 @@ The view is compared with what was seen last, so nobody has to report changes an
 asked about, one of a speculation too: what is kept is a function of prices and node state only.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -23,12 +21,27 @@ Need = tuple[int, int, int]
 """Whole devices, thousandths of one device (0 without a share), millicores."""
 
 
-@dataclass(slots=True)
 class _Kept:
-    """Gains of one need by node, and the tick at which each was found."""
+    """Gains of one need by node, and the tick at which each was found.
 
-    gain: npt.NDArray[np.int32]
-    found: npt.NDArray[np.int32]
+    Attributes:
+        counts, amounts: what taking it of a device adds to the sums, by free thousandths of the
+            device for a share, one row for whole devices or none.
+    """
+
+    __slots__ = ("amounts", "counts", "found", "gain")
+
+    def __init__(self, need: Need, needs: NeedTables, width: int) -> None:
+        whole, share, _ = need
+        self.gain: npt.NDArray[np.int32] = np.zeros(width, np.int32)
+        self.found: npt.NDArray[np.int32] = np.zeros(width, np.int32)
+        if share:
+            after = np.maximum(np.arange(MILLI + 1) - share, 0)
+            self.counts = needs.counts.take(after, 0) - needs.counts
+            self.amounts = needs.amounts.take(after, 0) - needs.amounts
+        else:
+            self.counts = -whole * needs.counts[MILLI]
+            self.amounts = -whole * needs.amounts[MILLI]
 
 
 class States:
@@ -40,7 +53,8 @@ class States:
         self._needs, self._tables, self._group, self._pack = needs, tables, group, pack
         self._devices = view.devices.copy()
         self._cpu = view.host[CPU].copy()
-        self._sums = needs.sums(self._devices)
+        sums = needs.sums(self._devices)
+        self._places, self._amounts = tables.places(sums.counts, group), sums.amounts
         width = len(self._cpu)
         self._changed = np.ones(width, np.int32)
         self._tick = 1
@@ -55,85 +69,95 @@ class States:
 
     def follow(self, view: Layer) -> None:
         """Take over what differs in a view of the same shape."""
-        differs = (view.devices != self._devices).any(0)
-        differs |= view.host[CPU] != self._cpu
-        nodes = np.flatnonzero(differs)
-        if not len(nodes):
+        differing = (view.devices != self._devices).ravel().nonzero()[0] % len(self._cpu)
+        by_cpu = (view.host[CPU] != self._cpu).nonzero()[0]
+        if not len(differing) and not len(by_cpu):
             return
+        nodes = np.array(sorted({*differing.tolist(), *by_cpu.tolist()}), np.int64)
         devices = view.devices.take(nodes, 1)
         self._devices[:, nodes] = devices
         self._cpu[nodes] = view.host[CPU].take(nodes)
-        self._sums[nodes] = self._needs.sums(devices)
+        sums = self._needs.sums(devices)
+        self._places[nodes] = self._tables.places(sums.counts, self._group.take(nodes))
+        self._amounts[nodes] = sums.amounts
         self._tick += 1
         self._changed[nodes] = self._tick
 
     def gains(self, need: Need, nodes: Counts) -> Counts:
         """(n,) minus the loss of placing such a task on each node, in steps of ``QUANTUM``."""
-        kept = self._kept.get(need)
-        if kept is None:
-            kept = self._keep(need)
+        kept = self._of(need)
         stale = nodes.compress(kept.found.take(nodes) < self._changed.take(nodes))
         if len(stale):
-            kept.gain[stale] = self._gains(need, stale)
+            kept.gain[stale] = self._gains(need, kept, stale)
             kept.found[stale] = self._tick
         return kept.gain.take(nodes).astype(np.int64)
 
-    def after_share(self, share: int, cpu: int, node: int, free: Milli) -> Floats:
+    def after_share(self, need: Need, node: int, free: Milli) -> Floats:
         """(d,) V of a node after a share was taken of a device with so much free."""
         nodes = np.full(len(free), node, np.int64)
-        return self._after_share(share, cpu, nodes, free)
+        return self._after_share(self._of(need), need[2], nodes, free)
 
-    def _keep(self, need: Need) -> _Kept:
-        if len(self._kept) >= MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
-        width = len(self._cpu)
-        kept = self._kept[need] = _Kept(np.zeros(width, np.int32), np.zeros(width, np.int32))
+    def _of(self, need: Need) -> _Kept:
+        kept = self._kept.get(need)
+        if kept is None:
+            if len(self._kept) >= MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[need] = _Kept(need, self._needs, len(self._cpu))
         return kept
 
-    def _gains(self, need: Need, nodes: Counts) -> npt.NDArray[np.int32]:
-        whole, share, cpu = need
-        if share:
-            after = self._best_share(share, cpu, nodes)
+    def _gains(self, need: Need, kept: _Kept, nodes: Counts) -> npt.NDArray[np.int32]:
+        if need[1]:
+            after = self._best_share(need, kept, nodes)
         else:
-            sums = self._sums.take(nodes, 0)
-            if whole:
-                sums -= whole * self._needs.by_device[MILLI]
-            after = self._tables.value(sums, self._steps(nodes, cpu), self._group.take(nodes))
+            places = self._places.take(nodes, 0)
+            places += kept.counts
+            amounts = self._amounts.take(nodes, 0)
+            amounts += kept.amounts
+            steps = self._steps(nodes, need[2])
+            after = self._tables.value(places, amounts, steps, self._group.take(nodes))
         after -= self._before(nodes)
-        after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
+        if self._pack:
+            after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
         after /= QUANTUM
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
 
-    def _best_share(self, share: int, cpu: int, nodes: Counts) -> Floats:
+    def _best_share(self, need: Need, kept: _Kept, nodes: Counts) -> Floats:
         """V after a share was taken of the device for which it is largest."""
         free = self._devices.take(nodes, 1)
         free.sort(0)
-        fits = free >= share
+        fits = free >= need[1]
         fits[1:] &= free[1:] != free[:-1]
-        device, place = np.nonzero(fits)
+        device, place = fits.nonzero()
         after = np.full(free.shape, IMPOSSIBLE)
-        after[device, place] = self._after_share(share, cpu, nodes.take(place), free[device, place])
+        after[device, place] = self._after_share(
+            kept, need[2], nodes.take(place), free[device, place]
+        )
         best: Floats = after.max(0)
         return best
 
-    def _after_share(self, share: int, cpu: int, nodes: Counts, free: Milli) -> Floats:
-        by_device = self._needs.by_device
-        sums = self._sums.take(nodes, 0)
-        sums -= by_device.take(free, 0)
-        sums += by_device.take(free - np.int16(share), 0)
-        return self._tables.value(sums, self._steps(nodes, cpu), self._group.take(nodes))
+    def _after_share(self, kept: _Kept, cpu: int, nodes: Counts, free: Milli) -> Floats:
+        places = self._places.take(nodes, 0)
+        places += kept.counts.take(free, 0)
+        amounts = self._amounts.take(nodes, 0)
+        amounts += kept.amounts.take(free, 0)
+        return self._tables.value(places, amounts, self._steps(nodes, cpu), self._group.take(nodes))
 
     def _before(self, nodes: Counts) -> Floats:
         stale = nodes.compress(self._valued.take(nodes) < self._changed.take(nodes))
         if len(stale):
             self._value[stale] = self._tables.value(
-                self._sums.take(stale, 0), self._steps(stale, 0), self._group.take(stale)
+                self._places.take(stale, 0),
+                self._amounts.take(stale, 0),
+                self._steps(stale, 0),
+                self._group.take(stale),
             )
             self._valued[stale] = self._tick
         return self._value.take(nodes)
 
     def _steps(self, nodes: Counts, less: int) -> Counts:
         """(n,) steps of free CPU after some was taken."""
-        steps: Counts = (self._cpu.take(nodes) - less) // self._needs.step
-        return np.minimum(steps, self._needs.steps - 1)
+        steps: Counts = self._cpu.take(nodes)
+        steps -= less
+        steps //= self._needs.step
+        return np.minimum(steps, self._needs.steps - 1, out=steps)
