@@ -1,0 +1,131 @@
+"""Guaranteed quota against static quota on a trace of real jobs.
+
+Projects are the trace's virtual clusters, with quotas in proportion to their GPU-hours; jobs come
+when they came and take as long as they took. With static quota each project has its own GPUs. With
+guaranteed quota idle GPUs are lent, and taken back by stopping what borrows: what that work had
+not saved is lost and done again. The core decides, in nodes of 8 GPUs.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import static_quota
+from benchmarks.philly import TraceJob, quotas, read_jobs
+from benchmarks.report import Figure, show
+from carrel_scheduler.decision.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.decision.gangs import Group
+from carrel_scheduler.decision.requests import Request
+from carrel_scheduler.decision.resources import UNLIMITED, Amounts
+from carrel_scheduler.decision.state import State
+from carrel_scheduler.simulation.run import Simulation
+
+GPUS_A_NODE = 8
+HOUR_S = 3600.0
+GRACE_S = 30.0
+GOALS = {768: (0.998, 0.0005, 0.15)}
+"""Of the guaranteed quota, by GPUs: least in use while jobs wait, most lost, longest mean wait."""
+
+
+def simulate(
+    jobs: Sequence[TraceJob],
+    gpus: int,
+    checkpoint_s: float | None,
+    batch_s: float,
+) -> Simulation:
+    """The whole trace under the core."""
+    state = State()
+    for number in range(gpus // GPUS_A_NODE):
+        state.apply(NodeSet(f"node-{number:04}", GPUS_A_NODE, 64_000, 1_048_576))
+    for name, milli in quotas(jobs, gpus).items():
+        state.apply(QueueSet(name, Amounts(milli, UNLIMITED, UNLIMITED)))
+    run = Simulation(state, grace_seconds=GRACE_S, batch_seconds=batch_s, settles=False)
+    arrivals = iter(jobs)
+
+    def arrive(job: TraceJob) -> None:
+        run.submit(workload(job), duration=job.duration, checkpoint_every=checkpoint_s)
+        expect(next(arrivals, None))
+
+    def expect(job: TraceJob | None) -> None:
+        if job is not None:
+            run.at(job.arrival, lambda: arrive(job))
+
+    expect(next(arrivals, None))
+    run.run_to_end()
+    return run
+
+
+def workload(job: TraceJob) -> WorkloadQueued:
+    """One task up to 8 GPUs; larger jobs are gangs of whole nodes and a rest."""
+    whole, rest = divmod(job.gpus, GPUS_A_NODE)
+    sizes = [GPUS_A_NODE] * whole + [rest] * bool(rest)
+    requests = tuple(Request(gpus=size, cpu_milli=1000 * size) for size in sizes)
+    plain = len(set(sizes)) == 1
+    return WorkloadQueued(
+        job.uid,
+        job.uid,
+        job.cluster,
+        "user",
+        50,
+        Preemptibility.YES,
+        requests[0],
+        len(requests),
+        created_at=job.arrival,
+        gang=None if plain else Group(requests=requests),
+    )
+
+
+def figures(
+    jobs: Sequence[TraceJob], gpus: int, checkpoint_s: float | None, batch_s: float
+) -> list[Figure]:
+    """Both kinds of quota side by side."""
+    static = static_quota.run(jobs, quotas(jobs, gpus))
+    begin = time.perf_counter()
+    run = simulate(jobs, gpus, checkpoint_s, batch_s)
+    took = time.perf_counter() - begin
+    use, lost, wait = GOALS.get(gpus, (0.0, 1.0, float("inf")))
+    judged = gpus in GOALS and checkpoint_s is not None
+    mean_wait = sum(work.waited for work in run.ended) / len(run.ended) / HOUR_S
+    evictions = sum(work.evictions for work in run.ended)
+    measures, label = run.measures, f"{gpus} GPUs"
+
+    def judge(name: str, value: float, unit: str, goal: str, met: bool) -> Figure:
+        return Figure(f"{label}: {name}", value, unit, goal if judged else "-", met or not judged)
+
+    in_use, part = measures.in_use_while_asked, measures.lost_part
+    return [
+        Figure(f"{label}: in use while jobs wait, static", 100 * static.in_use, "%", "-"),
+        Figure(f"{label}: all idle counted, static", 100 * static.held, "%", "-"),
+        judge("in use while jobs wait", 100 * in_use, "%", f">= {100 * use:g}", in_use >= use),
+        Figure(f"{label}: all idle counted", 100 * measures.held_while_waiting, "%", "-"),
+        Figure(f"{label}: mean wait, static", static.mean_wait_s / HOUR_S, "h", "-"),
+        judge("mean wait", mean_wait, "h", f"<= {wait:g}", mean_wait <= wait),
+        judge("GPU time lost", 100 * part, "%", f"<= {100 * lost:g}", part <= lost),
+        Figure(f"{label}: evictions", evictions, "", "-"),
+        Figure(
+            f"{label}: jobs done", len(run.ended), "", f"= {len(jobs)}", len(run.ended) == len(jobs)
+        ),
+        Figure(f"{label}: decisions", run.decisions, "", "-"),
+        Figure(f"{label}: time of the run", took, "s", "-"),
+    ]
+
+
+def main() -> None:
+    """Run the study and print its figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quota", description=__doc__)
+    parser.add_argument("--trace", type=Path, required=True, help="CSV of jobs")
+    parser.add_argument("--gpus", type=int, nargs="+", default=[512, 768, 1024])
+    parser.add_argument("--checkpoint-minutes", type=float, default=30.0, help="0: never")
+    parser.add_argument("--batch-seconds", type=float, default=10.0, help="decided upon together")
+    parser.add_argument("--jobs", type=int, default=None, help="only so many, for a quick look")
+    parser.add_argument("--json", action="store_true", help="end with a line for machines")
+    args = parser.parse_args()
+    jobs = read_jobs(args.trace)[: args.jobs]
+    saves = args.checkpoint_minutes * 60 or None
+    rows = [one for gpus in args.gpus for one in figures(jobs, gpus, saves, args.batch_seconds)]
+    show("Guaranteed quota against static quota", rows, as_json=args.json)
+
+
+if __name__ == "__main__":
+    main()
