@@ -58,17 +58,19 @@ def bindings_take_free_room(after: After) -> list[str]:
 def holds_are_honoured(after: After) -> list[str]:
     """Room promised to others is neither started on nor promised again.
 
-    On everything that the plan starts on or promises: what is free after the starts, and what is
-    coming after the stops, covers all promises.
+    Wherever the plan starts something or makes room by stops: what is free after the starts and
+    what is coming covers all promises. Only room that is reserved for later may run still.
     """
     taken, slots = _taken(after.state)
     coming, coming_slots = _coming(after.state, after)
     held: Counter[Key] = Counter()
     touched: set[Key] = set()
+    claimers = {one.reason.workload_uid for one in after.plan.evictions}
     found = []
-    for _, _, place in after.new_places():
-        touched.update(("device", device, place.node) for device in place.devices)
-        touched.update(("host", row, place.node) for row, amount in enumerate(place.host) if amount)
+    for job, index, place in after.new_places():
+        if index in after.starts.get(job.uid, ()) or job.uid in claimers:
+            touched.update(("device", device, place.node) for device in place.devices)
+            touched.update(("host", row, place.node) for row, some in enumerate(place.host) if some)
     for _, _, place in _all(after.state, after.starts):
         _count(taken, slots, place)
     promised_slots: dict[tuple[int, int], int] = {}

@@ -17,6 +17,7 @@ QUANTUM = 50
 ROUNDING = 1e-9
 MOST_KEPT = 256
 IMPOSSIBLE = -np.inf
+WORST = -(2.0**31)
 Need = tuple[int, int, int]
 """Whole devices, thousandths of one device (0 without a share), millicores."""
 
@@ -119,6 +120,7 @@ class States:
         if self._pack:
             after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
         after /= QUANTUM
+        np.maximum(after, WORST, out=after)
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
 
