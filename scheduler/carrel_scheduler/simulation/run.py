@@ -80,6 +80,7 @@ class Simulation:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = 0
         self._changed = True
+        self._amounts: tuple[int, int, int, int] | None = None
 
     # What happens from outside
 
@@ -92,7 +93,7 @@ class Simulation:
         """Change nodes, queues or anything else now, without deciding."""
         for event in events:
             self.state.apply(event)
-        self._changed = True
+        self._changed, self._amounts = True, None
 
     def submit(
         self,
@@ -183,18 +184,20 @@ class Simulation:
 
     def _pass_to(self, time: float) -> None:
         if time > self.now:
-            self.measures.pass_time(time - self.now, *self._present())
+            if self._amounts is None:
+                self._amounts = self._present()
+            self.measures.pass_time(time - self.now, *self._amounts)
             self.now = time
 
     def _present(self) -> tuple[int, int, int, int]:
         """Capacity, held, stopping and asked for now, in GPU thousandths."""
         nodes, queues = self.state.nodes, self.state.queues
         capacity = int((nodes.devices * nodes.schedulable).sum()) * MILLI
-        used = releasing = waiting = 0
-        for slot in queues.table.tops:
-            used += int(queues.used[slot, 0])
-            releasing += int(queues.releasing[slot, 0])
-            waiting += int(queues.waiting[slot, 0])
+        tops = queues.table.tops
+        used, releasing, waiting = (
+            int(sums[:, 0].take(tops).sum())
+            for sums in (queues.used, queues.releasing, queues.waiting)
+        )
         return capacity, used + releasing, releasing, waiting
 
     # What one sees
@@ -213,6 +216,7 @@ class Simulation:
     # Carrying out
 
     def _carry_out(self, plan: Plan) -> None:
+        self._amounts = None
         bindings, evictions, nominations = plan.bindings, plan.evictions, plan.nominations
         stops = [(e.uid, e.indices or tuple(self._job(e.uid).running())) for e in evictions]
         for removal in plan.removals:
@@ -268,7 +272,7 @@ class Simulation:
     def _release(self, uid: str, indices: Iterable[int], outcome: Outcome) -> None:
         for index in sorted(indices):
             self.state.apply(TaskReleased(uid, index, outcome, self.now))
-        self._changed = True
+        self._changed, self._amounts = True, None
 
     # Work
 
