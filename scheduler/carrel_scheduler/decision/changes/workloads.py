@@ -13,6 +13,12 @@ from carrel_scheduler.decision.resources import MILLI
 
 def queued(state: Columns, event: WorkloadQueued) -> None:
     """It asks for room: new, or in another life."""
+    job = enter(state, event)
+    state.chooser.arrived(job.shape.classes)
+
+
+def enter(state: Columns, event: WorkloadQueued) -> Job:
+    """Let it ask for room without learning from it; ``forget`` undoes this for a new one."""
     check_workload(event)
     queue = state.queues.slot(event.project, "project")
     if not state.queues.is_leaf(queue):
@@ -24,11 +30,11 @@ def queued(state: Columns, event: WorkloadQueued) -> None:
     shape = state.shapes.of(event)
     saved = old.saved if old is not None else NEVER_SAVED
     if old is not None:
-        _forget(state, old)
+        forget(state, old)
     job = state.jobs.add(event, queue, shape)
     job.saved = saved
-    state.chooser.arrived(shape.classes)
     ask(state, job)
+    return job
 
 
 def gone(state: Columns, event: WorkloadGone) -> None:
@@ -36,7 +42,7 @@ def gone(state: Columns, event: WorkloadGone) -> None:
     job = state.jobs.get(event.uid)
     if job.rows:
         raise InvalidEvent("holds_room", "uid", event.uid, "a workload that holds no room")
-    _forget(state, job)
+    forget(state, job)
 
 
 def saved(state: Columns, event: CheckpointSeen) -> None:
@@ -46,7 +52,8 @@ def saved(state: Columns, event: CheckpointSeen) -> None:
     state.jobs.since[job.slot] = job.since
 
 
-def _forget(state: Columns, job: Job) -> None:
+def forget(state: Columns, job: Job) -> None:
+    """Drop a workload that holds no room."""
     stop_asking(state, job)
     end_promise(state, job)
     state.stale.pop(job.spec.uid, None)
