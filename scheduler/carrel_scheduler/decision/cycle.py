@@ -39,6 +39,7 @@ class Cycle:
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self._seen = 0
+        self._soon_counts: tuple[int, dict[int, Counts]] = (0, {})
         state.capacity.forget_tried()
 
     # Jobs as the moves leave them
@@ -73,6 +74,8 @@ class Cycle:
 
     def stage(self, job: Job) -> int:
         """0 below its minimum, 1 just at it, 2 above: who has less is served first."""
+        if not job.shape.elastic:
+            return 0
         states = self.states_of(job)
         there = [state.there for state in states]
         if not satisfied(job.shape.structure, there):
@@ -179,6 +182,15 @@ class Cycle:
             return self.state.capacity.counts(self.room.soon, cls)
         self.sync()
         return self.state.capacity.column(cls).astype(np.int64)
+
+    def counts_soon(self, cls: int) -> Counts:
+        """``counts`` in the coming room; kept until the next move."""
+        if self._soon_counts[0] != len(self.room.log):
+            self._soon_counts = (len(self.room.log), {})
+        found = self._soon_counts[1].get(cls)
+        if found is None:
+            found = self._soon_counts[1][cls] = self.counts(cls, soon=True)
+        return found
 
     def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
         """What a task of this class takes on a node, or ``None`` where it does not fit."""

@@ -78,18 +78,27 @@ class Offers:
         for job in singles:
             self._push_single(job)
 
-    def run(self, attempt: Callable[[Job, tuple[int, ...]], Answer], *, touches_all: bool) -> None:
+    def run(
+        self,
+        attempt: Callable[[Job, tuple[int, ...]], Answer],
+        *,
+        touches_all: bool = False,
+        most: int | None = None,
+    ) -> None:
         """Offer everything to ``attempt``.
 
         Args:
             attempt: tries to serve the next step of a job.
             touches_all: what it serves changes other queues too.
+            most: it ends after so many offers in vain.
         """
         service = Service(self._cycle.standings, self._head, self._heaps)
-        while (leaf := service.pop()) is not None:
+        left = -1 if most is None else most
+        while left and (leaf := service.pop()) is not None:
             _, line = heapq.heappop(self._heaps[leaf])
             answer = attempt(line.job, line.step)
             served = line.job if answer is Answer.SERVED else None
+            left -= served is None
             if answer is not Answer.NO and line.next(self._cycle):
                 self._push(line, stage=0)
             if served is not None and served.shape.elastic:

@@ -44,34 +44,33 @@ class Room:
 
     def bind(self, place: Footprint) -> None:
         """A task takes free room."""
-        node = place.node
         self.free.subtract(place)
-        self._derive(node)
+        self._derive(place)
 
     def unbind(self, place: Footprint) -> None:
         """The opposite of ``bind``."""
         self.free.add(place)
-        self._derive(place.node)
+        self._derive(place)
 
     def evict(self, place: Footprint) -> None:
         """A running task is told to stop: its room is coming."""
         self.releasing.add(place)
-        self._derive(place.node)
+        self._derive(place)
 
     def keep(self, place: Footprint) -> None:
         """The opposite of ``evict``."""
         self.releasing.subtract(place)
-        self._derive(place.node)
+        self._derive(place)
 
     def promise(self, place: Footprint) -> None:
         """Hold room, free or coming, for waiting work."""
         self.promised.add(place)
-        self._derive(place.node)
+        self._derive(place)
 
     def lift(self, place: Footprint) -> None:
         """The opposite of ``promise``."""
         self.promised.subtract(place)
-        self._derive(place.node)
+        self._derive(place)
 
     # Moves of many tasks at once
 
@@ -199,21 +198,34 @@ class Room:
             self.idle.slots[:, nodes] = slots & free_slots
         self.log += nodes.tolist()
 
-    def _derive(self, node: int) -> None:
-        free, releasing, promised = self.free, self.releasing, self.promised
-        usable = self.open[:, node]
-        soon = free.devices[:, node] + releasing.devices[:, node] - promised.devices[:, node]
-        soon = np.maximum(soon, 0) * usable
-        self.soon.devices[:, node] = soon
-        self.idle.devices[:, node] = np.minimum(free.devices[:, node], soon)
-        host = free.host[:, node]
-        coming = host + releasing.host[:, node] - promised.host[:, node]
-        coming = np.maximum(coming, 0) * self.nodes.schedulable[node]
-        self.soon.host[:, node] = coming
-        self.idle.host[:, node] = np.minimum(np.maximum(host, 0), coming)
-        if self.nodes.mig[node]:
-            slots = free.slots[:, node] | releasing.slots[:, node]
-            slots = (slots & ~promised.slots[:, node]) * usable
-            self.soon.slots[:, node] = slots
-            self.idle.slots[:, node] = slots & free.slots[:, node]
+    def _derive(self, place: Footprint) -> None:
+        """Derive the views again where a task's footprint lies."""
+        node = place.node
         self.log.append(node)
+        if not self.nodes.schedulable.item(node):
+            return
+        self._derive_devices(place)
+        free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
+        for row, amount in enumerate(place.host):
+            if amount:
+                here = free.item(row, node)
+                soon = max(0, here + releasing.item(row, node) - promised.item(row, node))
+                self.soon.host[row, node] = soon
+                self.idle.host[row, node] = min(max(0, here), soon)
+
+    def _derive_devices(self, place: Footprint) -> None:
+        node, free, releasing, promised = place.node, self.free, self.releasing, self.promised
+        for device in place.devices:
+            if not self.open.item(device, node):
+                continue
+            here = free.devices.item(device, node)
+            soon = here + releasing.devices.item(device, node)
+            soon = max(0, soon - promised.devices.item(device, node))
+            self.soon.devices[device, node] = soon
+            self.idle.devices[device, node] = min(here, soon)
+            if place.slots:
+                bits = free.slots.item(device, node)
+                later = bits | releasing.slots.item(device, node)
+                later &= ~promised.slots.item(device, node)
+                self.soon.slots[device, node] = later
+                self.idle.slots[device, node] = later & bits

@@ -172,9 +172,21 @@ class Value:
         if states is not None and made_for == self._made_for and states.shape == view.devices.shape:
             states.follow(view)
             return states
-        allowed = self._allowed(prices.tables)
-        patterns, group = np.unique(allowed, axis=0, return_inverse=True)
+        patterns, group = _grouped(self._allowed(prices.tables))
         tables = prices.tables.weighted(patterns * prices.price, prices.slots_part)
-        states = States(prices.tables, tables, group.ravel(), prices.pack, view)
+        states = States(prices.tables, tables, group, prices.pack, view)
         self._states, self._made_for = states, made_for
         return states
+
+
+def _grouped(allowed: Bools) -> tuple[Bools, Counts]:
+    """Distinct rows of (N, M), and (N,) which of them each row is."""
+    group = np.zeros(len(allowed), np.int64)
+    seen: set[bytes] = set()
+    for column in allowed.T:
+        key = column.tobytes()
+        if key not in seen:
+            seen.add(key)
+            group = np.unique(2 * group + column, return_inverse=True)[1]
+    first = np.unique(group, return_index=True)[1]
+    return allowed.take(first, 0), group

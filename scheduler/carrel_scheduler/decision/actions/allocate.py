@@ -22,7 +22,7 @@ def run(cycle: Cycle) -> None:
     partial = cycle.state.partial
     singles = [partial[uid] for uid in sorted(partial) if not cycle.started(partial[uid])]
     offers = Offers(cycle, reach.rows(), singles)
-    offers.run(lambda job, step: _attempt(cycle, reach, job, step), touches_all=False)
+    offers.run(lambda job, step: _attempt(cycle, reach, job, step))
 
 
 class Reach:

@@ -13,6 +13,7 @@ from carrel_scheduler.decision.giving import Giving
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.promising import promising
 from carrel_scheduler.decision.protection import preempt_protects_s
 from carrel_scheduler.decision.reasons import Token
 from carrel_scheduler.decision.victim_table import victims_of
@@ -22,7 +23,8 @@ def run(cycle: Cycle) -> None:
     """Evict inside queues, in the order of service."""
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
-        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
+        most = cycle.settings.claims_per_cycle
+        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True, most=most)
 
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
@@ -32,7 +34,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
         return found
     victims = [
         victim
-        for victim in cycle.evictable()
+        for victim in promising(cycle, job, step)
         if victim.queue == job.queue and victim.spec.priority < job.spec.priority
     ]
     if not victims:

@@ -12,6 +12,7 @@ from carrel_scheduler.decision.giving import Giving, Share
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.promising import promising
 from carrel_scheduler.decision.protection import reclaim_protects_s
 from carrel_scheduler.decision.reasons import Token
 from carrel_scheduler.decision.resources import NONE
@@ -21,7 +22,8 @@ def run(cycle: Cycle) -> None:
     """Evict for those who may claim, in the order of service."""
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
-        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True)
+        most = cycle.settings.claims_per_cycle
+        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True, most=most)
 
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
@@ -43,7 +45,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     found = _among_many(cycle, job, step, claim, cause)
     if found is not None:
         return found
-    victims = [v for v in cycle.evictable() if v.queue != job.queue]
+    victims = [v for v in promising(cycle, job, step) if v.queue != job.queue]
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     shares = giving.shares(lambda share: _legal(claim, share))
     if Search(cycle, job, step, cause).run(shares):
@@ -65,7 +67,7 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
             kept.add(id(share))
         return True
 
-    victims = cycle.evictable()
+    victims = promising(cycle, job, step)
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
     return search.run(giving.shares(legal))
