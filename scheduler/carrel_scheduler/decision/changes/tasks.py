@@ -104,6 +104,8 @@ def released(state: Columns, event: TaskReleased) -> None:
     state.nodes.free.add(place)
     state.capacity.mark(place.node)
     stop_asking(state, job)
+    if event.outcome is not Outcome.AGAIN and event.index in dict(job.promise):
+        end_promise(state, job)
     state.tasks.drop(row)
     del job.rows[event.index]
     state.jobs.placed[job.slot] -= 1
