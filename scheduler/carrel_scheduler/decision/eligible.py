@@ -58,6 +58,7 @@ class Eligible:
         self._taints: _Codes[frozenset[str]] = _Codes(np.zeros(0, np.int64))
         self._models: Codes = np.zeros(0, np.uint8)
         self._masks: dict[tuple[object, ...], Bools] = {}
+        self._ever: dict[tuple[object, ...], Bools] = {}
         self._wishes: dict[tuple[tuple[str, frozenset[str]], ...], Counts] = {}
 
     def mask(self, where: Where) -> Bools:
@@ -80,12 +81,17 @@ class Eligible:
         return found
 
     def ever(self, request: Request) -> Bools:
-        """(N,) like ``of``, with nodes that take no new work at present."""
+        """(N,) like ``of``, with nodes that take no new work at present. Do not change it."""
         self._follow()
-        present = np.zeros(len(self._nodes.schedulable), np.bool_)
-        present[list(self._nodes.slots.values())] = True
-        kind = gpu_kind(request)
-        return present & self._suitable(request.where) & self._serving(kind)
+        key = self.key(request)
+        found = self._ever.get(key)
+        if found is None:
+            present = np.array([bool(name) for name in self._nodes.names], np.bool_)
+            found = self._suitable(request.where) & self._serving(gpu_kind(request))
+            found[: len(present)] &= present
+            found[len(present) :] = False
+            self._ever[key] = found
+        return found
 
     def models(self, nodes: Counts | None = None) -> Codes:
         """Numbers of MIG models (``mig.model_code``), 0 without MIG; of all nodes or of some."""
@@ -166,6 +172,7 @@ class Eligible:
             return
         self._version = nodes.version
         self._masks.clear()
+        self._ever.clear()
         self._wishes.clear()
         width = len(nodes.schedulable)
         self._models = np.append(self._models, np.zeros(width - len(self._models), np.uint8))
