@@ -107,7 +107,8 @@ class Placing:
         cycle = self._cycle
         domains = cycle.state.topologies.domains(key, len(within))
         left = within & (domains >= 0)
-        members = [i for i, other in enumerate(self._job.shape.classes) if other == cls]
+        requests = self._job.shape.requests
+        members = [i for i, request in enumerate(requests) if request.where.apart == key]
         taken = np.unique(domains[cycle.nodes_of(self._job, members)])
         left &= ~np.isin(domains, taken)
         for index in indices:

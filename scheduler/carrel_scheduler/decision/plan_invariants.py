@@ -77,7 +77,8 @@ def holds_are_honoured(after: After) -> list[str]:
     for job, index, place in _all(after.state, after.holds):
         for device in place.devices:
             there = ~slots.get((device, place.node), 0) | coming_slots.get((device, place.node), 0)
-            if place.slots & ~(there & ~promised_slots.get((device, place.node), 0)):
+            mine = index in after.fresh.get(job.uid, ()) and job.uid in claimers
+            if mine and place.slots & ~(there & ~promised_slots.get((device, place.node), 0)):
                 found.append(f"{job.uid}[{index}] is promised memory slots of others")
         _count(held, promised_slots, place)
     for key in sorted(touched):

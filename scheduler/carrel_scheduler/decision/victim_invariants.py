@@ -89,6 +89,8 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
         demand = added(place.amounts for place in after.fresh.get(claimer.uid, {}).values())
         for one in evictions:
             victim = after.state.job(one.uid)
+            if _only_moves(after, one):
+                continue
             held = _amounts(after.state, after, victim)
             side = _side(after.state, claimer, victim)
             if not side:
@@ -112,6 +114,7 @@ def preempted_are_of_lower_priority(after: After) -> list[str]:
         f"{one.uid} is preempted by {claimer.uid}"
         for claimer, evictions in _by_claimer(after, Token.PREEMPTED)
         for one in evictions
+        if not _only_moves(after, one)
         for victim in [after.state.job(one.uid)]
         if victim.queue != claimer.queue or victim.spec.priority >= claimer.spec.priority
     ]
@@ -123,6 +126,8 @@ def minimum_run_times_respected(after: After) -> list[str]:
     for token in (Token.RECLAIMED, Token.PREEMPTED):
         for claimer, evictions in _by_claimer(after, token):
             for one in evictions:
+                if _only_moves(after, one):
+                    continue
                 victim = after.state.job(one.uid)
                 least = _least_runtime(after.state, claimer, victim, token)
                 left = counting(victim, stopped=after.stops[one.uid])
@@ -242,6 +247,11 @@ def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:
     """
     return [f"no_ping_pong: {one} and {two} evict each other"
             for one, two in sorted(now) if (two, one) in before]  # fmt: skip
+
+
+def _only_moves(after: After, one: Eviction) -> bool:
+    """Whether it loses nothing but the time of a restart, which anybody's batch work may."""
+    return one.moved and not after.state.job(one.uid).spec.interactive
 
 
 def _by_claimer(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
