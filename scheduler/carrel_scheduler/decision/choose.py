@@ -132,14 +132,18 @@ class Chooser:
     ) -> Counts:
         """Positions of at least the best ``most`` nodes in the order in which they are filled."""
         tie = self._tie(class_id, view, nodes)
-        keys = [-tier(nodes) for tier in self._tiers(class_id, view, score)]
-        if keys:
-            ranked: Counts = np.lexsort((tie, *reversed(keys)))
-            return ranked
-        if most >= len(nodes):
-            return np.argsort(tie)
-        part = np.argpartition(tie, most)[:most]
-        return part.take(np.argsort(tie.take(part)))
+        rank = np.zeros(len(nodes), np.int64)
+        for tier in self._tiers(class_id, view, score):
+            rank = _refined(rank, tier(nodes))
+        chosen = np.arange(len(nodes))
+        if most < len(nodes):
+            last = np.partition(rank, most - 1)[most - 1]
+            sure, equal = (rank < last).nonzero()[0], (rank == last).nonzero()[0]
+            wanted = most - len(sure)
+            if wanted < len(equal):
+                equal = equal.take(np.argpartition(tie.take(equal), wanted - 1)[:wanted])
+            chosen = np.concatenate((sure, equal))
+        return chosen.take(np.lexsort((tie.take(chosen), rank.take(chosen))))
 
     def _tiers(self, class_id: int, view: Layer, score: Counts | None) -> list[Tier]:
         """What comes before packing: keys of nodes, larger first, the most important one first."""
@@ -195,6 +199,18 @@ class Chooser:
         with_gpu = self._classes.takes_gpu(class_id)
         strategy = settings.gpu_strategy if with_gpu else settings.cpu_strategy
         return strategy is Strategy.BIN_PACK
+
+
+def _refined(rank: Counts, key: Counts) -> Counts:
+    """Ranks, smaller first, in which equal ones are told apart by a key, larger first."""
+    top, spread = int(key.max()), int(key.max()) - int(key.min()) + 1
+    if int(rank.max()) + 1 > (1 << WORD_BITS) // spread:
+        rank = np.unique(rank, return_inverse=True)[1]
+        ranks = np.unique(key)
+        key, top, spread = ranks.searchsorted(key), len(ranks) - 1, len(ranks)
+    refined: Counts = rank * spread
+    refined += top - key
+    return refined
 
 
 def _joined(first: Counts, second: Counts, rank: Counts) -> Counts:

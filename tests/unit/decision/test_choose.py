@@ -153,6 +153,10 @@ def test_the_choice_is_the_smallest_of_the_tuples() -> None:
         assert world.pick(Request(gpus=1)) == keys[0][2]
 
 
+def cls_where(world: Cluster, cls: int) -> Where:
+    return world.classes.request(cls).where
+
+
 def scattered(rng: random.Random) -> Cluster:
     world = cluster(*[node(f"n{number}", rng.choice([2, 4, 8])) for number in range(9)])
     for number in range(9):
@@ -166,3 +170,27 @@ def teach(world: Cluster) -> None:
     mix = [ONE, Request(share_milli=400, cpu_milli=4_000), Request(gpus=2, cpu_milli=30_000)]
     for request in mix * 15:
         world.chooser.arrived((world.classes.intern(request),))
+
+
+def test_the_order_of_many_is_that_of_the_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores of any size, wishes and packing together, for every number of tasks."""
+    rng = random.Random(8)
+    for big in (3, 2**61):
+        world = scattered(rng)
+        cls = world.classes.intern(Request(gpus=1))
+        view = world.room().idle
+        counts = np.minimum(world.capacity.counts(view, cls), 1)
+        score = np.array([rng.randrange(big) for _ in range(len(counts))], np.int64)
+        wishes = np.array([rng.randrange(3) for _ in range(len(counts))], np.int64)
+        monkeypatch.setattr(world.eligible, "preferred", {cls_where(world, cls): wishes}.get)
+        free = view.devices.sum(0)
+        best = sorted(
+            (-score[slot], -wishes[slot], free[slot], view.host[0, slot], name)
+            for name, slot in world.nodes.slots.items()
+            if counts[slot]
+        )
+        names = [name for *_, name in best]
+        for tasks in range(1, len(names) + 1):
+            found = world.chooser.spread(cls, tasks, counts, view, score=score)
+            assert found is not None
+            assert [world.nodes.names[slot] for slot, _ in found] == names[:tasks]
