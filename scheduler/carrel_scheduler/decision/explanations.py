@@ -113,7 +113,7 @@ class Reasons(Mapping[str, Reason]):
             yield from row.members.values()
         for uid in sorted(state.partial):
             yield state.partial[uid]
-        yield from gated_jobs(state)
+        yield from sorted(gated_jobs(state), key=lambda job: job.order)
 
 
 def _asks(state: "Columns", job: Job) -> bool:

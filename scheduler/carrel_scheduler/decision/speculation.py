@@ -8,10 +8,9 @@ number of a class that was seen, the width of a column.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from carrel_scheduler.decision.actions.promises import run as keep_promises
 from carrel_scheduler.decision.changes.asking import ask, stop_asking
 from carrel_scheduler.decision.changes.cluster import queue_set
 from carrel_scheduler.decision.changes.promises import end_promise, hold
@@ -21,7 +20,7 @@ from carrel_scheduler.decision.events import QueueSet, WorkloadQueued
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.decision.possible import never_reason
-from carrel_scheduler.decision.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.decision.reasons import Reason, Token
 
 if TYPE_CHECKING:
     from carrel_scheduler.decision.columns import Columns
@@ -63,7 +62,7 @@ def never(state: "Columns", queued: WorkloadQueued) -> Reason | None:
     reason = never_reason(state, slot, shape, queued.preemptible)
     if reason is None or reason.project:
         return reason
-    return with_project(reason, queued.project)
+    return replace(reason, project=queued.project)
 
 
 def what_if(state: "Columns", queued: WorkloadQueued, now: float) -> Preview:
@@ -135,7 +134,7 @@ def if_ended(state: "Columns", uids: Sequence[str], waits: str, now: float) -> P
                 fixed = cycle.is_protected(job, [index])
                 cycle.moves.stop(job, index, Cause(Token.STARTING), fixed=fixed)
 
-    actions: tuple[Action, ...] = (keep_promises, end, *ACTIONS[1:])
+    actions: tuple[Action, ...] = (ACTIONS[0], end, *ACTIONS[1:])
     return preview(decide(state, now, actions), waits)
 
 
@@ -145,11 +144,6 @@ def preview(plan: Plan, uid: str) -> Preview:
     mine = tuple(e for e in plan.evictions if e.reason.workload_uid == uid)
     starts = tuple(binding for binding in plan.bindings if binding.uid == uid)
     return Preview(plan.reasons[uid], starts, held[0] if held else None, mine)
-
-
-def with_project(reason: Reason, project: str) -> Reason:
-    """The reason, told of a project."""
-    return Reason(**{**{f: getattr(reason, f) for f in Reason.__slots__}, "project": project})
 
 
 @contextmanager
@@ -163,21 +157,20 @@ def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
         finally:
             forget(state, job)
         return
-    promise, order = old.promise, list(state.jobs.by_uid)
+    promise = old.promise
     stop_asking(state, old)
     end_promise(state, old)
     del state.jobs.by_uid[queued.uid]
-    job = None
     try:
         job = enter(state, queued)
-        yield job
-    finally:
-        if job is not None:
+        try:
+            yield job
+        finally:
             forget(state, job)
+    finally:
         state.jobs.by_uid[queued.uid] = old
         hold(state, old, promise)
         ask(state, old)
-        _reorder(state.jobs.by_uid, order)
 
 
 @contextmanager
@@ -190,11 +183,6 @@ def rules_for_now(state: "Columns", queue: QueueSet) -> Iterator[None]:
         yield
     finally:
         state.queues = columns
-
-
-def _reorder(by_uid: dict[str, "Job"], order: Sequence[str]) -> None:
-    for uid in order:
-        by_uid[uid] = by_uid.pop(uid)
 
 
 def _served(plan: Plan) -> tuple[str, ...]:

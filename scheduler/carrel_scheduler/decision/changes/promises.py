@@ -7,8 +7,8 @@ from carrel_scheduler.decision.events import Preemptibility, RoomPromised
 from carrel_scheduler.decision.footprints import check_promises, footprint_of
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Footprint
-from carrel_scheduler.decision.queues import Sum
 from carrel_scheduler.decision.members import leaf_states
+from carrel_scheduler.decision.queues import Sum
 from carrel_scheduler.decision.resources import added
 from carrel_scheduler.decision.steps import satisfied
 
@@ -38,10 +38,10 @@ def promised(state: Columns, event: RoomPromised) -> None:
     try:
         check_promises(state.nodes.promised, places)
     except InvalidEvent:
-        _hold(state, job, before)
+        hold(state, job, before)
         raise
     else:
-        _hold(state, job, tuple(zip(indices, places, strict=True)))
+        hold(state, job, tuple(zip(indices, places, strict=True)))
     finally:
         ask(state, job)
 
@@ -58,7 +58,8 @@ def end_promise(state: Columns, job: Job) -> None:
     del state.promised[job.spec.uid]
 
 
-def _hold(state: Columns, job: Job, promise: tuple[tuple[int, Footprint], ...]) -> None:
+def hold(state: Columns, job: Job, promise: tuple[tuple[int, Footprint], ...]) -> None:
+    """Hold places for a job that holds none; ``end_promise`` undoes it."""
     if not promise:
         return
     for _, place in promise:
