@@ -194,7 +194,6 @@ def collect_rarely() -> None:
     Tens of thousands of live workloads are millions of objects, and none of them is garbage: at its
     usual pace the collector takes a fifth of the process's time.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
 
