@@ -23,6 +23,8 @@ from carrel_scheduler.decision.settings import Settings
 from carrel_scheduler.decision.standings import Standings
 from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
 
+SMALL = 60
+
 
 class Cycle:
     """What one call of ``decide`` works on.
@@ -146,6 +148,12 @@ class Cycle:
     def has_victims(self) -> bool:
         """Whether anybody runs, or is to start, who may be stopped."""
         return bool(self.moves.log) or bool(self.state.tasks.victims)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether so few tasks may be stopped that all of them can be looked at."""
+        counts = self.state.tasks.victims.values()
+        return sum(sum(by_priority.values()) for by_priority in counts) <= SMALL
 
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.

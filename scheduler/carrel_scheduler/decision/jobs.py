@@ -4,6 +4,8 @@ A *job* here is the state's record of a workload. Facts that are asked of all jo
 columns beside the records, by the job's slot.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -127,7 +129,8 @@ class JobTable:
         uids: the uid of each slot; empty when unused.
         in_queue: slot of a queue -> how many jobs it has.
         queue: (J,) slot of the queue; priority: (J,).
-        created, since: (J,) epoch seconds: submission, and start of the work not yet saved.
+        created, started, since: (J,) epoch seconds: submission, start of the present life, and
+            start of the work not yet saved.
         gpu: (J,) GPU thousandths of the running tasks.
         placed: (J,) how many tasks hold room.
         whole: (J,) it is stopped whole or not at all.
@@ -141,6 +144,7 @@ class JobTable:
         self.queue: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.priority: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.created: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.started: npt.NDArray[np.float64] = np.zeros(0, np.float64)
         self.since: npt.NDArray[np.float64] = np.zeros(0, np.float64)
         self.gpu: Counts = np.zeros(0, np.int64)
         self.placed: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -164,6 +168,31 @@ class JobTable:
         self.gpu[slot] = self.placed[slot] = 0
         self.whole[slot] = not shape.elastic
         return job
+
+    def add_many(
+        self, specs: Sequence[WorkloadQueued], queues: Sequence[int], shapes: Sequence[Shape]
+    ) -> list[Job]:
+        """New records at once, as ``add`` makes them one by one."""
+        if not specs:
+            return []
+        self.reserve(len(self.by_slot) - len(self._spare) + len(specs))
+        slots = self._spare[: -len(specs) - 1 : -1]
+        del self._spare[-len(specs) :]
+        jobs = list(map(Job, specs, slots, queues, shapes))
+        for job, slot in zip(jobs, slots, strict=True):
+            uid = job.spec.uid
+            self.by_uid[uid] = job
+            self.by_slot[slot] = job
+            self.uids[slot] = uid
+        for queue, count in Counter(queues).items():
+            self.in_queue[queue] = self.in_queue.get(queue, 0) + count
+        at = np.array(slots, np.int64)
+        self.queue[at] = queues
+        self.priority[at] = [spec.priority for spec in specs]
+        self.created[at] = [spec.created_at for spec in specs]
+        self.since[at] = self.gpu[at] = self.placed[at] = 0
+        self.whole[at] = [not shape.elastic for shape in shapes]
+        return jobs
 
     def get(self, uid: str) -> Job:
         """The record; ``InvalidEvent`` when it is unknown."""
@@ -192,7 +221,7 @@ class JobTable:
         old = len(self.by_slot)
         if slots <= old:
             return
-        for name in ("queue", "priority", "created", "since", "gpu", "placed", "whole"):
+        for name in ("queue", "priority", "created", "started", "since", "gpu", "placed", "whole"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros(slots - old, column.dtype)]))
         self.by_slot += [None] * (slots - old)

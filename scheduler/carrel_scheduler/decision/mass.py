@@ -1,28 +1,32 @@
 """Making room when many may give way: the search over arrays instead of one by one.
 
-Only for plain work (equal tasks without a level, whole devices or one share), and only where the
-books of ``clearing`` say all there is to say; ``None`` means that this is not such a case.
+Only for plain work (equal tasks without a level, whole devices or shares), and only where the books
+of ``clearing`` say all there is to say about what may be taken.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
 from carrel_scheduler.decision.claims import Claim
 from carrel_scheduler.decision.classes import Form
 from carrel_scheduler.decision.clearing.board import lay_out
-from carrel_scheduler.decision.clearing.claims import Budgets, Cleared, Impossible
+from carrel_scheduler.decision.clearing.claims import Budgets, Cleared
 from carrel_scheduler.decision.clearing.claims import Claim as Wish
 from carrel_scheduler.decision.clearing.clear import clear
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts
-from carrel_scheduler.decision.moves import Cause
+from carrel_scheduler.decision.moves import Cause, Move
+from carrel_scheduler.decision.protection import reclaim_protects_s
 from carrel_scheduler.decision.requests import HOST
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.rules import NO_BOUND
-from carrel_scheduler.decision.victim_table import VictimTable, ground_of, victims_of
+from carrel_scheduler.decision.victim_table import Times, VictimTable, ground_of, victims_of
 
-MANY = 200
-"""From so many tasks that may be stopped on."""
+FEW = 40
+"""Up to so many tasks that may be stopped are searched one by one as well: in that search queues
+give in turns, as each becomes less over-served than the next."""
 
 
 def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
@@ -38,12 +42,25 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
 
 
 def budgets_of(cycle: Cycle, claim: Claim) -> Budgets | None:
-    """What may be taken, or ``None`` where a bound beyond it must be heeded too."""
-    found = claim.budgets()
-    if claim.needs() or bool((found.most < NO_BOUND).any()):
+    """What may be taken, or ``None`` where room must come from certain queues.
+
+    What a queue may lose at most, the last victim included, is turned into what it may lose before
+    the last one: stricter by the largest task there is, never too lenient.
+    """
+    if claim.needs():
         return None
+    found = claim.budgets()
+    excess, bound = found.excess, found.most < NO_BOUND
+    queues = np.flatnonzero(bound.any(axis=1))
+    if len(queues):
+        tasks = cycle.state.tasks
+        gpus = tasks.share * np.bitwise_count(tasks.mask)
+        largest = np.array([gpus.max(initial=0), *tasks.host.max(axis=1, initial=0)], np.int64)
+        room = found.most[queues] + 1 - largest
+        strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
+        excess[queues] = np.maximum(strict, 0)
     parent = np.array(cycle.standings.table.parent, np.int64)
-    return Budgets(parent, found.excess, found.excess[:, 0] >= NO_BOUND)
+    return Budgets(parent, excess, excess[:, 0] >= NO_BOUND)
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
@@ -54,26 +71,51 @@ def open_budgets(cycle: Cycle) -> Budgets:
 
 
 def make_room(
-    cycle: Cycle, job: Job, wish: Wish, table: VictimTable, budgets: Budgets, cause: Cause
-) -> bool | None:
+    cycle: Cycle,
+    job: Job,
+    wish: Wish,
+    table: VictimTable,
+    budgets: Budgets,
+    cause: Cause,
+    one_by_one: Callable[[], bool],
+) -> bool:
     """Stop victims and hold their room for a plain step.
 
-    Returns:
-        Whether it was possible; ``None`` when this is for the search one by one to say.
+    Args:
+        cycle: the cycle.
+        job: who claims.
+        wish: its step.
+        table: those who may give way.
+        budgets: how much their queues may lose.
+        cause: what victims are told.
+        one_by_one: the other search; asked where there are few, and where the table does not hold
+            everything that could be given.
     """
-    ground = ground_of(cycle, job.shape.cls)
-    board = lay_out(ground, table.costed(), budgets)
+    board = lay_out(ground_of(cycle, job.shape.cls), table.costed(), budgets)
     answer = clear(wish, board)
-    if isinstance(answer, Cleared):
-        return _carry_out(cycle, job, table, answer, cause)
-    if isinstance(answer, Impossible) and not table.left_out:
-        return False
-    return None if table.left_out else False
+    few = len(table.rows) <= FEW or (table.left_out and not isinstance(answer, Cleared))
+    if not isinstance(answer, Cleared):
+        return few and one_by_one()
+    mark = cycle.moves.mark()
+    if few and one_by_one():
+        if _cost(cycle, table, board.victims.cost, mark) <= answer.cost:
+            return True
+        cycle.moves.rollback(mark)
+    return _carry_out(cycle, job, table, answer, cause)
 
 
-def _carry_out(
-    cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, cause: Cause
-) -> bool | None:
+def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
+    """What the search one by one loses, in the same measure."""
+    rows = [
+        move.job.rows[move.index]
+        for move in cycle.moves.log[mark:]
+        if isinstance(move, Move) and move.cause is not None
+    ]
+    units = np.unique(table.unit[np.isin(table.rows, rows)])
+    return int(cost.take(units).sum())
+
+
+def _carry_out(cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, cause: Cause) -> bool:
     moves = cycle.moves
     mark = moves.mark()
     if len(answer.units):
@@ -82,7 +124,7 @@ def _carry_out(
     if cycle.barrier(job, step) is None and _hold(cycle, job, step, answer.nodes):
         return True
     moves.rollback(mark)
-    return None
+    return False
 
 
 def _hold(cycle: Cycle, job: Job, step: tuple[int, ...], nodes: Counts) -> bool:
@@ -122,4 +164,19 @@ def from_others(cycle: Cycle, claim: Claim, leaf: int) -> tuple[VictimTable, Bud
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[leaf] = False
-    return victims_of(cycle, giving), budgets
+    return victims_of(cycle, giving, protected_s=_protected(cycle, leaf)), budgets
+
+
+def _protected(cycle: Cycle, claimer: int) -> Times | None:
+    """(Q,) how long work of each queue is left alone, where anybody is."""
+    table, least = cycle.standings.table, cycle.settings.min_runtime_s
+    rules = [rule for rule in table.rules if rule is not None]
+    if not least and all(rule.reclaim_min_runtime_s is None for rule in rules):
+        return None
+    queues = range(len(table.rules))
+    return np.array(
+        [
+            reclaim_protects_s(table, claimer, queue, least) if table.path[queue] else 0.0
+            for queue in queues
+        ]
+    )

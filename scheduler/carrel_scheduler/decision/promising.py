@@ -11,16 +11,13 @@ from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Counts
 
-MANY = 400
-"""Up to so many tasks that may be stopped everybody is looked at."""
 NODES = 24
 
 
 def promising(cycle: Cycle, job: Job, step: tuple[int, ...]) -> list[Job]:
     """Jobs that may give way for a step."""
     tasks = cycle.state.tasks
-    count = sum(sum(counts.values()) for counts in tasks.victims.values())
-    if count <= MANY:
+    if cycle.is_small:
         return cycle.evictable()
     nodes = _nodes(cycle, job, NODES + 2 * len(step))
     there = np.zeros(len(cycle.state.nodes.schedulable), np.bool_)

@@ -24,6 +24,7 @@ class Settings:
             ever.
         patience_s: a workload that is next in its queue and could have started, had room been
             kept for it, gets places held after so long; negative: never.
+        most_reserved: room is reserved only while no more workloads than this have room held.
         consolidate: running preemptible work may be moved when all that is moved has a place.
         most_moved: how many workloads may be moved for one.
         min_runtime_s: of queues that say nothing.
@@ -38,6 +39,7 @@ class Settings:
     saturation_milli: int = 1000
     stale_grace_s: float = 60.0
     patience_s: float = 600.0
+    most_reserved: int = 4
     consolidate: bool = True
     most_moved: int = 64
     min_runtime_s: float = 0.0

@@ -4,6 +4,8 @@ What deciding asks of all tasks at once stands here; what a task takes beside it
 from its class. A row belongs to one task from ``TaskPlaced`` to ``TaskReleased``.
 """
 
+from collections import Counter
+
 import numpy as np
 import numpy.typing as npt
 
@@ -64,6 +66,31 @@ class TaskColumns:
         self.priority[row] = priority
         self.hosts.setdefault(cls, place.host)
         return row
+
+    def put_many(self, columns: dict[str, Counts], hosts: dict[int, tuple[int, ...]]) -> list[int]:
+        """Add tasks at once; returns their rows.
+
+        Args:
+            columns: (n,) for each of ``node``, ``mask``, ``share``, ``cls``, ``job``, ``index``,
+                ``victim`` and ``priority``.
+            hosts: what a task takes of each host row, by class.
+        """
+        count = len(columns["node"])
+        self.reserve(len(self.node) - len(self._spare) + count)
+        rows = self._spare[: -count - 1 : -1]
+        del self._spare[len(self._spare) - count :]
+        at = np.array(rows, np.int64)
+        for name, values in columns.items():
+            getattr(self, name)[at] = values
+        cls = columns["cls"].tolist()
+        self.host[0, at] = [hosts[one][0] for one in cls]
+        self.host[1, at] = [hosts[one][1] for one in cls]
+        self.hosts |= {one: hosts[one] for one in hosts if one not in self.hosts}
+        pairs = zip(columns["victim"].tolist(), columns["priority"].tolist(), strict=True)
+        for (queue, priority), tasks in Counter(pairs).items():
+            if queue != NOBODY:
+                self._count_victim(queue, priority, tasks)
+        return rows
 
     def set_victim(self, row: int, queue: int) -> None:
         """Note whether a task may be evicted: the slot of its queue, or ``NOBODY``."""

@@ -9,14 +9,18 @@ priority within its queue outweighs any lost work.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.decision.clearing.claims import Ground, Victims
 from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.events import Preemptibility
+from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.members import leaf_states
 from carrel_scheduler.decision.order import victim_key
 from carrel_scheduler.decision.steps import shed_steps
 
+Times = npt.NDArray[np.float64]
 LOSS_BITS = 32
 MEAN = 1 << 16
 """What a loss of its queue's mean counts as."""
@@ -50,6 +54,17 @@ class VictimTable:
     def costed(self) -> Victims:
         """With what each unit loses, and its place in the order of victims."""
         return self._victims(self._costs(), self._order())
+
+    def jobs(self) -> list[Job]:
+        """The workloads, those to which this cycle gave room included."""
+        state, moves = self.cycle.state, self.cycle.moves
+        found = {slot: state.jobs.at(slot) for slot in np.unique(self.job).tolist()}
+        queues = {job.queue for job in found.values()}
+        for uid in (*moves.started, *moves.held):
+            job = state.jobs.get(uid)
+            if job.spec.preemptible is Preemptibility.YES and job.queue in queues:
+                found[job.slot] = job
+        return [job for job in found.values() if job.spec.uid not in state.promised]
 
     def rows_of(self, units: Counts) -> Counts:
         """Rows of all tasks of these units."""
@@ -112,7 +127,12 @@ def _levels(queue: Counts, priority: Counts) -> Counts:
 
 
 def victims_of(
-    cycle: Cycle, giving: Bools, below: int | None = None, *, members: bool = False
+    cycle: Cycle,
+    giving: Bools,
+    below: int | None = None,
+    *,
+    members: bool = False,
+    protected_s: Times | None = None,
 ) -> VictimTable:
     """Tasks that may be stopped, of these queues.
 
@@ -120,6 +140,7 @@ def victims_of(
         cycle: the cycle; tasks that it has stopped already are left out.
         giving: (Q,) queues.
         below: only workloads of lower priority.
+        protected_s: (Q,) a job is left alone for so long after its start.
         members: every task by itself, whatever it is part of.
     """
     state = cycle.state
@@ -132,6 +153,10 @@ def victims_of(
     rows = np.flatnonzero(legal)
     job = tasks.job.take(rows)
     whole = jobs.whole.take(job)
+    if protected_s is not None:
+        until = jobs.started.take(job) + protected_s.take(jobs.queue.take(job))
+        old = until <= cycle.now
+        rows, job, whole = rows[old], job[old], whole[old]
     if members:
         each = np.arange(len(rows))
         return VictimTable(cycle, rows, job, each, each, left_out=False)

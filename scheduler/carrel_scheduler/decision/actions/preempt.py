@@ -29,9 +29,21 @@ def run(cycle: Cycle) -> None:
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """Make room for a step by what may be taken inside its queue; whether it was possible."""
-    found = _among_many(cycle, job, step)
-    if found is not None:
-        return found
+    wish = mass.wish_of(cycle, job, step)
+    if wish is None or cycle.barrier(job, step) is not None:
+        return _one_by_one(cycle, job, step)
+    own = np.zeros(len(cycle.standings.used), np.bool_)
+    own[job.queue] = True
+    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    alone = np.full(len(own), least) if least else None
+    table = victims_of(cycle, own, job.spec.priority, protected_s=alone)
+    budgets, cause = mass.open_budgets(cycle), Cause(Token.PREEMPTED, job)
+    return mass.make_room(
+        cycle, job, wish, table, budgets, cause, lambda: _one_by_one(cycle, job, step)
+    )
+
+
+def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     victims = [
         victim
         for victim in promising(cycle, job, step)
@@ -42,20 +54,6 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
     giving = Giving(cycle, victims, lambda victim: victim.started + least > cycle.now)
     return Search(cycle, job, step, Cause(Token.PREEMPTED, job)).run(giving.shares(lambda _: True))
-
-
-def _among_many(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool | None:
-    """The answer over arrays where many may give way; ``None`` when there are few."""
-    wish = mass.wish_of(cycle, job, step)
-    if wish is None or cycle.barrier(job, step) is not None:
-        return None
-    own = np.zeros(len(cycle.standings.used), np.bool_)
-    own[job.queue] = True
-    table = victims_of(cycle, own, job.spec.priority)
-    if len(table.rows) < mass.MANY:
-        return None
-    cause = Cause(Token.PREEMPTED, job)
-    return mass.make_room(cycle, job, wish, table, mass.open_budgets(cycle), cause)
 
 
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:

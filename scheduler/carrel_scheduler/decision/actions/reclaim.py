@@ -42,15 +42,31 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     standings = cycle.standings
     within = standings.within(standings.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
-    found = _among_many(cycle, job, step, claim, cause)
-    if found is not None:
-        return found
-    victims = [v for v in promising(cycle, job, step) if v.queue != job.queue]
+    wish = mass.wish_of(cycle, job, step)
+    found = mass.from_others(cycle, claim, job.queue) if wish is not None else None
+    if wish is None or found is None:
+        victims = [v for v in promising(cycle, job, step) if v.queue != job.queue]
+        return _one_by_one(cycle, job, step, claim, cause, victims)
+
+    def one_by_one() -> bool:
+        return _one_by_one(cycle, job, step, claim, cause, found[0].jobs())
+
+    return mass.make_room(cycle, job, wish, *found, cause, one_by_one)
+
+
+def _one_by_one(
+    cycle: Cycle,
+    job: Job,
+    step: tuple[int, ...],
+    claim: Claim,
+    cause: Cause,
+    victims: list[Job],
+) -> bool:
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     shares = giving.shares(lambda share: _legal(claim, share))
     if Search(cycle, job, step, cause).run(shares):
         return True
-    return len(victims) < mass.MANY and _with_moves(cycle, job, step, claim, cause)
+    return cycle.is_small and _with_moves(cycle, job, step, claim, cause)
 
 
 def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cause: Cause) -> bool:
@@ -71,17 +87,6 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
     return search.run(giving.shares(legal))
-
-
-def _among_many(
-    cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cause: Cause
-) -> bool | None:
-    """The answer over arrays where many may give way; ``None`` when there are few."""
-    wish = mass.wish_of(cycle, job, step)
-    table = mass.from_others(cycle, claim, job.queue) if wish is not None else None
-    if wish is None or table is None or len(table[0].rows) < mass.MANY:
-        return None
-    return mass.make_room(cycle, job, wish, *table, cause)
 
 
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:

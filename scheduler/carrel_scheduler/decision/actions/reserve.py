@@ -1,65 +1,62 @@
 """Reserve: who has waited too long gets places held on which others still run.
 
 Small work of equal standing would otherwise take every GPU that becomes free, and a large gang
-would wait for as long as there is small work. The next workload of a queue that has waited longer
-than the patience of the settings, and that stays within its queue's fair share, chooses the places
-that need least to become free, and from then on nobody else starts there. So it starts at the
-latest when whoever runs there has ended: after the patience and the longest remaining run time of
-its neighbours, however much small work follows. Nothing is stopped for it, and it starts elsewhere
-at once when there is room. At most one workload of a queue has places reserved.
+would wait for as long as there is small work. Whoever needs more than one GPU, has waited longer
+than the patience of the settings, has nobody of higher priority before it in its queue and stays
+within its queue's fair share gets the places that need least to become free, and from then on
+nobody else starts there. So it starts at the latest when whoever runs there has ended: after the
+patience and the longest remaining run time of its neighbours, however much small work follows.
+Nothing is stopped for it, and it starts elsewhere at once when there is room. Held room stands
+idle, so only few workloads have places reserved at a time; who has waited longest is next, one in
+a cycle.
 """
 
 import numpy as np
 
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.layers import Counts
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.placing import place
 from carrel_scheduler.decision.reasons import Token
+from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.victim_table import victims_of
-from carrel_scheduler.decision.waiting import WaitingRow
+
+LOOKS = 8
+"""So many of those who have waited longest are looked at in a cycle."""
 
 
 def run(cycle: Cycle) -> None:
-    """Hold places for the heads of queues that have lost patience."""
-    if cycle.settings.patience_s < 0:
+    """Hold places for one of those who have lost patience."""
+    settings = cycle.settings
+    if settings.patience_s < 0 or len(cycle.moves.held) >= settings.most_reserved:
         return
-    held = {cycle.state.jobs.get(uid).queue for uid in cycle.moves.held}
-    held |= {cycle.state.jobs.get(uid).queue for uid in cycle.moves.held_many}
-    for job in _heads(cycle):
-        if job.queue not in held and _may(cycle, job):
+    waiting = cycle.state.waiting
+    for number in _late_rows(cycle)[:LOOKS].tolist():
+        row = waiting.rows[number]
+        job = row.first() if row is not None else None
+        if job is not None and not cycle.answered(job) and _may(cycle, job):
             _reserve(cycle, job)
+            return
 
 
-def _heads(cycle: Cycle) -> list[Job]:
-    """The next workload of each queue, where it has waited long enough."""
+def _late_rows(cycle: Cycle) -> Counts:
+    """Rows of work that is large, has waited too long and is next in its queue; oldest first."""
     waiting = cycle.state.waiting
     rows = np.flatnonzero(waiting.need)
+    large = (waiting.demand[:, 0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
     late = waiting.since.take(rows) + cycle.settings.patience_s < cycle.now
-    queues = np.unique(waiting.queue.take(rows[late]))
-    heads = []
-    for queue in queues.tolist():
-        mine = rows[waiting.queue.take(rows) == queue]
-        found = [waiting.rows[number] for number in mine.tolist()]
-        jobs = [job for row in found if (job := _first(cycle, row)) is not None]
-        head = min(jobs, key=lambda job: job.order, default=None)
-        if head is not None and cycle.waited_s(head) > cycle.settings.patience_s:
-            heads.append(head)
-    return sorted(heads, key=lambda job: job.order)
-
-
-def _first(cycle: Cycle, row: WaitingRow | None) -> Job | None:
-    if row is None:
-        return None
-    first = row.first()
-    if first is not None and cycle.answered(first):
-        return next((job for job in row.in_order() if not cycle.answered(job)), None)
-    return first
+    highest = np.full(len(cycle.standings.used), np.iinfo(np.int64).min, np.int64)
+    np.maximum.at(highest, waiting.queue.take(rows), waiting.priority.take(rows))
+    rows = rows[large & late]
+    rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
+    return rows.take(np.lexsort((rows, waiting.since.take(rows))))
 
 
 def _may(cycle: Cycle, job: Job) -> bool:
     step = job.shape.first_step
-    return cycle.within_share(job, step) and cycle.barrier(job, step) is None
+    late = cycle.waited_s(job) > cycle.settings.patience_s
+    return late and cycle.within_share(job, step) and cycle.barrier(job, step) is None
 
 
 def _reserve(cycle: Cycle, job: Job) -> None:
