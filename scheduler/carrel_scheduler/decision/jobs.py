@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from carrel_scheduler.decision.waiting import WaitingRow
 
 NEVER_SAVED = -1.0
+NOTHING: frozenset[int] = frozenset()
+"""Shared, since every new empty set would take its 216 bytes."""
 
 
 class Job:
@@ -67,8 +69,7 @@ class Job:
         self.queue = queue
         self.shape = shape
         self.rows: dict[int, int] = {}
-        self.halted: frozenset[int] = frozenset()
-        self.stuck: frozenset[int] = frozenset()
+        self.halted = self.stuck = NOTHING
         self.out: dict[int, Outcome] | None = None
         self.queued = True
         self.waiting: WaitingRow | None = None
