@@ -15,17 +15,17 @@ NODES = 24
 
 
 def promising(cycle: Cycle, job: Job, step: tuple[int, ...]) -> list[Job]:
-    """Jobs that may give way for a step."""
+    """Jobs that may give way for a step; never the job itself."""
     tasks = cycle.state.tasks
     if cycle.is_small:
-        return cycle.evictable()
+        return [other for other in cycle.evictable() if other is not job]
     nodes = _nodes(cycle, job, NODES + 2 * len(step))
     there = np.zeros(len(cycle.state.nodes.schedulable), np.bool_)
     there[nodes] = True
     found = there.take(tasks.node) & (tasks.victim >= 0) & ~cycle.moves.stopped
     slots = np.unique(tasks.job.compress(found))
     jobs = [cycle.state.jobs.at(slot) for slot in slots.tolist()]
-    return [other for other in jobs if not cycle.answered(other)]
+    return [other for other in jobs if other is not job and not cycle.answered(other)]
 
 
 def _nodes(cycle: Cycle, job: Job, most: int) -> Counts:
