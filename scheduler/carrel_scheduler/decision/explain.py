@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 from carrel_scheduler.decision.barriers import Barrier
 from carrel_scheduler.decision.borrowed import Borrowed
 from carrel_scheduler.decision.case import Case
-from carrel_scheduler.decision.events import Preemptibility
 from carrel_scheduler.decision.explain_rooms import Rooms, Sight
 from carrel_scheduler.decision.gang_reasons import gang_reason
 from carrel_scheduler.decision.holders import Holders, held_places
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.possible import never_reason, resource_name, too_large, too_wide
+from carrel_scheduler.decision.possible import (
+    on_nodes,
+    on_rules,
+    resource_name,
+    too_large,
+    too_wide,
+)
 from carrel_scheduler.decision.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.decision.scarcity import Reach
 from carrel_scheduler.decision.shortage import Shortage
@@ -26,6 +31,9 @@ from carrel_scheduler.decision.waiting import WaitingRow
 
 if TYPE_CHECKING:
     from carrel_scheduler.decision.cycle import Cycle
+
+Key = tuple[int, tuple[int, ...]]
+"""Number of a shape and the tasks of it that are looked for."""
 
 MANY = 5
 """So many nodes a reason names at most."""
@@ -41,7 +49,8 @@ class Explainer:
         self._reach = Reach(cycle)
         self._shortage = Shortage(cycle, self._rooms, self._holders, self._reach)
         self._of_row: dict[int, Reason] = {}
-        self._never: dict[tuple[int, int, Preemptibility], Reason | None] = {}
+        self._of_nodes: dict[Key, Reason | None] = {}
+        self._of_room: dict[Key, Reason | None] = {}
 
     def of(self, job: Job) -> Reason:
         """Why a job waits or starts."""
@@ -112,42 +121,44 @@ class Explainer:
         )
 
     def _look(self, case: Case) -> Reason:
-        never = self._never_of(case)
-        if never is not None:
-            return self._of_project(case, never)
-        closed = self._closed(case)
-        if closed is not None:
-            return closed
+        about = self._never_or_closed(case)
+        if about is not None and about.cls is ReasonClass.NEVER:
+            return self._of_project(case, about)
         barred = self._cycle.standings.barrier(case.queue, case.demand, case.fixed_demand)
+        if barred is not None and case.fresh:
+            never = on_rules(self._cycle.state, case.queue, case.shape, case.kind)
+            if never is not None:
+                return never
+        if about is not None:
+            return self._of_project(case, about)
         if barred is not None:
             return self._barred(barred)
-        return self._of_project(case, self._no_room(case))
+        return self._of_project(case, self._by_room(case) or self._shortage.too_little(case))
 
     def _of_project(self, case: Case, reason: Reason) -> Reason:
         return (
             reason if reason.project else replace(reason, project=case.project(self._cycle.state))
         )
 
-    def _never_of(self, case: Case) -> Reason | None:
-        if not case.fresh:
-            return None
-        key = (case.queue, case.shape.id, case.kind)
-        if key not in self._never:
-            self._never[key] = never_reason(
-                self._cycle.state, case.queue, case.shape, case.kind, self._rooms
-            )
-        return self._never[key]
+    def _never_or_closed(self, case: Case) -> Reason | None:
+        """What nodes could never hold, or could only if they took new work; equal for a shape."""
+        key = (case.shape.id, case.step)
+        if key not in self._of_nodes:
+            state, found = self._cycle.state, None
+            if case.fresh and state.nodes.slots:
+                found = on_nodes(state, case.shape, self._rooms)
+            self._of_nodes[key] = found or self._closed(case)
+        return self._of_nodes[key]
 
     def _closed(self, case: Case) -> Reason | None:
         """All nodes that satisfy the conditions take no new work."""
-        state = self._cycle.state
+        names = self._cycle.state.nodes.names
         for cls in case.needs:
             ever = self._rooms.parts(Sight.WHOLE, cls).mask
             if ever.any() and not self._rooms.parts(Sight.EMPTY, cls).mask.any():
-                names = sorted(state.nodes.names[slot] for slot in ever.nonzero()[0].tolist())
-                told = tuple(names[:MANY])
-                closed = Reason(ReasonClass.NOT_NOW, Token.NODES_CLOSED, nodes=told)
-                return self._of_project(case, closed)
+                closed = sorted(names[slot] for slot in ever.nonzero()[0].tolist())
+                told = tuple(closed[:MANY])
+                return Reason(ReasonClass.NOT_NOW, Token.NODES_CLOSED, nodes=told)
         return None
 
     def _barred(self, found: Barrier) -> Reason:
@@ -163,7 +174,14 @@ class Explainer:
             holders=self._holders.in_queue(found.slot, found.resource, only_fixed=fixed),
         )
 
-    def _no_room(self, case: Case) -> Reason:
+    def _by_room(self, case: Case) -> Reason | None:
+        """What the room says, whoever asks; ``None`` when something is short for good."""
+        key = (case.shape.id, case.step)
+        if key not in self._of_room:
+            self._of_room[key] = self._look_at_room(case)
+        return self._of_room[key]
+
+    def _look_at_room(self, case: Case) -> Reason | None:
         cycle, rooms, shortage = self._cycle, self._rooms, self._shortage
         for cls, need in case.needs.items():
             if rooms.total(Sight.EMPTY, cls) < need:
@@ -179,7 +197,7 @@ class Explainer:
             return shortage.held_for_another(case)
         if shortage.fits(case, Sight.SOON):
             return shortage.queued_behind(case)
-        return shortage.too_little(case)
+        return None
 
     def _no_way_to_place(self, case: Case) -> Reason:
         """There is room for every task by itself, and not for all of them as they want to lie."""

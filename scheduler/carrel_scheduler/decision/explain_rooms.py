@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.decision import device_choice
-from carrel_scheduler.decision.classes import Form
+from carrel_scheduler.decision.classes import Form, GpuKind
 from carrel_scheduler.decision.layers import Bools, Counts, Layer
 from carrel_scheduler.decision.mig import MODELS, full_slots
 from carrel_scheduler.decision.resources import MILLI
@@ -75,10 +75,15 @@ class Rooms:
         self._state, self._room = state, room
         self._layers: dict[Sight, Layer] = {}
         self._parts: dict[tuple[Sight, int], Parts] = {}
-        self._totals: dict[tuple[Sight, int], int] = {}
+        self._totals: dict[tuple[Sight, int, tuple[int, ...] | None], int] = {}
+        self._gpus: dict[tuple[Sight, GpuKind], Counts] = {}
+        self._hosts: dict[tuple[Sight, int, int], Counts] = {}
+        self._asked: dict[int, dict[int, int]] = {}
+        self._same: dict[Sight, Sight] = {}
 
     def layer(self, sight: Sight) -> Layer:
         """The room in a view."""
+        sight = self._plain(sight)
         found = self._layers.get(sight)
         if found is None:
             found = self._layers[sight] = self._make(sight)
@@ -86,18 +91,18 @@ class Rooms:
 
     def parts(self, sight: Sight, cls: int) -> Parts:
         """What is there for a class."""
-        key = (sight, cls)
+        key = (self._plain(sight), cls)
         found = self._parts.get(key)
         if found is None:
-            found = self._parts[key] = self._look(sight, cls)
+            found = self._parts[key] = self._look(*key)
         return found
 
-    def total(self, sight: Sight, cls: int) -> int:
-        """How many tasks of a class fit."""
-        key = (sight, cls)
+    def total(self, sight: Sight, cls: int, resources: tuple[int, ...] | None = None) -> int:
+        """How many tasks of a class fit, as far as these resources go."""
+        key = (self._plain(sight), cls, resources)
         found = self._totals.get(key)
         if found is None:
-            found = self._totals[key] = self.parts(sight, cls).total()
+            found = self._totals[key] = self.parts(sight, cls).total(resources)
         return found
 
     def amounts(self, sight: Sight, resource: int) -> Counts:
@@ -120,26 +125,67 @@ class Rooms:
 
     def asked(self, cls: int) -> dict[int, int]:
         """Resource -> what one task asks for, GPUs first; GPUs as they count against quotas."""
-        state = self._state
-        found = {GPU: state.classes.amounts(cls)[0]} if state.classes.takes_gpu(cls) else {}
-        for row, amount in enumerate(state.classes.host(cls)):
-            if amount:
-                found[row + 1] = amount
+        found = self._asked.get(cls)
+        if found is None:
+            classes = self._state.classes
+            found = {GPU: classes.amounts(cls)[0]} if classes.takes_gpu(cls) else {}
+            for row, amount in enumerate(classes.host(cls)):
+                if amount:
+                    found[row + 1] = amount
+            self._asked[cls] = found
         return found
 
     def _look(self, sight: Sight, cls: int) -> Parts:
-        state, layer = self._state, self.layer(sight)
+        state = self._state
         request, kind = state.classes.request(cls), state.classes.kinds[cls]
         ever = sight is Sight.WHOLE
         mask = state.eligible.ever(request) if ever else state.eligible.of(request)
         found: dict[int, Counts] = {}
         if kind.form is not Form.NONE:
-            memory, models = state.nodes.gpu_memory, state.eligible.models()
-            found[GPU] = device_choice.capacity(kind, layer.devices, layer.slots, memory, models)
+            found[GPU] = self._by_gpu(sight, kind)
         for row, amount in enumerate(state.classes.host(cls)):
             if amount:
-                found[row + 1] = layer.host[row] // amount
+                found[row + 1] = self._by_host(sight, row, amount)
         return Parts(mask, found)
+
+    def _by_gpu(self, sight: Sight, kind: GpuKind) -> Counts:
+        found = self._gpus.get((sight, kind))
+        if found is None:
+            layer, state = self.layer(sight), self._state
+            memory, models = state.nodes.gpu_memory, state.eligible.models()
+            found = device_choice.capacity(kind, layer.devices, layer.slots, memory, models)
+            self._gpus[sight, kind] = found
+        return found
+
+    def _by_host(self, sight: Sight, row: int, amount: int) -> Counts:
+        found = self._hosts.get((sight, row, amount))
+        if found is None:
+            found = self._hosts[sight, row, amount] = self.layer(sight).host[row] // amount
+        return found
+
+    def _plain(self, sight: Sight) -> Sight:
+        """A view that holds the same as this one, the same for all that do."""
+        found = self._same.get(sight)
+        if found is None:
+            found = self._same[sight] = self._equal_to(sight)
+        return found
+
+    def _equal_to(self, sight: Sight) -> Sight:
+        nodes, room = self._state.nodes, self._room
+        if sight is Sight.WHOLE:
+            there = np.arange(len(nodes.usable))[:, None] < nodes.devices
+            present = np.array([fact is not None for fact in nodes.facts], np.bool_)
+            works = bool(nodes.schedulable[: len(present)][present].all())
+            return Sight.EMPTY if works and bool((nodes.usable == there).all()) else sight
+        if room is None or sight in (Sight.EMPTY, Sight.IDLE):
+            return sight
+        if sight is Sight.SOON:
+            coming = room.releasing.devices.any() or room.releasing.host.any()
+            return sight if coming else Sight.IDLE
+        if sight is Sight.BEFORE:
+            return sight if room.log else Sight.IDLE
+        held = room.promised.devices.any() or room.promised.host.any()
+        return sight if held else Sight.IDLE
 
     def _make(self, sight: Sight) -> Layer:
         nodes = self._state.nodes

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.decision.borrowed import Borrowed
 from carrel_scheduler.decision.layers import Bools, Counts, Footprint
@@ -16,6 +17,8 @@ from carrel_scheduler.decision.reasons import Holder
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.sentences import MOST
 from carrel_scheduler.decision.tasks import device_mask, devices_of
+
+Floats = npt.NDArray[np.float64]
 
 if TYPE_CHECKING:
     from carrel_scheduler.decision.cycle import Cycle
@@ -103,9 +106,7 @@ class Holders:
             self._amounts[resource] = self._held_by(resource, rows)
         slots = state.tasks.job.take(rows)
         sums = np.bincount(slots, weights=self._amounts[resource] * chosen).astype(np.int64)
-        best = np.flatnonzero(sums > 0)
-        order = np.lexsort((best, state.jobs.created.take(best), -sums.take(best)))
-        best = best.take(order[:LOOKED_AT])
+        best = _most(sums, state.jobs.created)
         return _first(self._holder(state.jobs.at(slot), int(sums[slot])) for slot in best.tolist())
 
     def _held_by(self, resource: int, rows: Counts) -> Counts:
@@ -163,6 +164,17 @@ class Holders:
         if borrowed is None:
             borrowed = self._borrowed.has(self._cycle.state, job)
         return Holder(spec.project, spec.uid, spec.name, spec.user, amount, borrowed, job.started)
+
+
+def _most(sums: Counts, created: Floats) -> Counts:
+    """Slots of the largest sums; of many equal ones the older submissions."""
+    if len(sums) <= LOOKED_AT:
+        return np.flatnonzero(sums > 0)
+    least = max(int(np.partition(sums, -LOOKED_AT)[-LOOKED_AT]), 1)
+    larger, equal = np.flatnonzero(sums > least), np.flatnonzero(sums == least)
+    if len(equal) > LOOKED_AT:
+        equal = equal.take(np.argsort(created.take(equal), kind="stable")[:LOOKED_AT])
+    return np.concatenate([larger, equal])
 
 
 def held_places(cycle: "Cycle", job: "Job") -> list[Footprint]:

@@ -40,13 +40,14 @@ def never_reason(
         kind: whether it may be stopped.
         rooms: where views of empty nodes are kept.
     """
-    found = _rules(state, queue, shape, kind)
+    found = on_rules(state, queue, shape, kind)
     if state.nodes.slots:
         found = on_nodes(state, shape, rooms or Rooms(state)) or found
     return found
 
 
-def _rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
+def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
+    """Which quota or limit of its queues could never admit it, or ``None``."""
     fixed = NONE if kind is Preemptibility.YES else shape.first
     found = lasting_barrier(state.queues.table, queue, shape.first, fixed)
     if found is None:

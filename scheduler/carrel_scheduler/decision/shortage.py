@@ -32,6 +32,9 @@ class Shortage:
     def __init__(self, cycle: "Cycle", rooms: Rooms, holders: Holders, reach: Reach) -> None:
         self._cycle, self._rooms, self._holders, self._reach = cycle, rooms, holders, reach
         self._free: dict[tuple[Sight, int, int], int] = {}
+        self._short: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        self._pieces: dict[tuple[int, tuple[int, ...], int], int] = {}
+        self._wanted: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
     # Questions
 
@@ -44,9 +47,9 @@ class Shortage:
         if resources is None:
             resources = list(self._asked(case))
         for cls, need in case.needs.items():
-            parts = rooms.parts(sight, cls)
-            mine = [resource for resource in resources if resource in parts.by_resource]
-            if parts.total(mine) < need:
+            asked = rooms.asked(cls)
+            mine = tuple(resource for resource in resources if resource in asked)
+            if rooms.total(sight, cls, mine) < need:
                 return False
         return len(case.needs) == 1 or self._fits_in_sum(case, sight, resources)
 
@@ -186,16 +189,27 @@ class Shortage:
 
     def _scarce(self, case: Case) -> tuple[int, bool]:
         """The resource to blame, and whether others that it lacks could be taken back."""
-        found = self._unobtainable(case)
+        asked, lacking = self._asked(case), self._lacking(case)
+        if len(lacking) == 1:
+            return lacking[0], False
+        found = self._unobtainable(case) if lacking else None
         if found is None:
             return self._scarce_in(case, Sight.SOON), False
         takeable = self._takeable(case)
-        asked = self._asked(case)
-        others = [r for r in asked if r != found and r < QUOTAS and takeable[r]]
-        lacking = [r for r in others if not self.fits(case, Sight.SOON, [r])]
+        others = [r for r in lacking if r != found and r < QUOTAS and takeable[r]]
         return found, any(
-            asked[r] <= self._amount(case, Sight.SOON, r) + takeable[r] for r in lacking
+            asked[r] <= self._amount(case, Sight.SOON, r) + takeable[r] for r in others
         )
+
+    def _lacking(self, case: Case) -> list[int]:
+        """The resources of which there is too little, each by itself."""
+        key = (case.shape.id, case.step)
+        found = self._short.get(key)
+        if found is None:
+            asked = self._asked(case)
+            found = [r for r in asked if not self.fits(case, Sight.SOON, [r])]
+            self._short[key] = found
+        return found
 
     def _unobtainable(self, case: Case) -> int | None:
         """The first resource of which there is too little even with all that may be taken."""
@@ -231,11 +245,16 @@ class Shortage:
 
     def _asked(self, case: Case) -> dict[int, int]:
         """Resource -> what its step asks for in all, GPUs first."""
+        key = (case.shape.id, case.step)
+        known = self._wanted.get(key)
+        if known is not None:
+            return known
         found: dict[int, int] = {}
         for cls, need in case.needs.items():
             for resource, amount in self._rooms.asked(cls).items():
                 found[resource] = found.get(resource, 0) + need * amount
-        return dict(sorted(found.items()))
+        self._wanted[key] = known = dict(sorted(found.items()))
+        return known
 
     def _amount(self, case: Case, sight: Sight, resource: int) -> int:
         """How much of a resource there is on the nodes it may use."""
@@ -251,8 +270,12 @@ class Shortage:
 
     def _in_pieces(self, case: Case, cls: int, resource: int) -> int:
         """How much is idle in pieces that are of use: whole devices for whole ones."""
-        pieces = self._rooms.pieces(Sight.IDLE, resource, cls)
-        return int((pieces * self._useful(case)).sum())
+        key = (case.shape.id, case.step, resource)
+        found = self._pieces.get(key)
+        if found is None:
+            pieces = self._rooms.pieces(Sight.IDLE, resource, cls)
+            found = self._pieces[key] = int((pieces * self._useful(case)).sum())
+        return found
 
     def _useful(self, case: Case) -> Bools:
         masks = [self._rooms.parts(Sight.EMPTY, cls).mask for cls in case.needs]
@@ -269,7 +292,7 @@ class Shortage:
     def _holders_of(self, case: Case, resource: int) -> tuple[Holder, ...]:
         state = self._cycle.state
         requests = [state.classes.request(cls) for cls in case.needs]
-        key = tuple(sorted({repr(state.eligible.key(request)) for request in requests}))
+        key = frozenset(state.eligible.key(request) for request in requests)
         return self._holders.of(resource, self._useful(case), key)
 
     def _name(self, resource: int) -> str:

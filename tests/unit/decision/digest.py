@@ -31,11 +31,11 @@ def _columns(state: State) -> list[object]:
         [column.tolist() for column in (queues.promised, queues.promised_fixed, queues.waiting)],
         queues.usage.tolist(),
     ]
-    for name in ("node", "mask", "share", "slots", "cls", "job", "index", "victim", "priority"):
-        found.append(getattr(tasks, name).take(used).tobytes())
+    of_tasks = ("node", "mask", "share", "slots", "cls", "job", "index", "victim", "priority")
+    found += [getattr(tasks, name).take(used).tobytes() for name in of_tasks]
     live = np.array(sorted(job.slot for job in state.jobs.by_uid.values()), np.int64)
-    for name in ("queue", "priority", "created", "since", "gpu", "whole"):
-        found.append(getattr(state.jobs, name).take(live).tobytes())
+    of_jobs = ("queue", "priority", "created", "since", "gpu", "whole")
+    found += [getattr(state.jobs, name).take(live).tobytes() for name in of_jobs]
     return found
 
 
