@@ -7,7 +7,10 @@ until the next event.
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from carrel_scheduler.decision.events import Preemptibility
+from carrel_scheduler.decision.layers import Bools
 from carrel_scheduler.decision.resources import UNLIMITED
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ class Borrowed:
     def __init__(self) -> None:
         self._version = -1
         self._by_queue: dict[int, frozenset[str]] = {}
-        self._members: dict[int, list[Job]] | None = None
+        self._holds: Bools | None = None
 
     def has(self, state: "Columns", job: "Job") -> bool:
         """Whether a workload lies beyond the quota of its queue.
@@ -35,7 +38,7 @@ class Borrowed:
         if self._version != state.version:
             self._version = state.version
             self._by_queue.clear()
-            self._members = None
+            self._holds = None
         found = self._by_queue.get(job.queue)
         if found is None:
             found = self._by_queue[job.queue] = self._look(state, job.queue)
@@ -45,17 +48,21 @@ class Borrowed:
         quota, held = state.queues.rule(slot).quota.gpu_milli, 0
         if int(state.queues.used[slot, 0] + state.queues.releasing[slot, 0]) <= quota:
             return frozenset()
-        if self._members is None:
-            self._members = {}
-            for job in state.holding.values():
-                self._members.setdefault(job.queue, []).append(job)
         beyond = []
-        for job in sorted(self._members.get(slot, ()), key=_most_rightful_first):
+        for job in sorted(self._members(state, slot), key=_most_rightful_first):
             gpu = gpu_held(state, job)
             held += gpu
             if gpu and held > quota:
                 beyond.append(job.spec.uid)
         return frozenset(beyond)
+
+    def _members(self, state: "Columns", slot: int) -> list["Job"]:
+        """The jobs of a queue that hold room."""
+        if self._holds is None:
+            self._holds = np.zeros(len(state.jobs.queue), np.bool_)
+            self._holds[state.tasks.job.take(state.tasks.used())] = True
+        mine = np.flatnonzero(self._holds & (state.jobs.queue == slot))
+        return [state.jobs.at(job) for job in mine.tolist()]
 
 
 def gpu_held(state: "Columns", job: "Job") -> int:
