@@ -114,10 +114,12 @@ def starts_keep_to_rules(after: After) -> list[str]:
 def gangs_start_whole(after: After) -> list[str]:
     """A workload that starts something, or gets room held, has its minima with it.
 
-    And so has each group of which something then runs.
+    And so has each group of which something then runs. What only moves is as whole as it was.
     """
     found = []
     for uid in sorted({*after.starts, *after.fresh}):
+        if uid in after.evictions and after.evictions[uid].moved:
+            continue
         job = after.state.job(uid)
         there = counting(job, _indices(after, job), after.stops.get(uid, ()))
         if not met(job.shape.group, there):

@@ -120,7 +120,7 @@ class States:
         if self._pack:
             after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
         after /= QUANTUM
-        np.maximum(after, WORST, out=after)
+        np.clip(after, WORST, -WORST - 1, out=after)
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
 
