@@ -35,6 +35,8 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
     kind = classes.kinds[shape.cls]
     if not shape.plain and not (shape.apart == HOST and shape.alike):
         return None
+    if job.rows or step != shape.first_step:
+        return None
     if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
         return None
     width, size, cpu, memory = classes.clearing_kind(shape.cls)
