@@ -31,6 +31,7 @@ class Columns:
         waiting: jobs of which nothing holds or was promised room, in rows of equals.
         partial: uid -> all other jobs that ask for room: some of their tasks hold it, were promised
             it, have ended, or may not start yet.
+        gated: uid -> jobs that hold nothing and of which no task may start yet.
         holding: uid -> jobs with placed tasks.
         promised: uid -> jobs for which room is held.
         stale: uid -> jobs that run with fewer tasks than their minimum.
@@ -53,6 +54,7 @@ class Columns:
         self.waiting = WaitingRows(self.classes)
         self.warm = WarmInstances()
         self.partial: dict[str, Job] = {}
+        self.gated: dict[str, Job] = {}
         self.holding: dict[str, Job] = {}
         self.promised: dict[str, Job] = {}
         self.stale: dict[str, Job] = {}

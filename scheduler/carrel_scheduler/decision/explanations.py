@@ -18,7 +18,6 @@ from carrel_scheduler.decision.order import Service
 from carrel_scheduler.decision.reasons import Reason, ReasonClass, code_of
 from carrel_scheduler.decision.resources import NONE, Triple
 from carrel_scheduler.decision.standings import Standings
-from carrel_scheduler.decision.views import gated_jobs
 
 if TYPE_CHECKING:
     from carrel_scheduler.decision.columns import Columns
@@ -113,12 +112,13 @@ class Reasons(Mapping[str, Reason]):
             yield from row.members.values()
         for uid in sorted(state.partial):
             yield state.partial[uid]
-        yield from sorted(gated_jobs(state), key=lambda job: job.order)
+        for uid in sorted(state.gated):
+            yield state.gated[uid]
 
 
 def _asks(state: "Columns", job: Job) -> bool:
-    held_back = bool(job.spec.gated) and job.queued and not job.rows
-    return job.waiting is not None or job.spec.uid in state.partial or held_back
+    uid = job.spec.uid
+    return job.waiting is not None or uid in state.partial or uid in state.gated
 
 
 def _queue_jobs(state: "Columns", queue: int) -> list[Job]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXTENDED = 3
 """Resources from here on are extended ones."""
 
-LOOKED_AT = 32
+LOOKED_AT = 12
 """Of more than so many that hold most, the older submissions come first."""
 
 

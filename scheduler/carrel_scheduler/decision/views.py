@@ -251,18 +251,10 @@ def workload_view(state: "Columns", job: "Job") -> WorkloadView:
     )
 
 
-def gated_jobs(state: "Columns") -> Iterator["Job"]:
-    """Jobs of which no task may start yet and that hold nothing."""
-    partial = state.partial
-    for job in state.jobs.by_uid.values():
-        if job.spec.gated and job.queued and not job.rows and job.spec.uid not in partial:
-            yield job
-
-
 def _asking_apart(state: "Columns") -> Iterator["Job"]:
     """Waiting jobs that do not stand in rows."""
     yield from (job for job in state.partial.values() if not job.rows)
-    yield from gated_jobs(state)
+    yield from state.gated.values()
 
 
 # Nodes

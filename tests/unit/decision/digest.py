@@ -51,7 +51,7 @@ def _records(state: State) -> list[object]:
 
 
 def _groups(state: State) -> list[dict[str, Job]]:
-    return [state.partial, state.holding, state.promised, state.stale]
+    return [state.partial, state.gated, state.holding, state.promised, state.stale]
 
 
 def _job(job: Job) -> object:

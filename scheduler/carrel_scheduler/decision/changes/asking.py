@@ -14,6 +14,8 @@ def ask(state: Columns, job: Job) -> None:
     else:
         pending = job.pending()
         if not pending:
+            if job.spec.gated and job.queued and not job.rows:
+                state.gated[job.spec.uid] = job
             return
         job.asked = added(job.shape.amounts[index] for index in pending)
         state.partial[job.spec.uid] = job
@@ -24,6 +26,7 @@ def ask(state: Columns, job: Job) -> None:
 
 def stop_asking(state: Columns, job: Job) -> None:
     """The opposite of ``ask``; nothing for a job that does not ask."""
+    state.gated.pop(job.spec.uid, None)
     if job.waiting is not None:
         state.waiting.remove(job)
     elif state.partial.pop(job.spec.uid, None) is not None:
