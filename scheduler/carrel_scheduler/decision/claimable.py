@@ -9,6 +9,7 @@ are tried in every cycle and the others in turns.
 
 import numpy as np
 
+from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.clearing.board import lay_out
 from carrel_scheduler.decision.clearing.bounds import upper
 from carrel_scheduler.decision.clearing.claims import Budgets
@@ -63,6 +64,7 @@ def for_preempt(cycle: Cycle) -> list[WaitingRow]:
 def for_consolidate(cycle: Cycle) -> list[WaitingRow]:
     """Rows whose first step all free room together would hold."""
     rows = _open(cycle)
+    rows = rows[~barred(cycle, rows)]
     demand = cycle.state.waiting.demand.take(rows, 0)
     rows = rows[_within(demand, np.array(cycle.free_in_all(), np.int64))]
     if len(rows) > FEW:
@@ -102,7 +104,7 @@ def _may_fit(cycle: Cycle, rows: Counts, giving: Bools) -> Bools:
 
 def _in_turns(cycle: Cycle, rows: Counts, first: Bools) -> list[WaitingRow]:
     """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
-    waiting, most = cycle.state.waiting, cycle.settings.claims_per_cycle
+    waiting, most = cycle.state.waiting, 2 * cycle.claims
     if len(rows) > most:
         order = np.lexsort((rows, -waiting.priority.take(rows), ~first))
         rows = rows.take(order)

@@ -24,6 +24,7 @@ from carrel_scheduler.decision.standings import Standings
 from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
 
 SMALL = 60
+WORK = 64_000
 
 
 class Cycle:
@@ -150,6 +151,12 @@ class Cycle:
         return bool(self.moves.log) or bool(self.state.tasks.victims)
 
     @property
+    def claims(self) -> int:
+        """How many looks in vain an action that stops others may take: fewer where each is dear."""
+        tasks = max(1, len(self.state.tasks.node))
+        return max(2, min(self.settings.claims_per_cycle, WORK // tasks))
+
+    @property
     def is_small(self) -> bool:
         """Whether so few tasks may be stopped that all of them can be looked at."""
         counts = self.state.tasks.victims.values()
@@ -159,9 +166,10 @@ class Cycle:
         """Jobs of which something may be stopped and that were left alone so far.
 
         Also those to which this cycle gave room: nothing starts that would give way at once. Room
-        that was promised earlier is not taken back.
+        that was promised earlier is not taken back, nor room for which others gave way.
         """
         moves, promised = self.moves, self.state.promised
+        claimers = moves.claimers()
         jobs = dict(self.state.holding)
         for uid in (*moves.started, *moves.held):
             jobs[uid] = self.state.jobs.get(uid)
@@ -171,6 +179,7 @@ class Cycle:
             if (job.evictable or uid not in self.state.holding)
             and job.spec.preemptible is not Preemptibility.NO
             and uid not in promised
+            and uid not in claimers
             and not any(moves.stopped[row] for row in job.rows.values())
         ]
 

@@ -164,6 +164,14 @@ class Moves:
         else:
             self.stop(job, index, cause)
 
+    def claimers(self) -> set[str]:
+        """Uids of those for whom others are told to stop."""
+        return {
+            move.cause.claimer.spec.uid
+            for move in self.log
+            if not isinstance(move, ManyHeld) and move.cause and move.cause.claimer
+        }
+
     def place_of(self, job: Job, index: int) -> Footprint:
         """Where a task lies, or will."""
         uid = job.spec.uid

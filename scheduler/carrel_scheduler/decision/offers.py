@@ -66,8 +66,16 @@ class Line:
 class Offers:
     """All that waits and may be worth trying, by queue."""
 
-    def __init__(self, cycle: Cycle, rows: Iterable[WaitingRow], singles: Iterable[Job]) -> None:
+    def __init__(
+        self,
+        cycle: Cycle,
+        rows: Iterable[WaitingRow],
+        singles: Iterable[Job],
+        fits: Callable[[WaitingRow], bool] | None = None,
+    ) -> None:
+        """``fits``: a quick look; rows for which it says no are dropped when their turn comes."""
         self._cycle = cycle
+        self._fits = fits
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
         for row in rows:
             job = row.first()
@@ -117,8 +125,10 @@ class Offers:
         heapq.heappush(heap, (line.key(stage=stage), line))
 
     def _head(self, leaf: int) -> Triple | None:
-        heap = self._heaps.get(leaf)
-        if not heap:
-            return None
-        line = heap[0][1]
-        return self._cycle.demand(line.job, line.step)
+        heap, fits = self._heaps.get(leaf), self._fits
+        while heap:
+            line = heap[0][1]
+            if fits is None or line.row is None or fits(line.row):
+                return self._cycle.demand(line.job, line.step)
+            heapq.heappop(heap)
+        return None

@@ -150,7 +150,9 @@ def victims_of(
         legal &= ~cycle.moves.stopped
     if below is not None:
         legal &= tasks.priority < below
-    rows = np.flatnonzero(legal)
+    mixed = _mixed(cycle)
+    left_out = bool((legal & mixed).any())
+    rows = np.flatnonzero(legal & ~mixed)
     job = tasks.job.take(rows)
     whole = jobs.whole.take(job)
     if protected_s is not None:
@@ -161,10 +163,9 @@ def victims_of(
         each = np.arange(len(rows))
         return VictimTable(cycle, rows, job, each, each, left_out=False)
     surplus = np.zeros(len(rows), np.bool_)
-    left_out = False
     if not whole.all():
         surplus = _surplus(cycle, job[~whole]).take(rows)
-        left_out = bool((~whole & ~surplus).any())
+        left_out |= bool((~whole & ~surplus).any())
         kept = whole | surplus
         rows, job, surplus = rows[kept], job[kept], surplus[kept]
     if bool((jobs.placed.take(job) == 1).all()) and not surplus.any():
@@ -173,6 +174,15 @@ def victims_of(
         names = np.where(surplus, rows + len(jobs.by_slot), job)
         _, first, unit = np.unique(names, return_index=True, return_inverse=True)
     return VictimTable(cycle, rows, job, unit, first, left_out=left_out)
+
+
+def _mixed(cycle: Cycle) -> Bools:
+    """(T,) tasks of jobs that this cycle gives more room: they give way whole, not by rows."""
+    moves, jobs = cycle.moves, cycle.state.jobs
+    mask = np.zeros(len(cycle.state.tasks.node), np.bool_)
+    for uid in (*moves.started, *moves.held):
+        mask[list(jobs.by_uid[uid].rows.values())] = True
+    return mask
 
 
 def _surplus(cycle: Cycle, slots: Counts) -> Bools:

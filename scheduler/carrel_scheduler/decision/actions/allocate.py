@@ -8,6 +8,7 @@ time at the end of its queue's line.
 
 import numpy as np
 
+from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Counts
@@ -21,18 +22,31 @@ def run(cycle: Cycle) -> None:
     reach = Reach(cycle)
     partial = cycle.state.partial
     singles = [partial[uid] for uid in sorted(partial) if not cycle.started(partial[uid])]
-    offers = Offers(cycle, reach.rows(), singles)
+    offers = Offers(cycle, reach.rows(), singles, reach.fits)
     offers.run(lambda job, step: _attempt(cycle, reach, job, step))
 
 
 class Reach:
-    """Which waiting rows may find room at all, by counting what fits per class."""
+    """Which waiting rows may find room at all, by counting what fits per class.
+
+    Asked again after every move, for all rows at once, so that rows that have lost their chance
+    are never offered.
+    """
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        room = cycle.room
-        coming = (room.releasing.devices.any(axis=0)) | (room.releasing.host.any(axis=0))
+        room, waiting = cycle.room, cycle.state.waiting
+        coming = room.releasing.devices.any(axis=0) | room.releasing.host.any(axis=0)
         self._coming = np.flatnonzero(coming)
+        used = np.flatnonzero(waiting.need)
+        self._rows = used[~barred(cycle, used)]
+        self._distinct, self._class = np.unique(waiting.cls.take(self._rows), return_inverse=True)
+        self._need = waiting.need.take(self._rows)
+        self._place = np.full(len(waiting.need), -1, np.int64)
+        self._place[self._rows] = np.arange(len(self._rows))
+        self._more = self._more_soon()
+        self._seen = -1
+        self._now = self._soon = b""
 
     @property
     def has_coming(self) -> bool:
@@ -40,33 +54,46 @@ class Reach:
         return bool(len(self._coming))
 
     def rows(self) -> list[WaitingRow]:
-        """The rows whose tasks are there room for, now or soon."""
-        cycle, waiting = self._cycle, self._cycle.state.waiting
-        used = np.flatnonzero(waiting.need)
-        if not len(used):
-            return []
-        cycle.sync()
-        classes = waiting.cls.take(used)
-        total = cycle.state.capacity.totals_of(classes) + self._more_soon(classes)
-        fits = used.compress(total >= waiting.need.take(used))
-        return [row for number in fits.tolist() if (row := waiting.rows[number]) is not None]
+        """The rows whose tasks there is room for, now or soon."""
+        self._look()
+        rows = self._cycle.state.waiting.rows
+        fits = np.frombuffer(self._soon, np.bool_)
+        return [row for number in self._rows[fits].tolist() if (row := rows[number]) is not None]
+
+    def fits(self, row: WaitingRow) -> bool:
+        """Whether there may still be room for the next job of a row, now or soon."""
+        self._look()
+        return bool(self._soon[self._place[row.id]])
 
     def now(self, job: Job, step: tuple[int, ...]) -> bool:
         """Whether the step may still find room at once."""
-        cycle, classes = self._cycle, job.shape.classes
+        self._look()
+        row = job.waiting
+        if row is not None and self._place[row.id] >= 0 and not self._cycle.answered(job):
+            return bool(self._now[self._place[row.id]])
+        cycle = self._cycle
         cycle.sync()
-        first = classes[step[0]]
-        need = len(step) if job.shape.plain else 1
-        return cycle.state.capacity.total(first) >= need
+        return cycle.state.capacity.total(job.shape.classes[step[0]]) > 0
 
-    def _more_soon(self, classes: Counts) -> Counts:
-        if not self.has_coming:
-            return np.zeros_like(classes)
+    def _look(self) -> None:
+        """Compare needs with what fits, unless nothing has moved since."""
+        moved = len(self._cycle.room.log)
+        if moved != self._seen:
+            self._seen = moved
+            self._cycle.sync()
+            total = self._cycle.state.capacity.totals_of(self._distinct)
+            self._now = (total.take(self._class) >= self._need).tobytes()
+            self._soon = ((total + self._more).take(self._class) >= self._need).tobytes()
+
+    def _more_soon(self) -> Counts:
+        """(c,) how many more tasks of each class fit when what stops has stopped."""
+        distinct = self._distinct
+        if not self.has_coming or not len(distinct):
+            return np.zeros_like(distinct)
         capacity, room = self._cycle.state.capacity, self._cycle.room
-        distinct, places = np.unique(classes, return_inverse=True)
         soon = capacity.counts_many(room.soon, distinct, self._coming).sum(axis=0, dtype=np.int64)
         now = capacity.counts_many(room.idle, distinct, self._coming).sum(axis=0, dtype=np.int64)
-        more: Counts = (soon - now).take(places)
+        more: Counts = soon - now
         return more
 
 
@@ -84,9 +111,7 @@ def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Ans
 
 def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     held = sorted(cycle.moves.held[job.spec.uid])
-    if any(index in job.rows for index in held):
-        return Answer.NOT_THIS
-    fixed = cycle.moves.held_as_fixed(job)
+    fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.lift(job, index, fixed=fixed)

@@ -24,6 +24,8 @@ from carrel_scheduler.decision.reasons import Token
 
 NODES = 24
 """So many nodes are tried for a step, and two more for each of its tasks."""
+FEW_NODES = 6
+"""Of a large cluster."""
 ATTEMPTS = 2
 """So many offers in vain end the action: who does not fit keeps asking in every cycle."""
 
@@ -47,7 +49,7 @@ def _run(cycle: Cycle, *, borrowers: bool) -> None:
         offers.run(
             lambda job, step: _attempt(cycle, job, step, borrowers=borrowers),
             touches_all=True,
-            most=max(ATTEMPTS, cycle.settings.claims_per_cycle // 16),
+            most=ATTEMPTS if cycle.is_small else 1,
         )
 
 
@@ -75,7 +77,7 @@ def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     mark = cycle.moves.mark()
     cause = Cause(Token.CONSOLIDATED, job)
     left = list(step)
-    tries = NODES + 2 * len(step)
+    tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
     nothing_moved = True
     for node, here in _nodes(cycle, job.shape.cls, tries):
         while left:

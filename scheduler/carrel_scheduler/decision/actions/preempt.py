@@ -23,8 +23,9 @@ def run(cycle: Cycle) -> None:
     """Evict inside queues, in the order of service."""
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
-        most = cycle.settings.claims_per_cycle
-        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True, most=most)
+        offers.run(
+            lambda job, step: _attempt(cycle, job, step), touches_all=True, most=cycle.claims
+        )
 
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:

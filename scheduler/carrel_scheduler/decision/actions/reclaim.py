@@ -22,8 +22,9 @@ def run(cycle: Cycle) -> None:
     """Evict for those who may claim, in the order of service."""
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
-        most = cycle.settings.claims_per_cycle
-        offers.run(lambda job, step: _attempt(cycle, job, step), touches_all=True, most=most)
+        offers.run(
+            lambda job, step: _attempt(cycle, job, step), touches_all=True, most=cycle.claims
+        )
 
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
