@@ -115,13 +115,17 @@ class Rooms:
         return host
 
     def pieces(self, sight: Sight, resource: int, cls: int) -> Counts:
-        """``amounts``, of GPUs only those in which a class can use them: whole ones for whole."""
-        whole = self._state.classes.kinds[cls].form is Form.WHOLE
-        if resource != GPU or not whole:
+        """``amounts``, of GPUs only what one task can use: whole devices, or one device's rest."""
+        form = self._state.classes.kinds[cls].form
+        if resource != GPU or form in (Form.NONE, Form.MIG):
             return self.amounts(sight, resource)
         devices = self.layer(sight).devices
-        found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
-        return found
+        if form is Form.WHOLE:
+            found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
+            return found
+        most = self._state.classes.kinds[cls].devices
+        best: Counts = np.sort(devices, axis=0)[-most:].sum(axis=0, dtype=np.int64)
+        return best
 
     def asked(self, cls: int) -> dict[int, int]:
         """Resource -> what one task asks for, GPUs first; GPUs as they count against quotas."""

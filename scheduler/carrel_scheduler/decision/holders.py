@@ -15,7 +15,7 @@ from carrel_scheduler.decision.layers import Bools, Counts, Footprint
 from carrel_scheduler.decision.moves import Kind, ManyHeld, ManyStopped, Move, popcount
 from carrel_scheduler.decision.reasons import Holder
 from carrel_scheduler.decision.resources import MILLI
-from carrel_scheduler.decision.sentences import MOST
+from carrel_scheduler.decision.sentence_parts import MOST
 from carrel_scheduler.decision.tasks import device_mask, devices_of
 
 Floats = npt.NDArray[np.float64]

@@ -1,44 +1,12 @@
 """What is short and who holds it: one sentence for each kind of reason."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from carrel_scheduler.decision import sentences_evicted, sentences_rules
 from carrel_scheduler.decision.amounts import amount, count, is_one
 from carrel_scheduler.decision.reasons import Holder, Reason, ReasonClass, Token
-from carrel_scheduler.decision.resources import UNLIMITED
-
-MOST = 5
-"""So many holders a reason names at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """For whom a sentence is.
-
-    Attributes:
-        project: the project of the workload that it is about.
-        names: whether names of other projects' workloads may be told.
-    """
-
-    project: str
-    names: bool
-
-
-def member(project: str) -> str:
-    """How somebody else's work is called where its name may not be told."""
-    return f"a member of `{project}`"
-
-
-def _who(name: str, owner: str, reader: Reader) -> str:
-    """A workload as its reader may know it."""
-    if owner == reader.project:
-        return f"`{name}`"
-    return f"`{name}` of `{owner}`" if reader.names else member(owner)
-
-
-def _join(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+from carrel_scheduler.decision.sentence_parts import MOST, Reader, join, member, who
 
 
 def _waits_for_room(reason: Reason, reader: Reader) -> str:
@@ -57,9 +25,9 @@ def _room_coming(reason: Reason, reader: Reader) -> str:
     borrowed = [holder for holder in reason.holders if holder.borrowed]
     if len(borrowed) == len(reason.holders):
         return f"Taking back {freed} that {_borrowers(borrowed, reader)}."
-    parts = dict.fromkeys(_who(h.name, h.project, reader) for h in reason.holders)
+    parts = dict.fromkeys(who(h.name, h.project, reader) for h in reason.holders)
     verb = "gives" if len(parts) == 1 else "give"
-    return f"Waiting for {freed} that {_join(list(parts))} {verb} back."
+    return f"Waiting for {freed} that {join(list(parts))} {verb} back."
 
 
 def _borrowers(holders: list[Holder], reader: Reader) -> str:
@@ -67,9 +35,9 @@ def _borrowers(holders: list[Holder], reader: Reader) -> str:
     for holder in holders:
         by_project.setdefault(holder.project, []).append(f"`{holder.name}`")
     if not reader.names:
-        return f"{_join([member(owner) for owner in by_project])} borrowed"
-    parts = [f"`{owner}` borrowed for {_join(jobs)}" for owner, jobs in by_project.items()]
-    return _join(parts)
+        return f"{join([member(owner) for owner in by_project])} borrowed"
+    parts = [f"`{owner}` borrowed for {join(jobs)}" for owner, jobs in by_project.items()]
+    return join(parts)
 
 
 def _in_use(reason: Reason) -> str:
@@ -97,73 +65,20 @@ def _holding(reason: Reason, reader: Reader) -> str:
     if not reason.holders:
         return ""
     largest = reason.holders[0]
-    who = _who(largest.name, largest.project, reader)
-    return f"; {who} holds {count(reason.resource, largest.amount)}"
+    name = who(largest.name, largest.project, reader)
+    return f"; {name} holds {count(reason.resource, largest.amount)}"
 
 
 def _beyond_their_quota(reason: Reason, borrowed: dict[str, int]) -> str:
     """``borrowed``: amount by project; the list of holders may have been cut short."""
     if is_one(reason.resource, reason.bound):
-        return f"{_join([f'`{owner}`' for owner in borrowed])} borrowed it"
+        return f"{join([f'`{owner}`' for owner in borrowed])} borrowed it"
     least = "at least " if len(reason.holders) == MOST else ""
     parts = [
         f"`{owner}` holds {least}{count(reason.resource, held)}" for owner, held in borrowed.items()
     ]
     quotas = "its quota" if len(borrowed) == 1 else "their quotas"
-    return f"{_join(parts)} of them beyond {quotas}"
-
-
-def _quota_used(reason: Reason, reader: Reader) -> str:
-    asked = amount(reason.resource, reason.requested)
-    free = max(0, reason.requested - reason.short)
-    if free:
-        verb = "is" if is_one(reason.resource, free) else "are"
-        idle = f"only {amount(reason.resource, free)} {verb} idle to borrow"
-    else:
-        idle = "nothing is idle to borrow"
-    guarantee = "its guarantee"
-    if reason.bound != UNLIMITED:
-        guarantee = f"its guaranteed {amount(reason.resource, reason.bound)}"
-    left = f"that is more than `{reader.project}` has left of {guarantee}"
-    return f"Waiting for {asked}: {left}, and {idle}."
-
-
-def _ruler(reason: Reason, reader: Reader) -> str:
-    """Whose quota or limit it is: the reader's project, or a queue above it."""
-    if reason.project in ("", reader.project):
-        return f"`{reader.project}`"
-    return f"`{reason.project}`, to which `{reader.project}` belongs,"
-
-
-def _over_limit(reason: Reason, reader: Reader) -> str:
-    limit, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
-    if reason.cls is ReasonClass.NEVER:
-        asked = amount(reason.resource, reason.requested)
-        return f"It asks for {asked}, and the limit of {owner} is {limit}."
-    return f"With it {owner} would hold {_total(reason)}, and its limit is {limit}."
-
-
-def _beyond_quota(reason: Reason, reader: Reader) -> str:
-    quota, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
-    if reason.cls is ReasonClass.NEVER:
-        asked = amount(reason.resource, reason.requested)
-        return (
-            f"It may not be interrupted, so it cannot borrow: it asks for {asked}, "
-            f"and {owner} is guaranteed {quota}."
-        )
-    return (
-        f"It may not be interrupted, so it cannot borrow: with it such work of {owner} "
-        f"would hold {_total(reason)}, and {quota} {_is(reason)} guaranteed."
-    )
-
-
-def _over_quota_off(reason: Reason, reader: Reader) -> str:
-    quota, owner = amount(reason.resource, reason.bound), _ruler(reason, reader)
-    if reason.cls is ReasonClass.NEVER:
-        asked = amount(reason.resource, reason.requested)
-        return f"It asks for {asked}, and {owner} may not borrow beyond its {quota}."
-    total = _total(reason)
-    return f"With it {owner} would hold {total}, and may not borrow beyond its {quota}."
+    return f"{join(parts)} of them beyond {quotas}"
 
 
 def _no_node_fits(reason: Reason, _reader: Reader) -> str:
@@ -187,7 +102,7 @@ def _nodes_closed(reason: Reason, _reader: Reader) -> str:
     if not reason.nodes:
         return "The nodes it may use take no new work."
     are = "is the only one it may use and takes" if len(reason.nodes) == 1 else "take"
-    return f"{_join([f'`{node}`' for node in reason.nodes])} {are} no new work."
+    return f"{join([f'`{node}`' for node in reason.nodes])} {are} no new work."
 
 
 def _no_mig_instance(reason: Reason, _reader: Reader) -> str:
@@ -213,13 +128,25 @@ def _topology_too_small(reason: Reason, _reader: Reader) -> str:
     return f"{together}, and the most that one has room for now is {reason.bound:,}."
 
 
+def _held_for(reason: Reason, reader: Reader) -> str:
+    if not reason.workload:
+        return "The free room is held for work that is served first."
+    other = who(reason.workload, reason.project, reader)
+    return f"The free room is held for {other}, served first."
+
+
+def _queued_behind(reason: Reason, _reader: Reader) -> str:
+    asked = amount(reason.resource, reason.requested)
+    return f"Waiting for {asked}: the free room went to work that is served before it."
+
+
 def _reserved(reason: Reason, reader: Reader) -> str:
     asked = amount(reason.resource, reason.requested)
     if not reason.holders:
         return f"Places for its {asked} are kept for it; it starts as soon as they are free."
-    parts = dict.fromkeys(_who(h.name, h.project, reader) for h in reason.holders)
+    parts = dict.fromkeys(who(h.name, h.project, reader) for h in reason.holders)
     verb = "ends" if len(parts) == 1 else "end"
-    return f"Places for its {asked} are kept for it until {_join(list(parts))} {verb}."
+    return f"Places for its {asked} are kept for it until {join(list(parts))} {verb}."
 
 
 def _preemption_delayed(reason: Reason, _reader: Reader) -> str:
@@ -245,81 +172,28 @@ def _growing(reason: Reason, _reader: Reader) -> str:
     return f"{runs} and grows when there is room: the next step takes {more}."
 
 
-def _held_for(reason: Reason, reader: Reader) -> str:
-    if not reason.workload:
-        return "The free room is held for work that is served first."
-    who = _who(reason.workload, reason.project, reader)
-    return f"The free room is held for {who}, served first."
-
-
-def _queued_behind(reason: Reason, _reader: Reader) -> str:
-    asked = amount(reason.resource, reason.requested)
-    return f"Waiting for {asked}: the free room went to work that is served before it."
-
-
 def _starting(reason: Reason, _reader: Reader) -> str:
-    where = f" on {_join([f'`{node}`' for node in reason.nodes])}" if reason.nodes else ""
+    where = f" on {join([f'`{node}`' for node in reason.nodes])}" if reason.nodes else ""
     return f"Starting{where}."
-
-
-def _reclaimed(reason: Reason, reader: Reader) -> str:
-    right = "guaranteed quota" if reason.bound else "fair share"
-    if not reader.names:
-        return f"Gave way to {member(reason.project)}, which claimed its {right}."
-    return f"Gave way to `{reason.project}`, which claimed its {right} for `{reason.workload}`."
-
-
-def _preempted(reason: Reason, reader: Reader) -> str:
-    return f"Gave way to `{reason.workload}`, which has a higher priority in `{reader.project}`."
-
-
-def _consolidated(reason: Reason, reader: Reader) -> str:
-    return f"Moves to another place so that {_for_whom(reason, reader)} fits."
-
-
-def _for_whom(reason: Reason, reader: Reader) -> str:
-    if not reason.workload:
-        return "larger work"
-    return _who(reason.workload, reason.project, reader)
-
-
-def _gang_incomplete(_reason: Reason, _reader: Reader) -> str:
-    return "Fewer of its tasks were left than it can run with, and no others came in time."
-
-
-def _node_drained(reason: Reason, _reader: Reader) -> str:
-    if not reason.nodes:
-        return "Its node is being emptied."
-    are = "is" if len(reason.nodes) == 1 else "are"
-    return f"{_join([f'`{node}`' for node in reason.nodes])} {are} being emptied."
-
-
-def _total(reason: Reason) -> str:
-    """What would be held with it: the bound and what is short of it."""
-    return amount(reason.resource, reason.bound + reason.short)
-
-
-def _is(reason: Reason) -> str:
-    return "is" if is_one(reason.resource, reason.bound) else "are"
 
 
 SENTENCES: Final[dict[Token, Callable[[Reason, Reader], str]]] = {
     Token.WAITS_FOR_ROOM: _waits_for_room,
-    Token.QUOTA_USED: _quota_used,
-    Token.OVER_LIMIT: _over_limit,
-    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: _beyond_quota,
-    Token.OVER_QUOTA_OFF: _over_quota_off,
+    Token.QUOTA_USED: sentences_rules.quota_used,
+    Token.OVER_LIMIT: sentences_rules.over_limit,
+    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: sentences_rules.beyond_quota,
+    Token.OVER_QUOTA_OFF: sentences_rules.over_quota_off,
     Token.NO_NODE_FITS: _no_node_fits,
     Token.NEVER_FITS: _never_fits,
     Token.HELD_FOR: _held_for,
     Token.QUEUED_BEHIND: _queued_behind,
     Token.STARTING: _starting,
-    Token.RECLAIMED: _reclaimed,
-    Token.PREEMPTED: _preempted,
+    Token.RECLAIMED: sentences_evicted.reclaimed,
+    Token.PREEMPTED: sentences_evicted.preempted,
     Token.RESERVED: _reserved,
-    Token.CONSOLIDATED: _consolidated,
-    Token.GANG_INCOMPLETE: _gang_incomplete,
-    Token.NODE_DRAINED: _node_drained,
+    Token.CONSOLIDATED: sentences_evicted.consolidated,
+    Token.GANG_INCOMPLETE: sentences_evicted.gang_incomplete,
+    Token.NODE_DRAINED: sentences_evicted.node_drained,
     Token.NO_ELIGIBLE_NODE: _no_eligible_node,
     Token.NODES_CLOSED: _nodes_closed,
     Token.NO_MIG_INSTANCE: _no_mig_instance,

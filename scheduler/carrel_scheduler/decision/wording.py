@@ -9,7 +9,8 @@ from typing import Any
 
 from carrel_scheduler.decision.advice import HELP
 from carrel_scheduler.decision.reasons import Holder, Reason, ReasonClass
-from carrel_scheduler.decision.sentences import SENTENCES, Reader, member
+from carrel_scheduler.decision.sentence_parts import Reader, member
+from carrel_scheduler.decision.sentences import SENTENCES
 
 
 def sentence(reason: Reason, project: str, *, names: bool = True) -> str:

@@ -520,6 +520,7 @@ def test_only_what_changed_is_told_again() -> None:
     told = {uid: code for uid, code, _ in first.changed({})}
     assert set(told) == {"t0", "t1", "t2", "t3", "big"}
     assert told == {uid: code_of(first[uid]) for uid in told}
+    assert [uid for uid, _, _ in first.changed({}, ["t2", "gone", "w", "t0"])] == ["t2", "t0"]
     assert list(decide(state, NOW + 1).reasons.changed(told)) == []
     apply(state, [TaskReleased("w", 0, Outcome.SUCCEEDED, 5.0)])
     again = {uid: reason.token for uid, _, reason in decide(state, NOW).reasons.changed(told)}
