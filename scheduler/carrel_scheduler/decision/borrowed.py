@@ -57,10 +57,10 @@ class Borrowed:
         return frozenset(beyond)
 
     def _members(self, state: "Columns", slot: int) -> list["Job"]:
-        """The jobs of a queue that hold room."""
+        """The jobs of a queue that hold GPUs."""
         if self._holds is None:
             self._holds = np.zeros(len(state.jobs.queue), np.bool_)
-            self._holds[state.tasks.job.take(state.tasks.used())] = True
+            self._holds[state.tasks.job.take(np.flatnonzero(state.tasks.mask))] = True
         mine = np.flatnonzero(self._holds & (state.jobs.queue == slot))
         return [state.jobs.at(job) for job in mine.tolist()]
 

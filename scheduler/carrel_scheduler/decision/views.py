@@ -151,7 +151,8 @@ class WorkloadView:
 
 def queue_use(state: "Columns", name: str) -> QueueUse:
     """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
-    return _use_of(state, state.queues.slots[name], _running(state), _waiting(state))
+    slot = state.queues.slots[name]
+    return _use_of(state, slot, _running(state), _waiting(state, slot))
 
 
 def queue_uses(state: "Columns") -> dict[str, QueueUse]:
@@ -195,10 +196,17 @@ def _running(state: "Columns") -> list[int]:
     return _with_those_below(state, own.tolist())
 
 
-def _waiting(state: "Columns") -> list[int]:
-    own = [0] * len(state.queues.rules)
-    for row in state.waiting:
-        own[row.queue] += len(row)
+def _waiting(state: "Columns", above: int | None = None) -> list[int]:
+    """How many workloads of each queue wait; with ``above`` only of that one and those below."""
+    own, waiting = [0] * len(state.queues.rules), state.waiting
+    used = waiting.need > 0
+    if above is not None:
+        below = [above in state.queues.path(slot) for slot in range(len(own))]
+        used &= np.array(below, np.bool_).take(waiting.queue)
+    for number in np.flatnonzero(used).tolist():
+        row = waiting.rows[number]
+        if row is not None:
+            own[row.queue] += len(row)
     for job in _asking_apart(state):
         own[job.queue] += 1
     return _with_those_below(state, own)

@@ -69,11 +69,17 @@ def workspace(uid: str, project: str, gpus: float = 1, **more: Any) -> WorkloadQ
 
 
 def _workload(uid: str, project: str, gpus: float, more: dict[str, Any]) -> WorkloadQueued:
-    amounts = {name: more.pop(name) for name in ("cpu", "memory_gib") if name in more}
+    amounts: dict[str, Any] = {
+        name: more.pop(name) for name in ("cpu", "memory_gib") if name in more
+    }
     names = more.pop("nodes", None)
     if names is not None:
         amounts["where"] = Where(nodes=frozenset(names))
-    defaults = {"name": uid, "user": f"user-of-{project}", "request": asking(gpus, **amounts)}
+    defaults: dict[str, Any] = {
+        "name": uid,
+        "user": f"user-of-{project}",
+        "request": asking(gpus, **amounts),
+    }
     return WorkloadQueued(uid, project=project, **(defaults | more))
 
 
