@@ -167,9 +167,7 @@ def random_group(dice: random.Random, name: str = "g", depth: int = 2) -> Group:
     request = random_request(dice, random_where(dice, gang=tasks > 1))
     requests = (request,) * tasks
     if dice.random() < 0.2:
-        requests = tuple(
-            random_request(dice, random_where(dice, gang=False)) for _ in range(tasks)
-        )
+        requests = tuple(random_request(dice, random_where(dice, gang=False)) for _ in range(tasks))
     growth = dice.choice((Growth.ONE, Growth.ONE, Growth.DOUBLE))
     least = dice.choice((None, 1, tasks))
     return Group(name, requests, least, level=random_level(dice), growth=growth)
