@@ -18,7 +18,8 @@ def _waits_for_room(reason: Reason, project: str) -> str:
     return "It starts by itself as soon as enough is free."
 
 
-def _quota_used(_reason: Reason, project: str) -> str:
+def _quota_used(reason: Reason, project: str) -> str:
+    project = reason.project or project
     return f"It starts when work of `{project}` ends or somebody leaves enough idle."
 
 

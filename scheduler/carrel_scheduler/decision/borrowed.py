@@ -8,9 +8,10 @@ until the next event.
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.decision.events import Preemptibility
-from carrel_scheduler.decision.layers import Bools
+from carrel_scheduler.decision.layers import Counts
 from carrel_scheduler.decision.resources import UNLIMITED
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class Borrowed:
     def __init__(self) -> None:
         self._version = -1
         self._by_queue: dict[int, frozenset[str]] = {}
-        self._holds: Bools | None = None
+        self._slots: Counts | None = None
+        self._queues: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     def has(self, state: "Columns", job: "Job") -> bool:
         """Whether a workload lies beyond the quota of its queue.
@@ -38,7 +40,7 @@ class Borrowed:
         if self._version != state.version:
             self._version = state.version
             self._by_queue.clear()
-            self._holds = None
+            self._slots = None
         found = self._by_queue.get(job.queue)
         if found is None:
             found = self._by_queue[job.queue] = self._look(state, job.queue)
@@ -58,11 +60,11 @@ class Borrowed:
 
     def _members(self, state: "Columns", slot: int) -> list["Job"]:
         """The jobs of a queue that hold GPUs."""
-        if self._holds is None:
-            self._holds = np.zeros(len(state.jobs.queue), np.bool_)
-            self._holds[state.tasks.job.take(np.flatnonzero(state.tasks.mask))] = True
-        mine = np.flatnonzero(self._holds & (state.jobs.queue == slot))
-        return [state.jobs.at(job) for job in mine.tolist()]
+        if self._slots is None:
+            self._slots = state.tasks.job.take(np.flatnonzero(state.tasks.mask))
+            self._queues = state.jobs.queue.take(self._slots)
+        mine = self._slots.compress(self._queues == slot).tolist()
+        return [state.jobs.at(job) for job in dict.fromkeys(mine)]
 
 
 def gpu_held(state: "Columns", job: "Job") -> int:

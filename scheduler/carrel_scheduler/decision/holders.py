@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXTENDED = 3
 """Resources from here on are extended ones."""
 
-LOOKED_AT = 12
+LOOKED_AT = 8
 """Of more than so many that hold most, the older submissions come first."""
 
 
@@ -170,7 +170,9 @@ def _most(sums: Counts, created: Floats) -> Counts:
     """Slots of the largest sums; of many equal ones the older submissions."""
     if len(sums) <= LOOKED_AT:
         return np.flatnonzero(sums > 0)
-    least = max(int(np.partition(sums, -LOOKED_AT)[-LOOKED_AT]), 1)
+    least = max(int(sums.max()), 1)
+    if np.count_nonzero(sums == least) < LOOKED_AT:
+        least = max(int(np.partition(sums, -LOOKED_AT)[-LOOKED_AT]), 1)
     larger, equal = np.flatnonzero(sums > least), np.flatnonzero(sums == least)
     if len(equal) > LOOKED_AT:
         equal = equal.take(np.argsort(created.take(equal), kind="stable")[:LOOKED_AT])

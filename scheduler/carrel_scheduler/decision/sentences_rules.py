@@ -18,7 +18,7 @@ def quota_used(reason: Reason, reader: Reader) -> str:
     guarantee = "its guarantee"
     if reason.bound != UNLIMITED:
         guarantee = f"its guaranteed {amount(reason.resource, reason.bound)}"
-    left = f"that is more than `{reader.project}` has left of {guarantee}"
+    left = f"that is more than {_ruler(reason, reader)} has left of {guarantee}"
     return f"Waiting for {asked}: {left}, and {idle}."
 
 

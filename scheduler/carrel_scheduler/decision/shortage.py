@@ -129,15 +129,16 @@ class Shortage:
         asked = self._asked(case)[scarce]
         cls = next(iter(case.needs))
         free = self._in_pieces(case, cls, scarce)
-        borrowing = scarce < QUOTAS and self._borrows(case, scarce)
+        beyond = self._beyond(case, scarce) if scarce < QUOTAS else None
+        borrowing = beyond is not None
         divided = scarce == GPU and self._cycle.state.classes.kinds[cls].form is Form.MIG
         if divided and not (borrowing and free < asked):
             return self._no_instance(case, cls)
         if free >= asked:
             return self._no_node(case, scarce)
         bound = self._amount(case, Sight.EMPTY, scarce)
-        if borrowing:
-            bound = self._cycle.standings.quota[case.queue][scarce]
+        if beyond is not None:
+            bound = self._cycle.standings.quota[beyond][scarce]
         return Reason(
             ReasonClass.NOT_NOW,
             Token.QUOTA_USED if borrowing else Token.WAITS_FOR_ROOM,
@@ -145,6 +146,7 @@ class Shortage:
             requested=asked,
             short=asked - free,
             bound=bound,
+            project="" if beyond is None else self._cycle.standings.table.names[beyond],
             holders=self._holders_of(case, scarce),
             kept=kept and not borrowing,
         )
@@ -234,12 +236,15 @@ class Shortage:
         free = case.kind is Preemptibility.YES or not any(case.fixed_demand)
         return self._reach.takeable(Asker(case.queue, case.priority, case.demand, preemptible=free))
 
-    def _borrows(self, case: Case, resource: int) -> bool:
-        """Whether it reaches beyond what its queue is guaranteed of this resource."""
+    def _beyond(self, case: Case, resource: int) -> int | None:
+        """The nearest queue that would reach beyond what it is guaranteed of this resource."""
         standings = self._cycle.standings
-        quota = standings.quota[case.queue][resource]
-        held = standings.used[case.queue][resource]
-        return quota != NO_BOUND and held + case.demand[resource] > quota
+        for slot in standings.table.path[case.queue]:
+            quota = standings.quota[slot][resource]
+            held = standings.used[slot][resource] + case.demand[resource]
+            if quota != NO_BOUND and held > quota:
+                return slot
+        return None
 
     # Amounts
 

@@ -246,6 +246,18 @@ def test_the_quota_or_limit_of_a_department_is_named() -> None:
     assert (more.cls, more.token, more.project) == (NEVER, Token.OVER_LIMIT, "dep")
 
 
+def test_the_used_quota_of_a_department_is_named() -> None:
+    found = reasons(
+        node("n", 2),
+        queue("dep", 2),
+        queue("a", 2, parent="dep"),
+        queue("b", 2, parent="dep"),
+        *running(workspace("x", "a", 2), "n", 0, 1),
+        training("y", "b"),
+    )["y"]
+    assert (found.token, found.project, found.bound) == (Token.QUOTA_USED, "dep", 2000)
+
+
 # Conditions on nodes
 
 

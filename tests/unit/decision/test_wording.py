@@ -340,6 +340,14 @@ GOLDEN = [
         "Nobody else starts there; it starts elsewhere at once when there is room.",
     ),
     (
+        Reason(NOT_NOW, Token.QUOTA_USED, "gpu", 1000, 1000, 2000, project="physics"),
+        (
+            "Waiting for 1 GPU: that is more than `physics`, to which `vision` belongs, has left "
+            "of its guaranteed 2 GPUs, and nothing is idle to borrow."
+        ),
+        "It starts when work of `physics` ends or somebody leaves enough idle.",
+    ),
+    (
         Reason(HELD_BACK, Token.OVER_LIMIT, "gpu", 2000, 1000, 4000, project="physics"),
         "With it `physics`, to which `vision` belongs, would hold 5 GPUs, and its limit is 4 GPUs.",
         "It starts when work of `physics` ends, or when an admin raises the limit.",
