@@ -127,6 +127,10 @@ class Chooser:
         taken[last] -= filled[last] - tasks
         return list(zip(nodes[: last + 1].tolist(), taken.tolist(), strict=True))
 
+    def device(self, class_id: int, view: Layer, node: int) -> int:
+        """The device of the chosen node for a share of one device, -1 without an opinion."""
+        return self.value.device(class_id, view, node) if self._packs(class_id) else NOWHERE
+
     def _order(
         self, class_id: int, view: Layer, nodes: Counts, score: Counts | None, most: int
     ) -> Counts:

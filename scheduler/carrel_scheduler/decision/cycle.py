@@ -101,8 +101,7 @@ class Cycle:
 
     def waited_s(self, job: Job) -> float:
         """How long it has waited, since its submission or its last eviction."""
-        spec = job.spec
-        return self.now - (spec.created_at if spec.evicted_at is None else spec.evicted_at)
+        return self.now - max(job.spec.created_at, job.evicted_at or 0.0)
 
     def within_share(self, job: Job, indices: Sequence[int]) -> bool:
         """Whether its queue stays within its fair share with these tasks."""
@@ -142,7 +141,7 @@ class Cycle:
     def delayed(self, job: Job) -> bool:
         """Whether it may not make others give way yet."""
         spec = job.spec
-        begin = spec.created_at if spec.evicted_at is None else spec.evicted_at
+        begin = max(spec.created_at, job.evicted_at or 0.0)
         return spec.preemption_delay_s > 0 and self.now < begin + spec.preemption_delay_s
 
     @property
@@ -217,6 +216,10 @@ class Cycle:
         if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
             return None
         kind = state.classes.kinds[cls]
+        if tasks == 1 and not soon:
+            device = state.chooser.device(cls, view, node)
+            if device >= 0:
+                return Footprint(node, (device,), kind.amount, host)
         fact = state.nodes.fact(node)
         idle = self.room.idle
         choice = choose(

@@ -107,15 +107,7 @@ class States:
         return kept
 
     def _gains(self, need: Need, kept: _Kept, nodes: Counts) -> npt.NDArray[np.int32]:
-        if need[1]:
-            after = self._best_share(need, kept, nodes)
-        else:
-            places = self._places.take(nodes, 0)
-            places += kept.counts
-            amounts = self._amounts.take(nodes, 0)
-            amounts += kept.amounts
-            steps = self._steps(nodes, need[2])
-            after = self._tables.value(places, amounts, steps, self._group.take(nodes))
+        after = (self._best_share if need[1] else self._after_whole)(need, kept, nodes)
         after -= self._before(nodes)
         if self._pack:
             after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
@@ -123,6 +115,21 @@ class States:
         np.clip(after, WORST, -WORST - 1, out=after)
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
+
+    def _after_whole(self, need: Need, kept: _Kept, nodes: Counts) -> Floats:
+        """V after whole devices, or none, were taken; what is not free yet cannot be judged."""
+        if need[0]:
+            fits = (self._devices.take(nodes, 1) >= MILLI).sum(0) >= need[0]
+            if not fits.all():
+                after = np.full(len(nodes), IMPOSSIBLE)
+                after[fits] = self._after_whole(need, kept, nodes.compress(fits))
+                return after
+        places = self._places.take(nodes, 0)
+        places += kept.counts
+        amounts = self._amounts.take(nodes, 0)
+        amounts += kept.amounts
+        steps = self._steps(nodes, need[2])
+        return self._tables.value(places, amounts, steps, self._group.take(nodes))
 
     def _best_share(self, need: Need, kept: _Kept, nodes: Counts) -> Floats:
         """V after a share was taken of the device for which it is largest."""
@@ -162,4 +169,4 @@ class States:
         steps: Counts = self._cpu.take(nodes)
         steps -= less
         steps //= self._needs.step
-        return np.minimum(steps, self._needs.steps - 1, out=steps)
+        return np.clip(steps, 0, self._needs.steps - 1, out=steps)
