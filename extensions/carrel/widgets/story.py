@@ -148,6 +148,9 @@ def gave_way(preemption: Preemption) -> str:
     rule = {
         "reclaim": "it was on borrowed GPUs",
         "preempt": "a more urgent job of its project needed the room",
+        "consolidate": "something larger fits now, and it goes on elsewhere",
+        "incomplete": "members of its gang were missing for too long",
+        "drain": "its node is being emptied",
     }.get(preemption.rule, preemption.rule)
     lost = (
         f"{words.duration(preemption.lost_seconds)} of work lost"

@@ -28,6 +28,9 @@ _RULES = {
     "reclaimed": _BORROWED_BACK,
     "preempt": _MORE_IMPORTANT,
     "preempted": _MORE_IMPORTANT,
+    "consolidate": "something larger fits now, and it goes on elsewhere",
+    "incomplete": "members of its gang were missing for too long",
+    "drain": "its node is being emptied",
 }
 
 

@@ -5,6 +5,7 @@ queues, waiting rows, capacity rows); what is read per workload stands in record
 count room. ``State`` adds how events change it.
 """
 
+from carrel_scheduler.decision.borrowed import Borrowed
 from carrel_scheduler.decision.capacity import Capacity
 from carrel_scheduler.decision.choose import Chooser
 from carrel_scheduler.decision.classes import Classes
@@ -52,6 +53,7 @@ class Columns:
         self.chooser = Chooser(self.classes, self.nodes, self.eligible)
         self.topologies = Topologies()
         self.waiting = WaitingRows(self.classes)
+        self.borrowed = Borrowed()
         self.warm = WarmInstances()
         self.partial: dict[str, Job] = {}
         self.gated: dict[str, Job] = {}

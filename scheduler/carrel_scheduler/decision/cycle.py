@@ -216,7 +216,7 @@ class Cycle:
         if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
             return None
         kind = state.classes.kinds[cls]
-        if tasks == 1 and not soon:
+        if not soon:
             device = state.chooser.device(cls, view, node)
             if device >= 0:
                 return Footprint(node, (device,), kind.amount, host)

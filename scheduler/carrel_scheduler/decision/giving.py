@@ -1,8 +1,9 @@
 """Who may give way, and in which order.
 
 Inside a queue the order of victims is the reverse of the order of service: lower priority first,
-then what is beyond its minimum, then what has its minimum. Among equals goes first who loses the
-least work since its last checkpoint (since its start, if it never reported one), then the younger.
+then what is beyond its minimum, then what has its minimum. Of these what people see as borrowed
+goes before what they see as covered by the quota. Among equals goes first who loses the least work
+since its last checkpoint (since its start, if it never reported one), then the younger.
 Between queues the reverse order of service decides; work lost is compared only inside a queue, so
 reporting checkpoints, or not reporting any, makes no project a better or worse victim.
 """
@@ -15,7 +16,7 @@ from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.events import Preemptibility
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.order import VictimOrder
-from carrel_scheduler.decision.resources import Triple, added
+from carrel_scheduler.decision.resources import MILLI, Triple, added
 from carrel_scheduler.decision.steps import Shed, shed_steps
 
 MILLISECONDS = 1000
@@ -35,9 +36,10 @@ class Share:
     nodes: tuple[int, ...]
 
 
-def lost_work(job: Job, now: float) -> int:
+def lost_work(job: Job, gpu_milli: int, now: float) -> int:
     """Work that stopping it loses, in GPU-milliseconds; work without GPUs counts as on one."""
-    return max(1, len(job.rows)) * max(0, int((now - job.since) * MILLISECONDS))
+    gpus = gpu_milli / MILLI if gpu_milli else 1.0
+    return int(gpus * max(0.0, (now - job.since) * MILLISECONDS))
 
 
 class Victim:
@@ -112,8 +114,10 @@ class Giving:
         job, spec = victim.job, victim.job.spec
         least = len(job.shape.first_step)
         stage = 2 if before > least else 1
-        lost = lost_work(job, self._cycle.now)
-        key = (spec.priority, -stage, lost, -spec.created_at, *(-ord(c) for c in spec.uid))
+        lost = lost_work(job, share.amounts[0], self._cycle.now)
+        kept = not self._cycle.state.borrowed.has(self._cycle.state, job)
+        tie = (-spec.created_at, *(-ord(c) for c in spec.uid))
+        key = (spec.priority, -stage, kept, lost, *tie)
         self._count += 1
         heap = self._heaps.setdefault(job.queue, [])
         heapq.heappush(heap, (key, self._count, victim, share))

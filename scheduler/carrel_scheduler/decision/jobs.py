@@ -40,11 +40,13 @@ class Job:
         promise: places held for it: (task index, place); ``promise_fixed``: they count as
             non-preemptible.
         started, saved: of its present life; epoch seconds.
+        evicted_at: when it last gave its room back to wait again.
         stale_since: since when it runs with fewer tasks than its minimum.
     """
 
     __slots__ = (
         "asked",
+        "evicted_at",
         "fixed",
         "halted",
         "out",
@@ -78,6 +80,7 @@ class Job:
         self.promise: tuple[tuple[int, Footprint], ...] = ()
         self.promise_fixed = False
         self.started = 0.0
+        self.evicted_at = spec.evicted_at
         self.saved = NEVER_SAVED
         self.stale_since: float | None = None
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING
 
+from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.events import Devices, Place
 from carrel_scheduler.decision.evicted import eviction_reason
 from carrel_scheduler.decision.explanations import Reasons, service_order
@@ -19,9 +19,6 @@ from carrel_scheduler.decision.layers import Footprint
 from carrel_scheduler.decision.moves import Cause, Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.decision.reasons import Reason
 from carrel_scheduler.decision.tasks import devices_of
-
-if TYPE_CHECKING:
-    from carrel_scheduler.decision.cycle import Cycle
 
 
 @dataclass(slots=True)
@@ -74,9 +71,11 @@ class Plan:
     Attributes:
         removals: MIG instances in the way of a binding.
         bindings, evictions, nominations: what their classes say.
+        reasons, queue: why everything waits, in which order it is served.
+        fair_share: by queue.
     """
 
-    def __init__(self, cycle: "Cycle") -> None:
+    def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._version = cycle.state.version
         self._reasons_given: dict[int, Reason] = {}
@@ -92,7 +91,7 @@ class Plan:
         state = self._cycle.state
         if self._explained is None or self._explained[0] != state.version:
             told = self._version == state.version
-            cycle = self._cycle if told else type(self._cycle)(state, self._cycle.now)
+            cycle = self._cycle if told else Cycle(state, self._cycle.now)
             self._explained = (state.version, Reasons(cycle))
         return self._explained[1]
 
@@ -107,6 +106,11 @@ class Plan:
         standings = self._cycle.standings
         names = enumerate(standings.table.names)
         return {name: standings.fair[slot][0] for slot, name in names if name}
+
+    @property
+    def version(self) -> int:
+        """Of the state that was decided upon."""
+        return self._version
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:

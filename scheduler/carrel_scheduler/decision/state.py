@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from carrel_scheduler.decision import events, views
-from carrel_scheduler.decision.borrowed import Borrowed
 from carrel_scheduler.decision.changes import cluster, promises, tasks, workloads
 from carrel_scheduler.decision.columns import Columns
-from carrel_scheduler.decision.settings import DEFAULTS, Settings
 
 HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
     events.NodeSet: cluster.node_set,
@@ -35,14 +33,15 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
 class State(Columns):
     """All nodes, queues and workloads. ``version`` counts the events applied."""
 
-    def __init__(self, settings: Settings = DEFAULTS) -> None:
-        super().__init__(settings)
-        self.borrowed = Borrowed()
-
     def apply(self, event: events.Event) -> None:
         """Take in a fact. Raises ``InvalidEvent`` when it contradicts the state."""
         HANDLERS[type(event)](self, event)
         self.version += 1
+
+    @property
+    def asking(self) -> int:
+        """How many workloads ask for room."""
+        return self.waiting.count + len(self.partial)
 
     # What the service asks; the answers are described in ``views``
 

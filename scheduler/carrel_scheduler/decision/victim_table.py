@@ -3,7 +3,8 @@
 Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. What a unit
 costs is its lost work, relative to the mean of its queue: within a queue those who lose least go
 first, and a queue as a whole weighs the same whether its work reports checkpoints or not. A lower
-priority within its queue outweighs any lost work.
+priority within its queue outweighs any lost work; among a moderate number of units so does being
+shown as borrowed.
 """
 
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.members import leaf_states
 from carrel_scheduler.decision.order import victim_key
+from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
 LOSS_BITS = 32
 MEAN = 1 << 16
 """What a loss of its queue's mean counts as."""
-AGE_BITS, PRIORITY_BITS = 24, 12
+SHOWN = 500
+"""Up to so many units what is shown as borrowed goes first; beyond, nobody follows single labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,24 @@ class VictimTable:
         queue = jobs.queue.take(slots).astype(np.int64)
         priority = jobs.priority.take(slots).astype(np.int64)
         lost = np.maximum(self.cycle.now - jobs.since.take(slots), 0.0)
-        lost *= np.bincount(self.unit, minlength=len(self.first))
+        tasks, rows = self.cycle.state.tasks, self.rows
+        gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
+        gpus = np.bincount(self.unit, gpu, minlength=len(self.first)) / MILLI
+        lost *= np.where(gpus > 0, gpus, 1.0)
         sums = np.bincount(queue, weights=lost)
         mean = sums / np.maximum(np.bincount(queue), 1)
         part = lost / np.maximum(mean.take(queue), 1e-9)
         loss = np.minimum(part * MEAN, (1 << LOSS_BITS) - 1).astype(np.int64)
-        return loss + (_levels(queue, priority) << LOSS_BITS)
+        levels = _levels(queue, priority)
+        if len(slots) <= SHOWN:
+            levels = 2 * levels + self._covered(slots)
+        return loss + (levels << LOSS_BITS)
+
+    def _covered(self, slots: Counts) -> Counts:
+        """(U,) whether a job is shown as covered by its queue's quota, not as borrowed."""
+        state = self.cycle.state
+        borrowed = [state.borrowed.has(state, state.jobs.at(slot)) for slot in slots.tolist()]
+        return 1 - np.array(borrowed, np.int64).reshape(-1)
 
     def _order(self) -> Counts:
         """(U,) queues in the order of victims; in them lower priority, then the younger."""

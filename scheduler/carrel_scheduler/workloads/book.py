@@ -4,12 +4,13 @@ A ``Entry`` is one workload that is not at an end: its stored object, and what o
 scheduler needs beside it. The book is rebuilt from the ledger and the engine at every start.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from carrel_scheduler.core.events import ProjectSet, WorkloadQueued
-from carrel_scheduler.core.priorities import NAMED
-from carrel_scheduler.core.resources import MIB, UNLIMITED, Amounts
+from carrel_scheduler.decision.events import Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.decision.priorities import NAMED
+from carrel_scheduler.decision.requests import Request
+from carrel_scheduler.decision.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.ledger.objects import Project, Quota, Resources, Workload
 from carrel_scheduler.workloads.contract import Activity
@@ -84,13 +85,16 @@ class Entry:
 
 
 class Book:
-    """Live workloads by uid, projects by name."""
+    """Live workloads by uid, projects by name.
+
+    ``queue`` gives the uids of all who wait in the order of service; the loop says how.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._holding: dict[str, Entry] = {}
         self.projects: dict[str, Project] = {}
-        self.queue: Sequence[str] = ()
+        self.queue: Callable[[], Sequence[str]] = tuple
         self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
         self.fair_share: dict[str, int] = {}
 
@@ -123,10 +127,11 @@ class Book:
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Places in the queue of the latest plan, from 1; counted out when somebody asks."""
-        if self._ranked[0] is not self.queue:
-            ranks = {uid: place for place, uid in enumerate(self.queue, start=1)}
-            self._ranked = (self.queue, ranks)
+        """Places in the order of service, from 1; counted out when somebody asks."""
+        queue = self.queue()
+        if self._ranked[0] is not queue:
+            ranks = {uid: place for place, uid in enumerate(queue, start=1)}
+            self._ranked = (queue, ranks)
         return self._ranked[1]
 
     def drop(self, uid: str) -> None:
@@ -185,22 +190,22 @@ def queued_event(workload: Workload) -> WorkloadQueued:
         project=meta.project,
         user=spec.user,
         priority=priority_of(workload),
-        preemptible=is_preemptible(workload),
-        request=amounts_of(spec.resources),
+        preemptible=Preemptibility.YES if is_preemptible(workload) else Preemptibility.NO,
+        request=Request.of(amounts_of(spec.resources)),
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
     )
 
 
-def project_event(project: Project) -> ProjectSet:
+def project_event(project: Project) -> QueueSet:
     """What the core has to know of a project."""
     spec = project.spec
-    return ProjectSet(
+    return QueueSet(
         name=project.meta.name,
         quota=quota_amounts(spec.quota),
         limit=quota_amounts(spec.limit),
-        weight=spec.weight,
+        weight=None if spec.weight is None else (spec.weight * MILLI,) * 3,
         rank=spec.rank,
         over_quota=spec.over_quota,
         created_at=project.meta.created_at,

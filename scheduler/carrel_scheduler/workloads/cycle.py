@@ -6,13 +6,14 @@ phase goes through the table, leaves its row, and nothing reaches the engine bef
 
 from dataclasses import dataclass, field
 
-from carrel_scheduler.core import State
-from carrel_scheduler.core.events import (
+from carrel_scheduler.decision.events import (
+    Outcome,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
     WorkloadGone,
 )
+from carrel_scheduler.decision.state import State
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition
@@ -146,7 +147,7 @@ class Cycle:
         Projects and workloads arrive by watches of their own, so a workload may be here first; it
         is queued when its project comes.
         """
-        if entry.workload.meta.project not in self.book.projects:
+        if entry.queued or entry.workload.meta.project not in self.book.projects:
             return
         self.state.apply(queued_event(entry.workload))
         entry.queued = True
@@ -163,16 +164,26 @@ class Cycle:
         entry.places[index] = place
         self.state.apply(TaskPlaced(entry.uid, index, place.node, place.devices, at))
 
-    def release_all(self, entry: Entry) -> None:
-        """All tasks have ended: their room is free, the workload leaves the core."""
+    def release_all(self, entry: Entry, *, waits: bool = False) -> None:
+        """All tasks have ended: their room is free.
+
+        Args:
+            entry: the workload.
+            waits: it asks for room again at once, and keeps what was promised to it; otherwise it
+                leaves the core.
+        """
+        outcome = Outcome.AGAIN if waits else Outcome.GONE
         for index in sorted(entry.places):
-            self.state.apply(TaskReleased(entry.uid, index))
+            self.state.apply(TaskReleased(entry.uid, index, outcome, self.now))
         entry.places.clear()
         entry.ended.clear()
         entry.launched = False
         entry.claim_until = None
         entry.claimed = False
-        self.dequeue(entry)
+        if waits and entry.queued:
+            self.queued.append(entry.uid)
+        else:
+            self.dequeue(entry)
 
     def give_up_room(self, entry: Entry, grace_seconds: float) -> None:
         """Tell every task that still runs to end; the room counts as being freed from now on."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.decision.events import NodeSet
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.cycle import Cycle
 
@@ -50,5 +50,6 @@ def node_event(facts: NodeFacts) -> NodeSet:
         devices=len(facts.devices),
         cpu_milli=facts.cpu_milli,
         memory_mib=facts.memory_mib,
+        gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
     )

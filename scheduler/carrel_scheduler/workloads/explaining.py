@@ -7,14 +7,13 @@ waits for a first reason goes before those whose reason has changed. A short que
 slice, and everybody hears at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.decision.reasons import Reason
 from carrel_scheduler.ledger.objects import ReasonInfo
 from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Entry
@@ -26,12 +25,31 @@ SEEN_AT_ONCE: Final = 2_000
 REST: Final = 9.0
 
 
-class Explaining:
-    """The reasons of the latest plan on their way to those who wait."""
+class Said(Protocol):
+    """What is read of a plan."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    @property
+    def queue(self) -> Sequence[str]:
+        """The uids of all who wait, in the order of service."""
+        ...
+
+    @property
+    def reasons(self) -> Mapping[str, Reason]:
+        """Why each of them waits."""
+        ...
+
+
+class Explaining:
+    """The reasons why they wait, on their way to those who do.
+
+    Args:
+        clock: of the pacing.
+        look: what would be decided now, on the state as it is: reasons speak of the present.
+    """
+
+    def __init__(self, clock: Callable[[], float], look: Callable[[], Said]) -> None:
         self.pacing = Pacing(clock, REST)
-        self._plan = Plan()
+        self._look = look
         self._next = self._unseen = 0
         self._arrived: list[str] = []
         self._first: dict[str, None] = {}
@@ -45,26 +63,26 @@ class Explaining:
         """They wait and have not been told why; the next plan will say."""
         self._arrived += uids
 
-    def take(self, plan: Plan) -> None:
-        """A newer plan: all its reasons are to be looked at."""
-        self._plan, self._unseen = plan, len(plan.queue)
+    def decided(self, waiting: int) -> None:
+        """Something was decided: the reasons of so many who wait are to be looked at."""
+        self._unseen = waiting
         self._first |= dict.fromkeys(self._arrived)
         self._arrived.clear()
 
     def slice(self, cycle: Cycle) -> None:
         """Write the next reasons that are new or differ from what is stored."""
-        written = 0
-        for uid, place in self._coming():
-            written += _tell(cycle, self._plan, uid, place)
+        written, plan = 0, self._look()
+        for uid, place in self._coming(plan.queue):
+            written += _tell(cycle, plan, uid, place)
             if written >= WRITTEN_AT_ONCE:
                 return
 
-    def _coming(self) -> Iterator[tuple[str, int | None]]:
+    def _coming(self, queue: Sequence[str]) -> Iterator[tuple[str, int | None]]:
         """Who is looked at, each with its place in the queue where that is at hand."""
         for uid in list(islice(self._first, SEEN_AT_ONCE)):
             del self._first[uid]
             yield uid, None
-        queue = self._plan.queue
+        self._unseen = min(self._unseen, len(queue))
         for _ in range(min(self._unseen, SEEN_AT_ONCE)):
             place = self._next % len(queue)
             self._next = place + 1
@@ -72,7 +90,7 @@ class Explaining:
             yield queue[place], self._next
 
 
-def _tell(cycle: Cycle, plan: Plan, uid: str, place: int | None) -> int:
+def _tell(cycle: Cycle, plan: Said, uid: str, place: int | None) -> int:
     """Put a reason that differs into the status; returns how many that were.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
@@ -81,8 +99,7 @@ def _tell(cycle: Cycle, plan: Plan, uid: str, place: int | None) -> int:
     reason, entry = plan.reasons.get(uid), cycle.book.get(uid)
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
-    record = cycle.state.records.get(uid)  # a view of every waiter would cost a third more
-    promised = record is not None and bool(record.promise)
+    promised = uid in cycle.state.promised
     if _same(entry.workload.status.reason, reason, promised=promised):
         return 0
     entry.workload.status.reason = _with_story(entry, reason, promised=promised)

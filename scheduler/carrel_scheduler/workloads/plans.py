@@ -1,8 +1,10 @@
 """Carrying a plan out: bindings become starts, evictions stops."""
 
-from carrel_scheduler.core.events import RoomPromised
-from carrel_scheduler.core.plan import Binding, Eviction, Plan
-from carrel_scheduler.core.reasons import Token
+from typing import Final
+
+from carrel_scheduler.decision.events import RoomPromised
+from carrel_scheduler.decision.plan import Binding, Eviction, Plan
+from carrel_scheduler.decision.reasons import Token
 from carrel_scheduler.ledger.objects import Preemption
 from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Place
@@ -10,6 +12,14 @@ from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.spec_changes import release_if_never_launched
 
 CLAIM_SECONDS = 120.0
+RULES: Final = {
+    Token.RECLAIMED: "reclaim",
+    Token.PREEMPTED: "preempt",
+    Token.CONSOLIDATED: "consolidate",
+    Token.GANG_INCOMPLETE: "incomplete",
+    Token.NODE_DRAINED: "drain",
+}
+"""What a preemption is called in the ledger."""
 
 
 def carry(cycle: Cycle, plan: Plan) -> None:
@@ -19,11 +29,10 @@ def carry(cycle: Cycle, plan: Plan) -> None:
     for eviction in plan.evictions:
         _evict(cycle, eviction)
     for nomination in plan.nominations:
-        cycle.state.apply(RoomPromised(nomination.uid, nomination.places))
+        cycle.state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
         entry = cycle.book.get(nomination.uid)
         if entry is not None:
             cycle.decide(entry, "nominate")
-    cycle.book.queue = plan.queue
     cycle.book.fair_share = dict(plan.fair_share)
 
 
@@ -57,7 +66,7 @@ def _evict(cycle: Cycle, eviction: Eviction) -> None:
     worked_since = max(saved_at, status.started_at or cycle.now)
     status.last_preemption = Preemption(
         at=cycle.now,
-        rule="reclaim" if eviction.reason.token is Token.RECLAIMED else "preempt",
+        rule=RULES[eviction.reason.token],
         for_project=eviction.reason.project,
         for_workload=eviction.reason.workload,
         for_workload_uid=eviction.reason.workload_uid,

@@ -15,8 +15,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from carrel_scheduler.core import State, decide
-from carrel_scheduler.core.events import ProjectGone
+from carrel_scheduler.decision.decide import decide
+from carrel_scheduler.decision.events import QueueGone
+from carrel_scheduler.decision.plan import Plan
+from carrel_scheduler.decision.state import State
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ChangeType
@@ -78,7 +80,9 @@ class Reconciler:
         self._input_version = 0
         self._decided: int | None = None
         self._pacing = Pacing(clock)
-        self._explaining = Explaining(clock)
+        self._explaining = Explaining(clock, self.look)
+        self._looked: Plan | None = None
+        self.book.queue = lambda: self.look().queue
         self._borrowing: int | None = None
 
     def tell(self, message: Message) -> None:
@@ -247,7 +251,7 @@ class Reconciler:
         name = project.meta.name
         if message.change.type is ChangeType.DELETED:
             self.book.projects.pop(name, None)
-            self.state.apply(ProjectGone(name))
+            self.state.apply(QueueGone(name))
             return
         self.book.projects[name] = project
         self.state.apply(project_event(project))
@@ -301,6 +305,12 @@ class Reconciler:
         else:
             self._judge(cycle, entry)
 
+    def look(self) -> Plan:
+        """What would be decided now; kept until the state changes. Never carried out."""
+        if self._looked is None or self._looked.version != self.state.version:
+            self._looked = decide(self.state, self.clock())
+        return self._looked
+
     def _decide(self, cycle: Cycle) -> None:
         self._explaining.queued(cycle.queued)
         if self._decided == self.state.version:
@@ -310,7 +320,7 @@ class Reconciler:
         with self._pacing.measured():
             plan = decide(self.state, cycle.now)
         plans.carry(cycle, plan)
-        self._explaining.take(plan)
+        self._explaining.decided(self.state.asking)
         for uid in cycle.wake_hub:
             self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
         if plan.bindings or plan.evictions or plan.nominations:

@@ -5,8 +5,8 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 
 from typing import Final
 
-from carrel_scheduler.core import wording
-from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.decision import wording
+from carrel_scheduler.decision.reasons import Reason
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadKind
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
@@ -68,10 +68,18 @@ def workspace_gave_way(last: Preemption) -> ReasonInfo:
     )
 
 
+_TAKERS = {
+    "consolidate": "something larger, and goes on elsewhere",
+    "incomplete": "others, because members of its gang were missing for too long",
+    "drain": "the maintenance of its node",
+}
+"""To whom work gives way under rules that are no claims."""
+
+
 def _taker(last: Preemption) -> str:
     if last.rule == "reclaim":
         return f"`{last.for_project}`, which claimed what it is guaranteed"
-    return "work of its own project with a higher priority"
+    return _TAKERS.get(last.rule, "work of its own project with a higher priority")
 
 
 def project_is_coming(project: str) -> ReasonInfo:

@@ -82,7 +82,7 @@ def release_if_never_launched(cycle: Cycle, entry: Entry) -> None:
     entry.workload.status.tasks = []
     rest: Phase = "stopped" if entry.workload.status.phase == "stopping" else "pending"
     reason = entry.workload.status.reason
-    cycle.release_all(entry)
+    cycle.release_all(entry, waits=rest == "pending")
     entry.workload.status.attempt += 1
     cycle.move(entry, rest, reason)
     if rest == "pending":

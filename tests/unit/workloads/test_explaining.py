@@ -1,8 +1,9 @@
 """Slices of reasons: bounded, in turn, whoever has none first, and none of them twice."""
 
-from carrel_scheduler.core import State
-from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from dataclasses import dataclass, field
+
+from carrel_scheduler.decision.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.decision.state import State
 from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.workloads import explaining
 from carrel_scheduler.workloads.book import Book
@@ -10,21 +11,30 @@ from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.explaining import Explaining
 
 
+@dataclass
+class Said:
+    """A plan's words without a plan."""
+
+    queue: tuple[str, ...] = ()
+    reasons: dict[str, Reason] = field(default_factory=dict)
+
+
 class Table:
     """Waiters without a core, and what each slice wrote."""
 
     def __init__(self, count: int) -> None:
         self.book = Book()
-        self.explaining = Explaining(lambda: 0.0)
+        self.explaining = Explaining(lambda: 0.0, lambda: self.said)
+        self.said = Said()
         self.uids = [f"u{number}" for number in range(count)]
         for uid in self.uids:
             self.book.add(Workload(meta=Meta(name=uid, uid=uid), spec=WorkloadSpec()))
 
     def plan(self, short: int) -> None:
         reason = Reason(ReasonClass.NOT_NOW, Token.WAITS_FOR_ROOM, resource="gpu", short=short)
-        plan = Plan(queue=tuple(self.uids), reasons=dict.fromkeys(self.uids, reason))
-        self.book.queue = plan.queue
-        self.explaining.take(plan)
+        self.said = Said(tuple(self.uids), dict.fromkeys(self.uids, reason))
+        self.book.queue = lambda: self.said.queue
+        self.explaining.decided(len(self.uids))
 
     def slice(self) -> list[str]:
         cycle = Cycle(0.0, 1, 1, 0, self.book, State())

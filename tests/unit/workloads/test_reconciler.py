@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.events import CheckpointSeen
+from carrel_scheduler.decision.events import CheckpointSeen
 from carrel_scheduler.ledger.objects import InteractiveLimits, Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads import explaining
@@ -352,7 +352,7 @@ async def test_a_workspace_that_gave_way_is_stopped_and_waits_for_nobody(desk: D
     assert status.reason is not None
     assert "gave way to `speech`" in status.reason.sentence
     assert desk.hub.asked == []
-    assert desk.loop.state.records.get(uid) is None
+    assert desk.loop.state.jobs.by_uid.get(uid) is None
 
 
 @pytest.mark.parametrize(("port", "asked"), [(4711, ["workspace-ada"]), (None, [])])

@@ -33,6 +33,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
     if not job.rows:
         job.started = event.at
         state.holding[event.uid] = job
+        state.jobs.started[job.slot] = job.started
         state.jobs.since[job.slot] = job.since
     if place.slots:
         state.warm.taken(place)
@@ -104,8 +105,10 @@ def released(state: Columns, event: TaskReleased) -> None:
     state.nodes.free.add(place)
     state.capacity.mark(place.node)
     stop_asking(state, job)
-    if event.outcome is not Outcome.AGAIN and event.index in dict(job.promise):
-        end_promise(state, job)
+    if event.outcome is not Outcome.AGAIN:
+        state.chooser.ended()
+        if event.index in dict(job.promise):
+            end_promise(state, job)
     state.tasks.drop(row)
     del job.rows[event.index]
     state.jobs.placed[job.slot] -= 1
@@ -118,6 +121,7 @@ def released(state: Columns, event: TaskReleased) -> None:
 
 def _note_outcome(job: Job, event: TaskReleased) -> None:
     if event.outcome is Outcome.AGAIN:
+        job.evicted_at = max(event.at, job.evicted_at or 0.0)
         return
     job.out = {**(job.out or {}), event.index: event.outcome}
     if not job.rows and event.outcome is Outcome.GONE:
