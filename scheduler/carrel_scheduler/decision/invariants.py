@@ -126,11 +126,12 @@ def promised_to_waiting_tasks(state: Columns) -> list[str]:
 def non_preemptible_within_quota(state: Columns) -> list[str]:
     """Non-preemptible work stays within quota at every level.
 
-    Where a rule was set below what was held, what was held then is the bound.
+    Where a rule was set below what was held, what was held then is the bound. Members that move
+    still count in the place of those that would be the core without them.
     """
     uses = Uses(state)
     for job in jobs_of(state):
-        core = core_of(job)
+        core = core_of(job, (index for index, _ in job.promise if index in job.halted))
         places = (state.tasks.footprint(job.rows[index]) for index in core)
         uses.add(job.queue, added(place.amounts for place in places))
     return [

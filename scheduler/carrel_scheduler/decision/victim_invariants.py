@@ -7,7 +7,7 @@ another on use that is counted from single tasks: each claimer's victims, then t
 from collections.abc import Iterator, Mapping
 
 from carrel_scheduler.decision.columns import Columns
-from carrel_scheduler.decision.events import QueueSet
+from carrel_scheduler.decision.events import Outcome, QueueSet
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.plan import Eviction, Plan
 from carrel_scheduler.decision.plan_invariants import PLACE_INVARIANTS, PlanInvariant
@@ -63,13 +63,16 @@ def victims_have_a_beneficiary(after: After) -> list[str]:
 def victims_leave_whole_gangs(after: After) -> list[str]:
     """What is left of a victim has its minima, or nothing of it runs.
 
-    Members that move come back, so the others may wait for them.
+    Members that move come back, so the others may wait for them; nothing is missing from what is
+    ending, as it is once a task has succeeded.
     """
     found = []
     for uid, stopped in sorted(after.stops.items()):
         if after.evictions[uid].moved:
             continue
         job = after.state.job(uid)
+        if Outcome.SUCCEEDED in (job.out or {}).values():
+            continue
         before, there = counting(job), counting(job, stopped=stopped)
         left = set(job.running()) - set(stopped)
         broken = not met(job.shape.group, there) or in_vain(job.shape.group, there)

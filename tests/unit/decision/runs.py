@@ -207,11 +207,16 @@ def fingerprint(state: State) -> str:
     """All that the state knows, by name; slots, rows and the order of events left out."""
     lines = []
     for name, slot in sorted(state.nodes.slots.items()):
+        there = state.nodes.fact(slot)
+        rows = [0, 1, *(row for _, row in sorted(state.nodes.extended.items()))]
         layers = [
-            [part[:, slot].tolist() for part in (layer.devices, layer.host, layer.slots)]
+            (
+                layer.devices[: there.devices, slot].tolist(),
+                layer.slots[: there.devices, slot].tolist(),
+                layer.host[rows, slot].tolist(),
+            )
             for layer in (state.nodes.free, state.nodes.releasing, state.nodes.promised)
         ]
-        there = state.nodes.fact(slot)
         kept = [state.warm.on(slot, device) for device in range(there.devices)]
         lines.append(f"{name} {there} {layers} {kept}")
     for name, slot in sorted(state.queues.slots.items()):
