@@ -4,7 +4,7 @@ A decision costs nothing for them: what is asked about is looked into then, and 
 share their facts. Whoever writes reasons down keeps a code for each and asks for what changed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -62,18 +62,22 @@ class Reasons(Mapping[str, Reason]):
         job = self._cycle.state.jobs.by_uid.get(uid) if isinstance(uid, str) else None
         return job is not None and _asks(self._cycle.state, job)
 
-    def changed(self, codes: Mapping[str, int]) -> Iterator[tuple[str, int, Reason]]:
+    def changed(
+        self, codes: Mapping[str, int], uids: Iterable[str] | None = None
+    ) -> Iterator[tuple[str, int, Reason]]:
         """Reasons that are not what they were, one by one, row by row.
 
         Args:
             codes: by uid the code of what was told last; unknown uids count as changed.
+            uids: whom to look at, so that a long queue can be told in slices; those that do not ask
+                for room are left out. ``None``: everybody.
 
         Yields:
             The uid, the code to remember, and the reason. A code does not follow the place in the
             queue, which moves with everybody else's.
         """
         of_row: dict[int, int] = {}
-        for job in self._jobs():
+        for job in self._jobs() if uids is None else self._some(uids):
             row = job.waiting
             if row is None or self._is_alone(job):
                 code = code_of(self[job.spec.uid])
@@ -84,6 +88,10 @@ class Reasons(Mapping[str, Reason]):
                 code = known
             if codes.get(job.spec.uid) != code:
                 yield job.spec.uid, code, self[job.spec.uid]
+
+    def _some(self, uids: Iterable[str]) -> Iterator[Job]:
+        by_uid = self._cycle.state.jobs.by_uid
+        return (by_uid[uid] for uid in uids if uid in self)
 
     def _is_alone(self, job: Job) -> bool:
         """Whether its reason differs from that of others in its row."""
