@@ -36,10 +36,10 @@ def run(nodes: int, tasks: int, repeats: int) -> list[Figure]:
     busy = median([one["cpu"] for one in runs])
     resident = median([one["resident"] for one in runs])
     peak = median([one["peak"] for one in runs])
-    label, within = f"{nodes:,} nodes, {tasks:,} tasks", min(took, busy) <= GOAL_S
+    label = f"{nodes:,} nodes, {tasks:,} tasks"
     return [
-        Figure(f"{label}: load", took, "s", f"<= {GOAL_S:g}", within),
-        Figure(f"{label}: processor time", busy, "s", "-"),
+        Figure(f"{label}: load, processor time", busy, "s", f"<= {GOAL_S:g}", busy <= GOAL_S),
+        Figure(f"{label}: load, wall clock", took, "s", "-"),
         Figure(f"{label}: resident", resident, "MB", f"<= {GOAL_MB:g}", resident <= GOAL_MB),
         Figure(f"{label}: peak, with the listing", peak, "MB", "-"),
     ]

@@ -5,8 +5,8 @@ from functools import partial
 
 from benchmarks.decision_cases import borrowed, rearranged
 from benchmarks.decision_cases.reclaim import read
-from benchmarks.decision_cases.timing import Times, percentile, repeat
-from benchmarks.report import Figure, median
+from benchmarks.decision_cases.timing import Times, figures, repeat
+from benchmarks.report import Figure
 from carrel_scheduler.decision.decide import decide
 from carrel_scheduler.decision.events import WorkloadGone
 from carrel_scheduler.decision.loading import load
@@ -69,14 +69,3 @@ def times(make: Callable[[], rearranged.Case], repeats: int) -> tuple[Times, tup
 
     measured = repeat(arrive, work, repeats)
     return measured, last[0]
-
-
-def figures(label: str, measured: Times, goal: float | None) -> list[Figure]:
-    """Median, processor time and slowest."""
-    middle = median(measured.wall)
-    wanted = "-" if goal is None else f"<= {goal:g}"
-    return [
-        Figure(f"{label}: median", middle, "ms", wanted, goal is None or middle <= goal),
-        Figure(f"{label}: processor time", median(measured.cpu), "ms", "-"),
-        Figure(f"{label}: slowest", percentile(measured.wall, 1.0), "ms", "-"),
-    ]

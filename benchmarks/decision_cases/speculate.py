@@ -1,16 +1,16 @@
 """One what-if on the large cluster: would this job start, and what would give way for it?
 
-It is asked on the live state: the job is put in, everything is decided, the plan is read, and the
-job is taken out again.
+It is asked on the live state: the job is put in, everything is decided, what becomes of it is read,
+and the job is taken out again.
 """
 
 from benchmarks.decision_cases.cycle import Cluster
-from benchmarks.decision_cases.others import figures
-from benchmarks.decision_cases.timing import repeat
+from benchmarks.decision_cases.timing import figures, repeat
 from benchmarks.report import Figure
 from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import Preemptibility, WorkloadGone, WorkloadQueued
+from carrel_scheduler.decision.events import Preemptibility, WorkloadQueued
 from carrel_scheduler.decision.requests import Request
+from carrel_scheduler.decision.speculation import what_if
 
 GOAL_MS = 5.0
 SETTLING = 5
@@ -32,13 +32,7 @@ def run(nodes: int, tasks: int, repeats: int) -> list[Figure]:
         created_at=now,
     )
 
-    def work() -> None:
-        state.apply(asked)
-        plan = decide(state, now)
-        _ = (plan.bindings, plan.evictions, plan.nominations)
-        state.apply(WorkloadGone(asked.uid))
-
-    measured = repeat(lambda: None, work, repeats)
+    measured = repeat(lambda: None, lambda: what_if(state, asked, now), repeats)
     return figures(f"{nodes:,} nodes, {tasks:,} tasks, one what-if", measured, GOAL_MS)
 
 

@@ -1,6 +1,7 @@
 """Times of one kind of decision: wall clock, and the processor's time beside it.
 
-On a machine that other work shares, the processor's time is what the decision itself takes. The
+A decision is one thread's work, so on a machine that other work shares the processor's time is what
+it takes, and what it is judged by; on a quiet machine both are the same. The
 collector is frozen while one measures, as the service does after its start.
 """
 
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from benchmarks.report import Figure, median
 
 MILLISECONDS = 1000
 
@@ -51,3 +54,14 @@ def repeat(
             work()
     gc.unfreeze()
     return measured
+
+
+def figures(label: str, measured: Times, goal: float | None) -> list[Figure]:
+    """Medians of both clocks, the processor's against the goal, and the slowest run."""
+    busy = median(measured.cpu)
+    wanted = "-" if goal is None else f"<= {goal:g}"
+    return [
+        Figure(f"{label}: processor time", busy, "ms", wanted, goal is None or busy <= goal),
+        Figure(f"{label}: wall clock", median(measured.wall), "ms", "-"),
+        Figure(f"{label}: slowest", percentile(measured.wall, 1.0), "ms", "-"),
+    ]
