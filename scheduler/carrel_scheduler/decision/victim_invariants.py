@@ -68,7 +68,8 @@ def victims_leave_whole_gangs(after: After) -> list[str]:
     """
     found = []
     for uid, stopped in sorted(after.stops.items()):
-        if after.evictions[uid].moved:
+        eviction = after.evictions[uid]
+        if eviction.moved or eviction.reason.token in FORCED:
             continue
         job = after.state.job(uid)
         if Outcome.SUCCEEDED in (job.out or {}).values():

@@ -23,7 +23,7 @@ from carrel_scheduler.decision.events import (
     TaskPlaced,
     TaskReleasing,
     TopologySet,
-    WorkloadGone,
+    WorkloadQueued,
 )
 from carrel_scheduler.decision.resources import MILLI, Amounts
 from carrel_scheduler.decision.state import State
@@ -72,7 +72,7 @@ class Facts:
         workloads = [
             random_workload(dice, f"w{n}", dice.choice(owners), float(n % 4)) for n in range(20)
         ]
-        depth = sorted({queue.name.__len__() for queue in queues})
+        depth = sorted({len(queue.name) for queue in queues})
         self.late = [random_workload(dice, f"x{n}", dice.choice(owners), 5.0) for n in range(6)]
         self.groups: list[list[Event]] = [
             [TopologySet("tree", LEVELS), *nodes],
@@ -104,11 +104,12 @@ class Facts:
             for event in (past[0], gone, past[1], NodeGone("zz")):
                 state.apply(event)
         for group in self.groups:
-            for event in dice.sample(group, len(group)):
+            # The value of nodes is learned from arrivals, so their order is part of the facts.
+            arrivals = isinstance(group[0], WorkloadQueued) if group else False
+            for event in group if arrivals else dice.sample(group, len(group)):
                 state.apply(event)
         if detour:
-            spec = random_workload(dice, "passing", "gone", 0.0)
-            for event in (NodeGone("aa"), spec, WorkloadGone("passing"), QueueGone("gone")):
+            for event in (NodeGone("aa"), QueueGone("gone")):
                 state.apply(event)
         return state
 

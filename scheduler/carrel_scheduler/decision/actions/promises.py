@@ -27,6 +27,7 @@ def _settle(cycle: Cycle, job: Job) -> None:
     mark = cycle.moves.mark()
     for index in indices:
         cycle.moves.lift(job, index, fixed=job.promise_fixed)
+    lifted = cycle.moves.mark()
     fixed = cycle.is_fixed(job)
     if cycle.barrier(job, indices) is not None or _is_lost(cycle, places):
         return
@@ -34,6 +35,8 @@ def _settle(cycle: Cycle, job: Job) -> None:
     if gone and cycle.room.has(places, soon=False):
         for index, place in job.promise:
             cycle.moves.start(job, index, place, fixed=fixed)
+        if not cycle.grows(job):
+            cycle.moves.rollback(lifted)
     else:
         cycle.moves.rollback(mark)
 
