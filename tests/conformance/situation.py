@@ -126,7 +126,9 @@ def _add_job(state: State, job: Json, devices: "Devices") -> dict[tuple[str, int
         )
     )
     started = NOW - (job["last_start_age_s"] or 0)
-    placed = [i for i, task in enumerate(tasks) if task["state"] in (*PLACED, "succeeded", "failed")]
+    placed = [
+        i for i, task in enumerate(tasks) if task["state"] in (*PLACED, "succeeded", "failed")
+    ]
     for index in placed:
         task = tasks[index]
         node = task["node"] or scenario_node(state)
@@ -163,9 +165,7 @@ def _group(group: Json, by_group: dict[str, list[Json]], tasks: list[Json]) -> G
     mine = sorted(by_group.get(group["name"], ()), key=lambda task: -(task["priority"] or 0))
     tasks += mine
     least = min(group["min_tasks"], len(mine))
-    return Group(
-        group["name"], tuple(_request(task) for task in mine), min_tasks=least, level=at
-    )
+    return Group(group["name"], tuple(_request(task) for task in mine), min_tasks=least, level=at)
 
 
 def _request(task: Json) -> Request:

@@ -147,6 +147,13 @@ class Claim:
         most = self._most(levels[0][0])
         return all(amounts[r] <= most[r] for r in RESOURCES)
 
+    def covers(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
+        """Whether a victim lies wholly beyond what every queue above it keeps."""
+        levels = self.excess(victim_leaf)
+        return bool(levels) and all(
+            any(0 < amounts[r] <= left[r] for r in RESOURCES) for _, left in levels
+        )
+
     def take(self, victim_leaf: int, amounts: Sequence[int]) -> None:
         """Count a victim, which is preemptible, out of the standings."""
         self._standings.add(victim_leaf, amounts, sign=-1)

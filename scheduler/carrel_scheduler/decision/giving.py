@@ -70,6 +70,10 @@ class Victim:
         return Share(self.job, shed.tasks, held, shed.core, nodes)
 
 
+Entry = tuple[tuple[int | float | str, ...], int, Victim, Share]
+"""Key, number, who gives, what."""
+
+
 class Giving:
     """All that may give way for one claim, in the order of victims."""
 
@@ -81,23 +85,44 @@ class Giving:
     ) -> None:
         """``jobs``: those that may give; ``protected``: they keep what they cannot run without."""
         self._cycle = cycle
-        self._heaps: dict[int, list[tuple[tuple[int | float | str, ...], int, Victim, Share]]] = {}
+        self._heaps: dict[int, list[Entry]] = {}
+        self._later: list[Entry] = []
         self._count = 0
         for job in jobs:
             self._push(Victim(cycle, job, core=not protected(job)))
 
-    def shares(self, legal: Callable[[Share], bool]) -> Iterator[Share]:
+    def shares(
+        self,
+        legal: Callable[[Share], bool],
+        wholly: Callable[[Share], bool] | None = None,
+    ) -> Iterator[Share]:
         """Shares in order; what is yielded counts as given before the next one is looked for.
 
         Args:
             legal: whether a share may be taken now; who may not is left out for good.
+            wholly: whether all of a share lies beyond what its queue keeps. Those that would take
+                their queue below it come after all others.
         """
+        if wholly is not None:
+            yield from self._in_order(legal, wholly)
+            for entry in self._later:
+                heapq.heappush(self._heaps[entry[2].job.queue], entry)
+            self._later.clear()
+        yield from self._in_order(legal, None)
+
+    def _in_order(
+        self, legal: Callable[[Share], bool], wholly: Callable[[Share], bool] | None
+    ) -> Iterator[Share]:
         order = VictimOrder(self._cycle.standings, self._head, self._heaps)
         while (leaf := order.pop()) is not None:
-            _, _, victim, share = heapq.heappop(self._heaps[leaf])
+            entry = heapq.heappop(self._heaps[leaf])
+            victim, share = entry[2], entry[3]
             if legal(share):
-                yield share
-                self._push(victim)
+                if wholly is None or wholly(share):
+                    yield share
+                    self._push(victim)
+                else:
+                    self._later.append(entry)
             order.update(leaf)
 
     def _head(self, leaf: int) -> Triple | None:

@@ -93,7 +93,8 @@ def make_room(
         one_by_one: the other search; asked where there are few, and where the table does not hold
             everything that could be given.
     """
-    board = lay_out(ground_of(cycle, job.shape.cls), table.costed(), budgets)
+    weighed = None if bool(budgets.open.all()) else budgets.excess
+    board = lay_out(ground_of(cycle, job.shape.cls), table.costed(weighed), budgets)
     answer = clear(wish, board)
     few = len(table.rows) <= FEW or (table.left_out and not isinstance(answer, Cleared))
     if not isinstance(answer, Cleared):

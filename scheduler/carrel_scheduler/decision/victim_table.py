@@ -24,6 +24,7 @@ from carrel_scheduler.decision.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
 LOSS_BITS = 32
+BELOW_BITS = LOSS_BITS + 8
 MEAN = 1 << 16
 """What a loss of its queue's mean counts as."""
 SHOWN = 500
@@ -54,9 +55,28 @@ class VictimTable:
         zeros = np.zeros(len(self.first), np.int64)
         return self._victims(zeros, np.arange(len(self.first)))
 
-    def costed(self) -> Victims:
-        """With what each unit loses, and its place in the order of victims."""
-        return self._victims(self._costs(), self._order())
+    def costed(self, excess: Counts | None = None) -> Victims:
+        """With what each unit loses, and its place in the order of victims.
+
+        ``excess`` (Q, 3): what may be taken of each queue; a unit that would take its queue below
+        what it keeps weighs more than any that would not.
+        """
+        cost = self._costs()
+        if excess is not None:
+            cost += self._beyond(excess) << BELOW_BITS
+        return self._victims(cost, self._order())
+
+    def _beyond(self, excess: Counts) -> Counts:
+        """(U,) 1 where a unit holds more than its queue may lose, of everything that it may."""
+        tasks, rows = self.cycle.state.tasks, self.rows
+        gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
+        units = len(self.first)
+        left = excess.take(self.cycle.state.jobs.queue.take(self.job.take(self.first)), 0)
+        fits = np.zeros(units, np.bool_)
+        for r, column in enumerate((gpu, tasks.host[0].take(rows), tasks.host[1].take(rows))):
+            held = np.bincount(self.unit, column, minlength=units).astype(np.int64)
+            fits |= (held > 0) & (held <= left[:, r])
+        return 1 - fits.astype(np.int64)
 
     def jobs(self) -> list[Job]:
         """The workloads, those to which this cycle gave room included."""

@@ -64,7 +64,7 @@ def _one_by_one(
     victims: list[Job],
 ) -> bool:
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
-    shares = giving.shares(lambda share: _legal(claim, share))
+    shares = giving.shares(lambda share: _legal(claim, share), lambda share: _wholly(claim, share))
     if Search(cycle, job, step, cause).run(shares):
         return True
     return cycle.is_small and _with_moves(cycle, job, step, claim, cause)
@@ -98,6 +98,10 @@ def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
 
 def _legal(claim: Claim, share: Share) -> bool:
     return claim.legal(share.job.queue, share.amounts)
+
+
+def _wholly(claim: Claim, share: Share) -> bool:
+    return claim.covers(share.job.queue, share.amounts)
 
 
 def _protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
