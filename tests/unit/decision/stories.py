@@ -156,7 +156,8 @@ class Story:
     def _tell(self, dice: random.Random, event: Event) -> None:
         """Tell it, now and then twice: the second time is refused or changes nothing."""
         self.run.tell(event)
-        if self.run.checked and dice.random() < 0.2:
+        twice = dice.random() < 0.2
+        if self.run.checked and twice:
             before = fingerprint(self.run.state)
             with suppress(InvalidEvent):
                 self.run.state.apply(event)
