@@ -110,6 +110,7 @@ class Value:
             LookupError: not known yet, see ``knows``.
         """
         states = self._current(view)
+        states.follow(view)
         return states.gains(self._need(class_id), nodes)
 
     def device(self, class_id: int, view: Layer, node: int) -> int:
@@ -120,12 +121,11 @@ class Value:
         kind = self._classes.kinds[class_id]
         if kind.form is not Form.SHARE or not self.knows(class_id):
             return -1
-        states = self._current(view)
         free = view.devices[:, node]
         fits = np.flatnonzero(free >= kind.amount)
         if not len(fits):
             return -1
-        value = states.after_share(self._need(class_id), node, free.take(fits))
+        value = self._current(view).after_share(self._need(class_id), node, view, free.take(fits))
         best = fits.compress(value >= value.max() - EQUAL)
         return int(best[free.take(best).argmin()])
 
@@ -163,14 +163,13 @@ class Value:
         return np.column_stack([masks[need.request] for need in tables.needs])
 
     def _current(self, view: Layer) -> States:
-        """The states for the prices of now, brought up to date with a view."""
+        """The states for the prices of now and views of this shape."""
         prices = self._prices
         if prices is None:
             raise LookupError("too few arrivals were seen")
         made_for = (prices, self._nodes.version)
         states = self._states
         if states is not None and made_for == self._made_for and states.shape == view.devices.shape:
-            states.follow(view)
             return states
         patterns, group = _grouped(self._allowed(prices.tables))
         tables = prices.tables.weighted(patterns * prices.price, prices.slots_part)

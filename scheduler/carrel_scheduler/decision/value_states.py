@@ -93,10 +93,15 @@ class States:
             kept.found[stale] = self._tick
         return kept.gain.take(nodes).astype(np.int64)
 
-    def after_share(self, need: Need, node: int, free: Milli) -> Floats:
-        """(d,) V of a node after a share was taken of a device with so much free."""
-        nodes = np.full(len(free), node, np.int64)
-        return self._after_share(self._of(need), need[2], nodes, free)
+    def after_share(self, need: Need, node: int, view: Layer, free: Milli) -> Floats:
+        """(d,) V of a node in a view after a share was taken of a device with so much free."""
+        kept, nodes = self._of(need), np.full(len(free), node, np.int64)
+        group = self._group.take(nodes)
+        sums = self._needs.sums(view.devices[:, node, None])
+        places = self._tables.places(sums.counts + kept.counts.take(free, 0), group)
+        amounts = sums.amounts + kept.amounts.take(free, 0)
+        cpu = self._steps(np.full(len(free), view.host[CPU, node]), need[2])
+        return self._tables.value(places, amounts, cpu, group)
 
     def _of(self, need: Need) -> _Kept:
         kept = self._kept.get(need)
@@ -128,7 +133,7 @@ class States:
         places += kept.counts
         amounts = self._amounts.take(nodes, 0)
         amounts += kept.amounts
-        steps = self._steps(nodes, need[2])
+        steps = self._steps(self._cpu.take(nodes), need[2])
         return self._tables.value(places, amounts, steps, self._group.take(nodes))
 
     def _best_share(self, need: Need, kept: _Kept, nodes: Counts) -> Floats:
@@ -150,7 +155,8 @@ class States:
         places += kept.counts.take(free, 0)
         amounts = self._amounts.take(nodes, 0)
         amounts += kept.amounts.take(free, 0)
-        return self._tables.value(places, amounts, self._steps(nodes, cpu), self._group.take(nodes))
+        steps = self._steps(self._cpu.take(nodes), cpu)
+        return self._tables.value(places, amounts, steps, self._group.take(nodes))
 
     def _before(self, nodes: Counts) -> Floats:
         stale = nodes.compress(self._valued.take(nodes) < self._changed.take(nodes))
@@ -158,15 +164,14 @@ class States:
             self._value[stale] = self._tables.value(
                 self._places.take(stale, 0),
                 self._amounts.take(stale, 0),
-                self._steps(stale, 0),
+                self._steps(self._cpu.take(stale), 0),
                 self._group.take(stale),
             )
             self._valued[stale] = self._tick
         return self._value.take(nodes)
 
-    def _steps(self, nodes: Counts, less: int) -> Counts:
-        """(n,) steps of free CPU after some was taken."""
-        steps: Counts = self._cpu.take(nodes)
-        steps -= less
-        steps //= self._needs.step
-        return np.clip(steps, 0, self._needs.steps - 1, out=steps)
+    def _steps(self, cpu: Counts, less: int) -> Counts:
+        """(n,) steps of free CPU, of which so much is taken; changes ``cpu``."""
+        cpu -= less
+        cpu //= self._needs.step
+        return np.clip(cpu, 0, self._needs.steps - 1, out=cpu)
