@@ -91,9 +91,13 @@ class Capacity:
         column = self._columns.get(class_id)
         return int(self.column(class_id).sum()) if column is None else int(self._totals[column])
 
-    def totals_of(self, class_ids: Counts) -> Counts:
-        """(c,) ``total`` of many classes with waiting tasks."""
-        return self._totals.take([self._columns[c] for c in class_ids.tolist()])
+    def columns_of(self, class_ids: Counts) -> Counts:
+        """(c,) where classes with waiting tasks stand; until a class comes or goes."""
+        return np.array([self._columns[c] for c in class_ids.tolist()], np.int64)
+
+    def totals_of(self, columns: Counts) -> Counts:
+        """(c,) ``total`` of the classes in these columns."""
+        return self._totals.take(columns)
 
     def counts(self, view: Layer, class_id: int, nodes: Counts | None = None) -> Counts:
         """How many tasks of one class fit in a view.

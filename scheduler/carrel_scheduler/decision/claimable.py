@@ -3,8 +3,8 @@
 Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had.
 All rows are asked at once here: may they claim at all (an upper bound of what ``claims`` and the
 limits allow), and would their tasks fit if everybody who might have to give were gone
-(``clearing.upper``)? What is left is tried one by one. If that is still too much for one cycle, the most entitled rows
-are tried in every cycle and the others in turns.
+(``clearing.upper``)? What is left is tried one by one. If that is still too much for one cycle, the
+most entitled rows are tried in every cycle and the others in turns.
 """
 
 import numpy as np
@@ -17,7 +17,6 @@ from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.victim_table import ground_of, victims_of
-from carrel_scheduler.decision.waiting import WaitingRow
 
 FEW = 16
 """So many rows are tried without asking for bounds first."""
@@ -25,8 +24,8 @@ TURN = 7919
 """A prime, so that the turns of one cycle and the next begin far apart."""
 
 
-def for_reclaim(cycle: Cycle) -> list[WaitingRow]:
-    """Rows that may take from other queues."""
+def for_reclaim(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from other queues."""
     waiting, standings = cycle.state.waiting, cycle.standings
     rows = _open(cycle)
     leaf, demand = waiting.queue.take(rows), waiting.demand.take(rows, 0)
@@ -44,8 +43,8 @@ def for_reclaim(cycle: Cycle) -> list[WaitingRow]:
     return _in_turns(cycle, rows, _within(then, quota.take(leaf, 0)))
 
 
-def for_preempt(cycle: Cycle) -> list[WaitingRow]:
-    """Rows that may take from lower priority in their own queue."""
+def for_preempt(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from lower priority in their own queue."""
     waiting = cycle.state.waiting
     rows = _open(cycle)
     lowest = np.full(len(cycle.standings.used), np.iinfo(np.int64).max, np.int64)
@@ -61,8 +60,8 @@ def for_preempt(cycle: Cycle) -> list[WaitingRow]:
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
 
-def for_consolidate(cycle: Cycle) -> list[WaitingRow]:
-    """Rows whose first step all free room together would hold."""
+def for_consolidate(cycle: Cycle) -> Counts:
+    """Numbers of rows whose first step all free room together would hold."""
     rows = _open(cycle)
     rows = rows[~barred(cycle, rows)]
     demand = cycle.state.waiting.demand.take(rows, 0)
@@ -102,7 +101,7 @@ def _may_fit(cycle: Cycle, rows: Counts, giving: Bools) -> Bools:
     return np.asarray(most.take(place) >= waiting.need.take(rows))
 
 
-def _in_turns(cycle: Cycle, rows: Counts, first: Bools) -> list[WaitingRow]:
+def _in_turns(cycle: Cycle, rows: Counts, first: Bools) -> Counts:
     """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
     waiting, most = cycle.state.waiting, 2 * cycle.claims
     if len(rows) > most:
@@ -111,4 +110,4 @@ def _in_turns(cycle: Cycle, rows: Counts, first: Bools) -> list[WaitingRow]:
         head, rest = rows[: most // 2], rows[most // 2 :]
         begin = (cycle.state.version + int(cycle.now)) * TURN % len(rest)
         rows = np.concatenate([head, np.roll(rest, -begin)[: most - most // 2]])
-    return [row for number in rows.tolist() if (row := waiting.rows[number]) is not None]
+    return rows

@@ -10,8 +10,11 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 
+import numpy as np
+
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.layers import Counts
 from carrel_scheduler.decision.order import Service
 from carrel_scheduler.decision.resources import Triple
 from carrel_scheduler.decision.waiting import WaitingRow
@@ -64,25 +67,31 @@ class Line:
 
 
 class Offers:
-    """All that waits and may be worth trying, by queue."""
+    """All that waits and may be worth trying, by queue.
+
+    Rows stand sorted in columns and become lines only when their turn is near: of thousands few are
+    ever looked at.
+    """
 
     def __init__(
         self,
         cycle: Cycle,
-        rows: Iterable[WaitingRow],
+        rows: Counts,
         singles: Iterable[Job],
-        fits: Callable[[WaitingRow], bool] | None = None,
+        fits: Callable[[int], bool] | None = None,
     ) -> None:
-        """``fits``: a quick look; rows for which it says no are dropped when their turn comes."""
+        """What is offered.
+
+        Args:
+            cycle: the cycle.
+            rows: numbers of waiting rows.
+            singles: jobs that stand in no row.
+            fits: a quick look at a row; when it says no, the row is dropped when its turn comes.
+        """
         self._cycle = cycle
         self._fits = fits
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
-        for row in rows:
-            job = row.first()
-            if job is not None:
-                line = Line(job, row, job.shape.first_step)
-                if not cycle.answered(job) or line.next(cycle):
-                    self._push(line, stage=0)
+        self._sort(rows)
         for job in singles:
             self._push_single(job)
 
@@ -115,6 +124,25 @@ class Offers:
                 service.update_all()
             service.update(leaf)
 
+    def _sort(self, rows: Counts) -> None:
+        """Rows of each queue by priority and submission, so far only as numbers."""
+        waiting = self._cycle.state.waiting
+        leaf, since = waiting.queue.take(rows), waiting.since.take(rows)
+        above = -waiting.priority.take(rows)
+        order = np.lexsort((since, above, leaf))
+        self._numbers = rows.take(order).tolist()
+        self._begins = list(
+            zip(above.take(order).tolist(), since.take(order).tolist(), strict=True)
+        )
+        leaves = leaf.take(order)
+        first = np.flatnonzero(np.diff(leaves, prepend=-1))
+        ends = [*first.tolist(), len(leaves)][1:]
+        self._next: dict[int, int] = dict(
+            zip(leaves.take(first).tolist(), first.tolist(), strict=True)
+        )
+        self._ends = dict(zip(self._next, ends, strict=True))
+        self._heaps = {slot: [] for slot in self._next}
+
     def _push_single(self, job: Job) -> None:
         step = self._cycle.next_step(job)
         if step:
@@ -124,11 +152,32 @@ class Offers:
         heap = self._heaps.setdefault(line.job.queue, [])
         heapq.heappush(heap, (line.key(stage=stage), line))
 
+    def _pull(self, leaf: int, heap: list[tuple[Key, Line]]) -> None:
+        """Make lines of the rows that may come before what stands in the heap."""
+        place, end = self._next.get(leaf, 0), self._ends.get(leaf, 0)
+        cycle, fits = self._cycle, self._fits
+        while place < end:
+            if heap:
+                above, stage, since, _ = heap[0][0]
+                if (above, stage, since) < (self._above[place], 0, self._since[place]):
+                    break
+            number = self._numbers[place]
+            place += 1
+            row = cycle.state.waiting.rows[number]
+            job = row.first() if row is not None and (fits is None or fits(number)) else None
+            if job is not None:
+                line = Line(job, row, job.shape.first_step)
+                if not cycle.answered(job) or line.next(cycle):
+                    self._push(line, stage=0)
+        self._next[leaf] = place
+
     def _head(self, leaf: int) -> Triple | None:
-        heap, fits = self._heaps.get(leaf), self._fits
-        while heap:
+        heap, fits = self._heaps[leaf], self._fits
+        while True:
+            self._pull(leaf, heap)
+            if not heap:
+                return None
             line = heap[0][1]
-            if fits is None or line.row is None or fits(line.row):
+            if fits is None or line.row is None or fits(line.row.id):
                 return self._cycle.demand(line.job, line.step)
             heapq.heappop(heap)
-        return None

@@ -14,7 +14,6 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Counts
 from carrel_scheduler.decision.offers import Answer, Offers
 from carrel_scheduler.decision.placing import place
-from carrel_scheduler.decision.waiting import WaitingRow
 
 
 def run(cycle: Cycle) -> None:
@@ -27,10 +26,10 @@ def run(cycle: Cycle) -> None:
 
 
 class Reach:
-    """Which waiting rows may find room at all, by counting what fits per class.
+    """Which waiting rows may find room, by counting what fits per class, now and soon.
 
-    Asked again after every move, for all rows at once, so that rows that have lost their chance
-    are never offered.
+    The counts follow every move, so rows that have lost their chance are never offered. Only nodes
+    on which something is being released hold more soon than now.
     """
 
     def __init__(self, cycle: Cycle) -> None:
@@ -38,62 +37,87 @@ class Reach:
         room, waiting = cycle.room, cycle.state.waiting
         coming = room.releasing.devices.any(axis=0) | room.releasing.host.any(axis=0)
         self._coming = np.flatnonzero(coming)
+        self._of_node = {node: place for place, node in enumerate(self._coming.tolist())}
         used = np.flatnonzero(waiting.need)
         self._rows = used[~barred(cycle, used)]
-        self._distinct, self._class = np.unique(waiting.cls.take(self._rows), return_inverse=True)
+        cls = waiting.cls.take(self._rows)
         self._need = waiting.need.take(self._rows)
-        self._place = np.full(len(waiting.need), -1, np.int64)
-        self._place[self._rows] = np.arange(len(self._rows))
-        self._more = self._more_soon()
+        self._distinct = np.flatnonzero(np.bincount(cls))
+        self._place = np.full(int(cls.max(initial=0)) + 1, -1, np.int64)
+        self._place[self._distinct] = np.arange(len(self._distinct))
+        self._class = self._place.take(cls)
+        self._least = np.full(len(self._distinct), np.iinfo(np.int64).max, np.int64)
+        np.minimum.at(self._least, self._class, self._need)
+        cycle.sync()
+        self._columns = cycle.state.capacity.columns_of(self._distinct)
+        self._more = self._more_on(self._coming)
+        self._gain: Counts = self._more.sum(axis=0, dtype=np.int64)
         self._seen = -1
-        self._now = self._soon = b""
+        self._now = self._soon = self._gain
+        self._any = True
 
     @property
     def has_coming(self) -> bool:
         """Whether any room is being released."""
         return bool(len(self._coming))
 
-    def rows(self) -> list[WaitingRow]:
-        """The rows whose tasks there is room for, now or soon."""
+    def rows(self) -> Counts:
+        """Numbers of the rows whose tasks there is room for, now or soon."""
         self._look()
-        rows = self._cycle.state.waiting.rows
-        fits = np.frombuffer(self._soon, np.bool_)
-        return [row for number in self._rows[fits].tolist() if (row := rows[number]) is not None]
+        return self._rows[self._soon.take(self._class) >= self._need]
 
-    def fits(self, row: WaitingRow) -> bool:
+    def fits(self, row: int) -> bool:
         """Whether there may still be room for the next job of a row, now or soon."""
         self._look()
-        return bool(self._soon[self._place[row.id]])
+        if not self._any:
+            return False
+        waiting = self._cycle.state.waiting
+        place = self._place.item(waiting.cls.item(row))
+        return bool(self._soon.item(place) >= waiting.need.item(row))
 
     def now(self, job: Job, step: tuple[int, ...]) -> bool:
         """Whether the step may still find room at once."""
         self._look()
         row = job.waiting
-        if row is not None and self._place[row.id] >= 0 and not self._cycle.answered(job):
-            return bool(self._now[self._place[row.id]])
+        if row is not None and not self._cycle.answered(job):
+            place = self._place.item(job.shape.classes[step[0]])
+            return bool(self._now.item(place) >= self._cycle.state.waiting.need.item(row.id))
         cycle = self._cycle
         cycle.sync()
         return cycle.state.capacity.total(job.shape.classes[step[0]]) > 0
 
-    def _look(self) -> None:
-        """Compare needs with what fits, unless nothing has moved since."""
-        moved = len(self._cycle.room.log)
-        if moved != self._seen:
-            self._seen = moved
-            self._cycle.sync()
-            total = self._cycle.state.capacity.totals_of(self._distinct)
-            self._now = (total.take(self._class) >= self._need).tobytes()
-            self._soon = ((total + self._more).take(self._class) >= self._need).tobytes()
+    def soon(self, job: Job) -> bool:
+        """Whether the step may still find room that is coming."""
+        if not self.has_coming:
+            return False
+        row = job.waiting
+        return row is None or self._cycle.answered(job) or self.fits(row.id)
 
-    def _more_soon(self) -> Counts:
-        """(c,) how many more tasks of each class fit when what stops has stopped."""
+    def _look(self) -> None:
+        """Count again, unless nothing has moved since."""
+        log = self._cycle.room.log
+        if len(log) == self._seen:
+            return
+        moved = {self._of_node[node] for node in log[max(self._seen, 0) :] if node in self._of_node}
+        self._seen = len(log)
+        if moved:
+            places = np.array(sorted(moved), np.int64)
+            self._gain -= self._more.take(places, 0).sum(axis=0)
+            self._more[places] = self._more_on(self._coming.take(places))
+            self._gain += self._more.take(places, 0).sum(axis=0)
+        self._cycle.sync()
+        self._now = self._cycle.state.capacity.totals_of(self._columns)
+        self._soon = self._now + self._gain
+        self._any = bool((self._soon >= self._least).any())
+
+    def _more_on(self, nodes: Counts) -> Counts:
+        """(n, c) how many more tasks fit on each node when what stops has stopped."""
         distinct = self._distinct
-        if not self.has_coming or not len(distinct):
-            return np.zeros_like(distinct)
+        if not len(nodes) or not len(distinct):
+            return np.zeros((len(nodes), len(distinct)), np.int64)
         capacity, room = self._cycle.state.capacity, self._cycle.room
-        soon = capacity.counts_many(room.soon, distinct, self._coming).sum(axis=0, dtype=np.int64)
-        now = capacity.counts_many(room.idle, distinct, self._coming).sum(axis=0, dtype=np.int64)
-        more: Counts = soon - now
+        more: Counts = capacity.counts_many(room.soon, distinct, nodes)
+        more -= capacity.counts_many(room.idle, distinct, nodes)
         return more
 
 
@@ -104,14 +128,16 @@ def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Ans
         return Answer.NO
     if reach.now(job, step) and place(cycle, job, step, soon=False):
         return Answer.SERVED
-    if reach.has_coming and place(cycle, job, step, soon=True):
+    if reach.soon(job) and place(cycle, job, step, soon=True):
         return Answer.SERVED
     return Answer.NO
 
 
 def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     held = sorted(cycle.moves.held[job.spec.uid])
-    fixed = cycle.is_fixed(job)
+    if any(index in job.rows for index in held):
+        return Answer.NOT_THIS
+    fixed = cycle.moves.held_as_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.lift(job, index, fixed=fixed)
