@@ -41,9 +41,10 @@ class Cluster:
         load(self.state, steady.listing(nodes, tasks, seed))
         self.now = steady.NOW
         self._rng = random.Random(seed + 2)
-        self._arrivals = steady.Arrivals(steady.kinds(random.Random(seed + 3)), seed + 4)
+        self._arrivals = steady.Arrivals(seed, "comes")
         self._running = sorted(self.state.holding)
         self._stopping: deque[tuple[int, str, tuple[int, ...]]] = deque()
+        self._stops: set[str] = set()
         self._cycles = 0
         self.bound = self.evicted = self.held = 0
 
@@ -54,15 +55,16 @@ class Cluster:
         found: list[Event] = []
         while self._stopping and self._stopping[0][0] <= self._cycles:
             _, uid, indices = self._stopping.popleft()
+            self._stops.discard(uid)
             found += [TaskReleased(uid, index, Outcome.AGAIN, self.now) for index in indices]
-        ended = 0
-        while ended < HAPPENINGS // 2:
+        ended: set[str] = set()
+        while len(ended) < HAPPENINGS // 2:
             uid = self._pop_running()
             job = self.state.jobs.by_uid.get(uid)
-            if job is not None and job.rows and not job.halted:
+            if job is not None and job.rows and uid not in self._stops | ended:
                 found += [TaskReleased(uid, index, at=self.now) for index in sorted(job.rows)]
                 found.append(WorkloadGone(uid))
-                ended += 1
+                ended.add(uid)
         missing = steady.WAITING - self.state.waiting.count
         coming = min(HAPPENINGS, max(HAPPENINGS // 4, missing))
         found += [self._arrivals.next(self.now) for _ in range(coming)]
@@ -82,6 +84,7 @@ class Cluster:
             job = self.state.job(eviction.uid)
             indices = eviction.indices or tuple(job.running())
             found += [TaskReleasing(eviction.uid, index) for index in indices]
+            self._stops.add(eviction.uid)
             self._stopping.append((self._cycles + GRACE_CYCLES, eviction.uid, indices))
         found += [
             RoomPromised(nomination.uid, nomination.places, nomination.indices)

@@ -77,7 +77,6 @@ def kinds(rng: random.Random) -> Kinds:
 def listing(nodes: int, tasks: int, seed: int = 1) -> Listing:
     """The cluster, ``tasks`` running on it and ``WAITING`` jobs."""
     rng = random.Random(seed)
-    classes = kinds(rng)
     machines = [_node(number) for number in range(nodes)]
     jobs: list[WorkloadQueued] = []
     placed: list[TaskPlaced] = []
@@ -91,7 +90,7 @@ def listing(nodes: int, tasks: int, seed: int = 1) -> Listing:
             jobs.append(job(uid, project, request, rng, started - 60))
             placed.append(TaskPlaced(uid, 0, machine.name, devices, started))
             held[project] += request.gpus * MILLI + request.share_milli
-    arrivals = Arrivals(classes, seed)
+    arrivals = Arrivals(seed, "waits")
     jobs += [arrivals.next(NOW - rng.randrange(1, 86_400)) for _ in range(WAITING)]
     return Listing(machines, _queues(nodes, held, rng), (), (), jobs, placed)
 
@@ -104,10 +103,11 @@ def project_name(number: int) -> str:
 class Arrivals:
     """Jobs that come, one after the other; a project has its own twenty kinds."""
 
-    def __init__(self, classes: Kinds, seed: int) -> None:
-        self._rng, self._count = random.Random(seed + 1), 0
-        every = classes.every
-        self._of = [self._rng.sample(every, OWN_CLASSES) for _ in range(PROJECTS)]
+    def __init__(self, seed: int, prefix: str) -> None:
+        """``seed``: of the cluster; ``prefix``: of the uids, and what is drawn follows from it."""
+        self._rng, self._prefix, self._count = random.Random(f"{seed} {prefix}"), prefix, 0
+        every, own = kinds(random.Random(seed)).every, random.Random(seed + 1)
+        self._of = [own.sample(every, OWN_CLASSES) for _ in range(PROJECTS)]
 
     def next(self, created_at: float) -> WorkloadQueued:
         """The next one."""
@@ -115,7 +115,9 @@ class Arrivals:
         rng = self._rng
         number = rng.randrange(PROJECTS)
         request = rng.choice(self._of[number])
-        return job(f"new-{self._count:06}", project_name(number), request, rng, created_at)
+        return job(
+            f"{self._prefix}-{self._count:06}", project_name(number), request, rng, created_at
+        )
 
 
 def job(
