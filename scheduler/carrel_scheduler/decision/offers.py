@@ -131,9 +131,7 @@ class Offers:
         above = -waiting.priority.take(rows)
         order = np.lexsort((since, above, leaf))
         self._numbers = rows.take(order).tolist()
-        self._begins = list(
-            zip(above.take(order).tolist(), since.take(order).tolist(), strict=True)
-        )
+        self._above, self._since = above.take(order).tolist(), since.take(order).tolist()
         leaves = leaf.take(order)
         first = np.flatnonzero(np.diff(leaves, prepend=-1))
         ends = [*first.tolist(), len(leaves)][1:]

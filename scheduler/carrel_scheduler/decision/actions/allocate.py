@@ -64,7 +64,8 @@ class Reach:
     def rows(self) -> Counts:
         """Numbers of the rows whose tasks there is room for, now or soon."""
         self._look()
-        return self._rows[self._soon.take(self._class) >= self._need]
+        rows: Counts = self._rows[self._soon.take(self._class) >= self._need]
+        return rows
 
     def fits(self, row: int) -> bool:
         """Whether there may still be room for the next job of a row, now or soon."""
