@@ -18,6 +18,8 @@ MODEL = "gpu-model"
 FILL = 1.3
 STEADY_ARRIVALS = 40_000
 STEADY_WARM_UP = 16_000
+BATCH = 32
+"""So many pods arrive between two decisions; in a run with departures, pods end only there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Arrivals:
 
     Attributes:
         pods: in the order of arrival.
-        until: of each pod, how many arrivals there have been when it ends; ``None``: never ends.
+        until: of each pod, how many arrivals there have been when it ends, a multiple of
+            ``BATCH``; ``None``: never ends.
         counted_from: arrivals before this one only warm up.
     """
 
@@ -101,7 +104,8 @@ def steady(pods: list[Request], capacity: int, load: float, seed: int) -> Arriva
     mean = sum(gpu_milli(pod) for pod in pods) / len(pods)
     lifetime = load * capacity / mean
     chosen = tuple(rng.choice(pods) for _ in range(STEADY_ARRIVALS))
-    until = tuple(int(i + rng.expovariate(1 / lifetime)) + 1 for i in range(STEADY_ARRIVALS))
+    ends = [i + rng.expovariate(1 / lifetime) for i in range(STEADY_ARRIVALS)]
+    until = tuple((int(end) // BATCH + 1) * BATCH for end in ends)
     return Arrivals(chosen, until, STEADY_WARM_UP)
 
 

@@ -9,12 +9,13 @@ what is typical from the arrivals and has one setting for both; FGD is told the 
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.openb import (
+    BATCH,
     Arrivals,
     by_count,
     filling,
@@ -37,10 +38,10 @@ CORE, FGD = "core", "FGD"
 
 
 class Policy(Protocol):
-    """Places pods one by one."""
+    """Places pods in their order."""
 
-    def place(self, pod: Request) -> Any:
-        """Where the pod went, ``None`` when it does not fit."""
+    def place(self, pods: Sequence[Request]) -> Sequence[Any]:
+        """Where the pods went, ``None`` for each that does not fit."""
 
     def finish(self, place: Any) -> None:
         """The pod placed there ended."""
@@ -62,22 +63,23 @@ def run(policy: Policy, arrivals: Arrivals, capacity: int) -> Outcome:
     first: int | None = None
     ending: dict[int, list[tuple[Any, int]]] = {}
     begin = time.thread_time()
-    for number, pod in enumerate(arrivals.pods):
-        for place, milli in ending.pop(number, ()):
+    for start in range(0, len(arrivals.pods), BATCH):
+        for place, milli in ending.pop(start, ()):
             policy.finish(place)
             used -= milli
-        wanted = gpu_milli(pod)
-        place = policy.place(pod)
-        counted = wanted if number >= arrivals.counted_from else 0
-        offered += counted
-        if place is not None:
-            used += wanted
-            if arrivals.until is not None:
-                ending.setdefault(arrivals.until[number], []).append((place, wanted))
-            continue
-        lost += counted
-        if wanted and first is None:
-            first = used
+        pods = arrivals.pods[start : start + BATCH]
+        for number, (pod, place) in enumerate(zip(pods, policy.place(pods), strict=True), start):
+            wanted = gpu_milli(pod)
+            counted = wanted if number >= arrivals.counted_from else 0
+            offered += counted
+            if place is not None:
+                used += wanted
+                if arrivals.until is not None:
+                    ending.setdefault(arrivals.until[number], []).append((place, wanted))
+                continue
+            lost += counted
+            if wanted and first is None:
+                first = used
     rate = len(arrivals.pods) / (time.thread_time() - begin)
     reached = used if first is None else first
     return Outcome(100 * used / capacity, 100 * reached / capacity, 100 * lost / offered, rate)

@@ -1,59 +1,73 @@
-"""The production policy on openb: nodes chosen by the core's chooser, room kept in its columns."""
+"""The core on openb, as the product runs it: events in, ``decide``, its plan carried out.
 
-from carrel_scheduler.decision.capacity import Capacity
-from carrel_scheduler.decision.choose import Chooser
-from carrel_scheduler.decision.classes import Classes
-from carrel_scheduler.decision.device_choice import View, choose, hardware_of
-from carrel_scheduler.decision.eligible import Eligible
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.layers import Footprint
-from carrel_scheduler.decision.nodes import NodeColumns
+Pods are non-preemptible trainings of one open project, in order of submission, so the core places
+them one by one and stops or moves none; settings are the defaults. What a decision leaves waiting
+is withdrawn at once, so nothing is reserved for it either. All that the core knows of what is
+typical it learns from the pods queued so far.
+"""
+
+from collections.abc import Sequence
+
+from carrel_scheduler.decision.decide import decide
+from carrel_scheduler.decision.events import (
+    NodeSet,
+    Outcome,
+    Preemptibility,
+    QueueSet,
+    TaskPlaced,
+    TaskReleased,
+    WorkloadGone,
+    WorkloadQueued,
+)
+from carrel_scheduler.decision.priorities import NAMED
 from carrel_scheduler.decision.requests import Request
+from carrel_scheduler.decision.resources import OPEN
+from carrel_scheduler.decision.state import State
+
+PROJECT = "openb"
 
 
 class CorePolicy:
-    """Places one pod at a time."""
+    """Places pods by decisions; a place is told by the uid of its pod."""
 
     def __init__(self, nodes: list[NodeSet]) -> None:
-        self._nodes = NodeColumns()
-        self._nodes.reserve(len(nodes), max(node.devices for node in nodes))
+        self._state = State()
         for node in nodes:
-            self._nodes.set(node)
-        self._classes = Classes(self._nodes)
-        eligible = Eligible(self._nodes)
-        self._capacity = Capacity(self._classes, self._nodes, eligible)
-        self._chooser = Chooser(self._classes, self._nodes, eligible)
-        self._known: set[int] = set()
+            self._state.apply(node)
+        self._state.apply(QueueSet(PROJECT, OPEN))
+        self._arrived = 0
 
-    def place(self, pod: Request) -> Footprint | None:
-        """Where the pod went, or ``None`` when it does not fit."""
-        cls, view = self._classes.intern(pod), self._nodes.free
-        if cls not in self._known:
-            self._known.add(cls)
-            self._classes.retain(cls)
-        self._chooser.arrived((cls,))
-        self._capacity.sync(view)
-        node = self._chooser.pick(cls, self._capacity.column(cls), view)
-        if node < 0:
-            return None
-        place = self._footprint(cls, node)
-        view.subtract(place)
-        self._capacity.mark(node)
-        return place
+    def place(self, pods: Sequence[Request]) -> list[str | None]:
+        """Where the pods went, ``None`` for each that does not fit."""
+        state, first = self._state, self._arrived
+        self._arrived += len(pods)
+        for number, pod in enumerate(pods, first):
+            state.apply(_queued(number, pod))
+        now = float(self._arrived)
+        started = set()
+        for one in decide(state, now).bindings:
+            state.apply(TaskPlaced(one.uid, one.index, one.node, one.devices, now))
+            started.add(one.uid)
+        uids = [str(number) for number in range(first, self._arrived)]
+        for uid in uids:
+            if uid not in started:
+                state.apply(WorkloadGone(uid))
+        return [uid if uid in started else None for uid in uids]
 
-    def finish(self, place: Footprint) -> None:
-        """The pod placed there ended."""
-        self._nodes.free.add(place)
-        self._capacity.mark(place.node)
-        self._chooser.ended()
+    def finish(self, place: str) -> None:
+        """The pod of this uid ended."""
+        self._state.apply(TaskReleased(place, 0, Outcome.SUCCEEDED, float(self._arrived)))
+        self._state.apply(WorkloadGone(place))
 
-    def _footprint(self, cls: int, node: int) -> Footprint:
-        view, kind = self._nodes.free, self._classes.kinds[cls]
-        device = self._chooser.value.device(cls, view, node)
-        if device >= 0:
-            return Footprint(node, (device,), kind.amount, self._classes.host(cls))
-        room = View(view.devices[:, node], view.slots[:, node])
-        found = choose(kind, hardware_of(self._nodes.fact(node)), room)
-        if found is None:
-            raise RuntimeError(f"{self._nodes.names[node]} was chosen without room")
-        return Footprint(node, found.devices, found.milli, self._classes.host(cls))
+
+def _queued(number: int, pod: Request) -> WorkloadQueued:
+    return WorkloadQueued(
+        uid=str(number),
+        name=str(number),
+        project=PROJECT,
+        user="",
+        priority=NAMED["train"],
+        preemptible=Preemptibility.NO,
+        request=pod,
+        created_at=float(number),
+    )

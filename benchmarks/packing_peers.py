@@ -8,6 +8,8 @@ go to the tightest node. Both are plain NumPy: scores are kept per pod type, and
 changed are scored again.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
@@ -52,8 +54,11 @@ class Peer:
         """(n,) how good it is to leave nodes with these free devices (n, D) and CPU; larger."""
         raise NotImplementedError
 
-    def place(self, pod: Request) -> Place | None:
-        """Where the pod went, or ``None``."""
+    def place(self, pods: Sequence[Request]) -> list[Place | None]:
+        """Where the pods went, ``None`` for each that does not fit."""
+        return [self._place(pod) for pod in pods]
+
+    def _place(self, pod: Request) -> Place | None:
         kind = self._type(pod)
         changed = self._log[self._read[kind] :]
         self._read[kind] = len(self._log)

@@ -117,7 +117,8 @@ class States:
         if self._pack:
             after -= self._pack * self._devices.take(nodes, 1).sum(0, dtype=np.int64)
         after /= QUANTUM
-        np.clip(after, WORST, -WORST - 1, out=after)
+        np.maximum(after, WORST, out=after)
+        np.minimum(after, -WORST - 1, out=after)
         after += ROUNDING
         return np.floor(after, out=after).astype(np.int32)
 
@@ -174,4 +175,5 @@ class States:
         """(n,) steps of free CPU, of which so much is taken; changes ``cpu``."""
         cpu -= less
         cpu //= self._needs.step
-        return np.clip(cpu, 0, self._needs.steps - 1, out=cpu)
+        np.maximum(cpu, 0, out=cpu)
+        return np.minimum(cpu, self._needs.steps - 1, out=cpu)
