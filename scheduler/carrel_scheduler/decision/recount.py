@@ -181,7 +181,8 @@ class After:
             after.holds.pop(one.uid, None)
         for eviction in plan.evictions:
             after.evictions[eviction.uid] = eviction
-            after.stops[eviction.uid] = eviction.indices or tuple(state.job(eviction.uid).running())
+            stops = eviction.indices or tuple(state.job(eviction.uid).running())
+            after.stops[eviction.uid] = (*after.stops.get(eviction.uid, ()), *stops)
         for nomination in plan.nominations:
             after.holds.pop(nomination.uid, None)
             after.fresh.pop(nomination.uid, None)

@@ -32,8 +32,11 @@ Pair = tuple[str, str]
 
 def victims_run(after: After) -> list[str]:
     """Victims run, were not told to stop before, and are told once."""
-    uids = [eviction.uid for eviction in after.plan.evictions]
-    found = [f"{uid} is evicted twice" for uid in sorted({u for u in uids if uids.count(u) > 1})]
+    found = [
+        f"tasks of {uid} are told twice: {indices}"
+        for uid, indices in sorted(after.stops.items())
+        if len(set(indices)) < len(indices)
+    ]
     for uid, indices in sorted(after.stops.items()):
         if not set(indices) <= set(after.state.job(uid).running()) or not indices:
             found.append(f"{uid}: of {indices} some do not run")

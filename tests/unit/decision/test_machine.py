@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from unit.decision.stories import Story
 
-RUNS, STEPS = 300, 20
+RUNS, STEPS = 300, 12
 SEEDS = st.integers(0, 1 << 16)
 
 

@@ -13,8 +13,10 @@ from carrel_scheduler.decision.resources import MILLI
 
 def queued(state: Columns, event: WorkloadQueued) -> None:
     """It asks for room: new, or in another life."""
+    known = event.uid in state.jobs.by_uid
     job = enter(state, event)
-    state.chooser.arrived(job.shape.classes)
+    if not known:
+        state.chooser.arrived(job.shape.classes)
 
 
 def enter(state: Columns, event: WorkloadQueued) -> Job:
