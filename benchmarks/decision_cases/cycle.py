@@ -53,9 +53,10 @@ class Cluster:
         self._cycles += 1
         self.now += SECONDS_A_CYCLE
         found: list[Event] = []
+        released: set[str] = set()
         while self._stopping and self._stopping[0][0] <= self._cycles:
             _, uid, indices = self._stopping.popleft()
-            self._stops.discard(uid)
+            released.add(uid)
             found += [TaskReleased(uid, index, Outcome.AGAIN, self.now) for index in indices]
         ended: set[str] = set()
         while len(ended) < HAPPENINGS // 2:
@@ -65,6 +66,7 @@ class Cluster:
                 found += [TaskReleased(uid, index, at=self.now) for index in sorted(job.rows)]
                 found.append(WorkloadGone(uid))
                 ended.add(uid)
+        self._stops -= released
         missing = steady.WAITING - self.state.waiting.count
         coming = min(HAPPENINGS, max(HAPPENINGS // 4, missing))
         found += [self._arrivals.next(self.now) for _ in range(coming)]

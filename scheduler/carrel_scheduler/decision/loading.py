@@ -26,13 +26,13 @@ from carrel_scheduler.decision.events import (
     UsageSeen,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.jobs import NEVER_SAVED, Job
 from carrel_scheduler.decision.layers import Counts
 from carrel_scheduler.decision.queues import Sum
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.shapes import Shape
 from carrel_scheduler.decision.state import State
-from carrel_scheduler.decision.tasks import NOBODY, device_mask
+from carrel_scheduler.decision.tasks import NOBODY
 
 NEVER_DUE = 1 << 62
 LEAST_LEARNED = 1000
@@ -118,17 +118,19 @@ class _Loader:
         shapes: list[Shape] = []
         learned: Counter[int] = Counter()
         leaf_of = {name: slot for name, slot in state.queues.slots.items() if _is_leaf(state, slot)}
-        seen: set[str] = set()
+        usual = {name for name, slot in state.nodes.slots.items() if not state.nodes.mig[slot]}
+        wanted, kinds, seen = self._wanted, state.classes.kinds, set[str]()
         for spec in self._listing.workloads:
-            queue = leaf_of.get(spec.project)
-            if queue is not None and spec.uid in self._wanted and spec.uid not in seen:
+            queue, place = leaf_of.get(spec.project), wanted.get(spec.uid)
+            if queue is not None and place is not None and spec.uid not in seen:
                 seen.add(spec.uid)
                 shape = self._checked(spec) if spec.tasks == 1 else shapes_of(spec)
-                if shape.tasks == 1 and not spec.gated and self._is_usual(shape.cls, spec.uid):
+                one = len(shape.classes) == 1 and not spec.gated
+                if one and place.node in usual and kinds[shape.classes[0]].form in USUAL_FORMS:
                     specs.append(spec)
                     queues.append(queue)
                     shapes.append(shape)
-                    learned[shape.cls] += 1
+                    learned[shape.classes[0]] += 1
                     continue
             job = enter(state, spec)
             state.version += 1
@@ -143,13 +145,6 @@ class _Loader:
             check_workload(spec)
             self._sound.add(shape.id)
         return shape
-
-    def _is_usual(self, cls: int, uid: str) -> bool:
-        """Whether what a task takes does not depend on its node."""
-        slot = self._state.nodes.slots.get(self._wanted[uid].node)
-        if slot is None or self._state.nodes.mig[slot]:
-            return False
-        return self._state.classes.kinds[cls].form in USUAL_FORMS
 
 
 class _Places:
@@ -217,13 +212,14 @@ class _Places:
 
     def _put_tasks(self) -> None:
         state, jobs = self._state, self._jobs
-        masks = {place.devices: device_mask(place.devices) for place in self._places}
+        masks = np.zeros(len(jobs), np.uint64)
+        np.bitwise_or.at(masks, self._task, np.uint64(1) << self._device.astype(np.uint64))
         slot = np.array([job.slot for job in jobs], np.int64)
         queue = state.jobs.queue.take(slot)
         safe = [job.spec.preemptible is not Preemptibility.YES for job in jobs]
         columns = {
             "node": self._node,
-            "mask": np.array([masks[place.devices] for place in self._places], np.uint64),
+            "mask": masks,
             "share": self._share,
             "cls": self._cls,
             "job": slot,
@@ -236,24 +232,23 @@ class _Places:
             job.rows[0] = row
             job.started = place.at
             state.holding[place.uid] = job
-        state.jobs.since[slot] = [job.since for job in jobs]
+        state.jobs.since[slot] = np.maximum([place.at for place in self._places], NEVER_SAVED)
         state.jobs.gpu[slot] = self._share * self._size
         state.jobs.placed[slot] = 1
 
     def _sum_up(self) -> None:
         """The queues' sums."""
         state, jobs = self._state, self._jobs
-        used: Counter[tuple[int, int]] = Counter()
-        fixed: Counter[tuple[int, int]] = Counter()
-        for job, cls in zip(jobs, self._cls.tolist(), strict=True):
-            used[job.queue, cls] += 1
-            if job.spec.preemptible is not Preemptibility.YES:
-                fixed[job.queue, cls] += 1
+        fixed = [job.spec.preemptible is not Preemptibility.YES for job in jobs]
+        width = len(state.classes)
+        key = np.array([job.queue for job in jobs], np.int64) * width + self._cls
+        for which, keys in ((Sum.USED, key), (Sum.FIXED, key[fixed])):
+            for pair, tasks in zip(*np.unique(keys, return_counts=True), strict=True):
+                queue, cls = divmod(int(pair), width)
+                state.queues.add(which, queue, state.classes.amounts(cls), sign=int(tasks))
+        for job, safe in zip(jobs, fixed, strict=True):
+            if safe:
                 job.fixed = job.shape.amounts[0]
-        for which, counts in ((Sum.USED, used), (Sum.FIXED, fixed)):
-            for (queue, cls), tasks in counts.items():
-                gpu, cpu, memory = state.classes.amounts(cls)
-                state.queues.add(which, queue, (gpu, cpu, memory), sign=tasks)
 
 
 def _is_leaf(state: Columns, slot: int) -> bool:

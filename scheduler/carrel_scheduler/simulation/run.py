@@ -7,7 +7,6 @@ something changed that may let work start. Deterministic: equal inputs give the 
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from carrel_scheduler.decision.decide import decide
 from carrel_scheduler.decision.events import (
@@ -247,7 +246,6 @@ class Simulation:
         halted = [index for index in indices if index in job.halted] if job is not None else []
         if halted:
             self._drop(uid, halted)
-            self._again(uid)
 
     def _drop(self, uid: str, indices: Iterable[int]) -> None:
         """Tasks are gone and wait again; when none is left, so is what was not saved."""
@@ -255,13 +253,6 @@ class Simulation:
         if not self._job(uid).rows:
             self._lose(uid)
         self._pace(uid)
-
-    def _again(self, uid: str) -> None:
-        """Note the time of the eviction where the wait before the next claim follows from it."""
-        work = self.jobs[uid]
-        if work.queued.preemption_delay_s and not self._job(uid).rows:
-            work.queued = replace(work.queued, evicted_at=self.now)
-            self.apply(work.queued)
 
     def _fail_on(self, uid: str, slot: int) -> None:
         """Tasks on a lost node are gone; what is left of a gang that needs them dies with them."""
