@@ -42,6 +42,7 @@ class Cycle:
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self._seen = 0
+        self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
         self._soon_counts: tuple[int, dict[int, Counts]] = (0, {})
         state.capacity.forget_tried()
 
@@ -181,6 +182,18 @@ class Cycle:
             and uid not in claimers
             and not any(moves.stopped[row] for row in job.rows.values())
         ]
+
+    def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
+        """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
+
+        As of the beginning of the cycle; what it has stopped since is told once more by ``room``.
+        """
+        key = giving.tobytes()
+        found = self._lendable.get(key)
+        if found is None:
+            gpu, cpu = self.state.tasks.lending.of(giving, len(self.state.nodes.schedulable))
+            found = self._lendable[key] = (gpu, cpu)
+        return found
 
     # Room
 

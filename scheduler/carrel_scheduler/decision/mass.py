@@ -5,6 +5,7 @@ of ``clearing`` say all there is to say about what may be taken.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,15 +19,24 @@ from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.moves import Cause, Move
+from carrel_scheduler.decision.promising import likely_nodes, looks_at_all
 from carrel_scheduler.decision.protection import reclaim_protects_s
 from carrel_scheduler.decision.requests import HOST
 from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.rules import NO_BOUND
-from carrel_scheduler.decision.victim_table import Times, VictimTable, ground_of, victims_of
+from carrel_scheduler.decision.victim_table import Times, VictimTable, victims_of
 
 FEW = 40
 """Up to so many tasks that may be stopped are searched one by one as well: in that search queues
 give in turns, as each becomes less over-served than the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Who may give way and how much their queues may lose; without a table nobody has enough."""
+
+    table: VictimTable | None
+    budgets: Budgets
 
 
 def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
@@ -94,9 +104,11 @@ def make_room(
             everything that could be given.
     """
     weighed = None if bool(budgets.open.all()) else budgets.excess
-    board = lay_out(ground_of(cycle, job.shape.cls), table.costed(weighed), budgets)
+    board = lay_out(table.ground(job.shape.cls), table.costed(weighed), budgets)
     answer = clear(wish, board)
-    few = len(table.rows) <= FEW or (table.left_out and not isinstance(answer, Cleared))
+    few = (len(table.rows) <= FEW and table.nodes is None) or (
+        table.left_out and not isinstance(answer, Cleared)
+    )
     if not isinstance(answer, Cleared):
         return few and one_by_one()
     mark = cycle.moves.mark()
@@ -104,6 +116,8 @@ def make_room(
         if _cost(cycle, table, board.victims.cost, mark) <= answer.cost:
             return True
         cycle.moves.rollback(mark)
+    if table.nodes is not None:
+        answer = replace(answer, nodes=table.nodes.take(answer.nodes))
     return _carry_out(cycle, job, table, answer, cause)
 
 
@@ -160,14 +174,33 @@ def _whole_nodes(
     return np.asarray((free.T * bits).sum(axis=1, dtype=np.uint64))
 
 
-def from_others(cycle: Cycle, claim: Claim, leaf: int) -> tuple[VictimTable, Budgets] | None:
-    """Those of whom a claim may take, and how much."""
+def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | None:
+    """Those of whom a claim may take, and how much; ``None`` where ``clearing`` cannot tell."""
     budgets = budgets_of(cycle, claim)
     if budgets is None:
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
-    giving[leaf] = False
-    return victims_of(cycle, giving, protected_s=_protected(cycle, leaf)), budgets
+    giving[job.queue] = False
+    return offer(cycle, job, wish, giving, budgets, protected_s=_protected(cycle, job.queue))
+
+
+def offer(
+    cycle: Cycle,
+    job: Job,
+    wish: Wish,
+    giving: Bools,
+    budgets: Budgets,
+    *,
+    below: int | None = None,
+    protected_s: Times | None = None,
+) -> Offer:
+    """Victims of these queues, in a large cluster only those on promising nodes."""
+    nodes = None
+    if not looks_at_all(cycle, wish.tasks):
+        nodes = likely_nodes(cycle, job.shape.cls, wish.tasks, giving)
+        if not len(nodes):
+            return Offer(None, budgets)
+    return Offer(victims_of(cycle, giving, below, protected_s=protected_s, nodes=nodes), budgets)
 
 
 def _protected(cycle: Cycle, claimer: int) -> Times | None:

@@ -26,8 +26,19 @@ class Answer(Enum):
     SERVED = auto()
     NO = auto()
     """Neither this job nor any that looks like it."""
+    PLAINLY_NO = auto()
+    """Like ``NO``, found out at a glance."""
     NOT_THIS = auto()
     """Others that look like it may still be served."""
+
+
+REFUSED = (Answer.NO, Answer.PLAINLY_NO)
+SEARCHED = (Answer.NO, Answer.NOT_THIS)
+
+
+def answered(found: bool) -> Answer:
+    """The answer of a search."""
+    return Answer.SERVED if found else Answer.NO
 
 
 Key = tuple[int, int, float, str]
@@ -107,7 +118,7 @@ class Offers:
         Args:
             attempt: tries to serve the next step of a job.
             touches_all: what it serves changes other queues too.
-            most: it ends after so many offers in vain.
+            most: it ends after so many searches in vain.
         """
         service = Service(self._cycle.standings, self._head, self._heaps)
         left = -1 if most is None else most
@@ -115,8 +126,8 @@ class Offers:
             _, line = heapq.heappop(self._heaps[leaf])
             answer = attempt(line.job, line.step)
             served = line.job if answer is Answer.SERVED else None
-            left -= served is None
-            if answer is not Answer.NO and line.next(self._cycle):
+            left -= answer in SEARCHED
+            if answer not in REFUSED and line.next(self._cycle):
                 self._push(line, stage=0)
             if served is not None and served.shape.elastic:
                 self._push_single(served)

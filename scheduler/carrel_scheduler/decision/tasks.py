@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.decision.layers import Bools, Counts, Footprint
+from carrel_scheduler.decision.lending import Lending
 
 NOBODY = -1
 
@@ -46,6 +47,14 @@ class TaskColumns:
         self.hosts: dict[int, tuple[int, ...]] = {}
         self.victims: dict[int, dict[int, int]] = {}
         self._spare: list[int] = []
+        self._lending: Lending | None = None
+
+    @property
+    def lending(self) -> Lending:
+        """Tasks and what may be taken of them by node; counted when first asked for, then kept."""
+        if self._lending is None:
+            self._lending = Lending(self)
+        return self._lending
 
     def put(
         self, place: Footprint, *, cls: int, job: int, index: int, victim: int, priority: int
@@ -65,6 +74,8 @@ class TaskColumns:
         self.victim[row] = victim
         self.priority[row] = priority
         self.hosts.setdefault(cls, place.host)
+        if self._lending is not None:
+            self._lending.enter(row, place.node)
         return row
 
     def put_many(self, columns: dict[str, Counts], hosts: dict[int, tuple[int, ...]]) -> list[int]:
@@ -75,6 +86,7 @@ class TaskColumns:
                 ``victim`` and ``priority``.
             hosts: what a task takes of each host row, by class.
         """
+        self._lending = None
         count = len(columns["node"])
         self.reserve(len(self.node) - len(self._spare) + count)
         rows = self._spare[: -count - 1 : -1]
@@ -94,15 +106,24 @@ class TaskColumns:
 
     def set_victim(self, row: int, queue: int) -> None:
         """Note whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
-        before = int(self.victim[row])
+        before = self.victim.item(row)
         if before == queue:
             return
-        priority = int(self.priority[row])
+        priority = self.priority.item(row)
         if before != NOBODY:
             self._count_victim(before, priority, -1)
         if queue != NOBODY:
             self._count_victim(queue, priority, 1)
         self.victim[row] = queue
+        if self._lending is not None:
+            self._lend(row, before, -1)
+            self._lend(row, queue, 1)
+
+    def _lend(self, row: int, queue: int, sign: int) -> None:
+        if queue != NOBODY and self._lending is not None:
+            gpu = self.share.item(row) * self.mask.item(row).bit_count()
+            node, cpu = self.node.item(row), self.host.item(0, row)
+            self._lending.lend(queue, node, sign * gpu, sign * cpu)
 
     def _count_victim(self, queue: int, priority: int, change: int) -> None:
         counts = self.victims.setdefault(queue, {})
@@ -115,6 +136,8 @@ class TaskColumns:
     def drop(self, row: int) -> None:
         """Forget a task."""
         self.set_victim(row, NOBODY)
+        if self._lending is not None:
+            self._lending.leave(row, self.node.item(row))
         self.node[row] = self.job[row] = NOBODY
         self.mask[row] = self.share[row] = self.slots[row] = 0
         self.host[:, row] = 0
@@ -134,9 +157,14 @@ class TaskColumns:
             int(self.slots[row]),
         )
 
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return len(self.node) - len(self._spare)
+
     def rows_on(self, node: int) -> list[int]:
         """Rows of the tasks on a node, by row."""
-        return [int(row) for row in np.flatnonzero(self.node == node)]
+        return self.lending.on(np.array([node])).tolist()
 
     def used(self) -> Counts:
         """Rows that hold a task."""

@@ -28,7 +28,8 @@ BELOW_BITS = LOSS_BITS + 8
 MEAN = 1 << 16
 """What a loss of its queue's mean counts as."""
 SHOWN = 500
-"""Up to so many units what is shown as borrowed goes first; beyond, nobody follows single labels."""
+"""Where at most so many jobs run, what is shown as borrowed goes first; beyond, nobody follows
+labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class VictimTable:
         unit: (V,) index of the unit.
         first: (U,) position in ``rows`` of a task of each unit.
         left_out: some jobs have more to give than stands here.
+        nodes: (K,) slots of the only nodes that were looked at; ``None``: all.
     """
 
     cycle: Cycle
@@ -49,6 +51,7 @@ class VictimTable:
     unit: Counts
     first: Counts
     left_out: bool
+    nodes: Counts | None = None
 
     def plain(self) -> Victims:
         """Without costs: every unit like the other."""
@@ -98,7 +101,7 @@ class VictimTable:
     def _victims(self, cost: Counts, order: Counts) -> Victims:
         tasks, rows = self.cycle.state.tasks, self.rows
         return Victims(
-            node=tasks.node.take(rows),
+            node=self._places(tasks.node.take(rows)),
             mask=tasks.mask.take(rows),
             share=tasks.share.take(rows).astype(np.int64),
             cpu_milli=tasks.host[0].take(rows),
@@ -108,6 +111,27 @@ class VictimTable:
             cost=cost,
             order=order,
         )
+
+    def _places(self, node: Counts) -> Counts:
+        """(V,) columns of these nodes on the ground; the last one stands for all others."""
+        if self.nodes is None:
+            return node
+        places = np.full(len(self.cycle.state.nodes.schedulable), len(self.nodes), np.int64)
+        places[self.nodes] = np.arange(len(self.nodes))
+        return places.take(node)
+
+    def ground(self, cls: int) -> Ground:
+        """The room that is coming on the nodes looked at, where a class may run."""
+        state, soon = self.cycle.state, self.cycle.room.soon
+        eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
+        if self.nodes is None:
+            return Ground(eligible, soon.devices, soon.host[:2], rank)
+        some = np.append(self.nodes, 0)
+        eligible = eligible.take(some)
+        eligible[-1] = False
+        rank = rank.take(some)
+        rank[-1] = len(state.nodes.names) + 1
+        return Ground(eligible, soon.devices.take(some, 1), soon.host[:2].take(some, 1), rank)
 
     def _costs(self) -> Counts:
         """(U,) see the head of this module."""
@@ -125,7 +149,7 @@ class VictimTable:
         part = lost / np.maximum(mean.take(queue), 1e-9)
         loss = np.minimum(part * MEAN, (1 << LOSS_BITS) - 1).astype(np.int64)
         levels = _levels(queue, priority)
-        if len(slots) <= SHOWN:
+        if len(self.cycle.state.holding) <= SHOWN:
             levels = 2 * levels + self._covered(slots)
         return loss + (levels << LOSS_BITS)
 
@@ -168,6 +192,7 @@ def victims_of(
     *,
     members: bool = False,
     protected_s: Times | None = None,
+    nodes: Counts | None = None,
 ) -> VictimTable:
     """Tasks that may be stopped, of these queues.
 
@@ -177,17 +202,19 @@ def victims_of(
         below: only workloads of lower priority.
         protected_s: (Q,) a job is left alone for so long after its start.
         members: every task by itself, whatever it is part of.
+        nodes: (K,) only jobs with tasks on these; ``None``: everywhere.
     """
     state = cycle.state
     tasks, jobs = state.tasks, state.jobs
-    legal = np.append(giving, False).take(tasks.victim)
+    among = np.arange(len(tasks.node)) if nodes is None else _whole_jobs(cycle, nodes)
+    legal = np.append(giving, False).take(tasks.victim.take(among))
     if cycle.moves.log:
-        legal &= ~cycle.moves.stopped
+        legal &= ~cycle.moves.stopped.take(among)
     if below is not None:
-        legal &= tasks.priority < below
-    mixed = _mixed(cycle)
+        legal &= tasks.priority.take(among) < below
+    mixed = _mixed(cycle).take(among)
     left_out = bool((legal & mixed).any())
-    rows = np.flatnonzero(legal & ~mixed)
+    rows = among.compress(legal & ~mixed)
     job = tasks.job.take(rows)
     whole = jobs.whole.take(job)
     if protected_s is not None:
@@ -196,7 +223,7 @@ def victims_of(
         rows, job, whole = rows[old], job[old], whole[old]
     if members:
         each = np.arange(len(rows))
-        return VictimTable(cycle, rows, job, each, each, left_out=False)
+        return VictimTable(cycle, rows, job, each, each, left_out=False, nodes=nodes)
     surplus = np.zeros(len(rows), np.bool_)
     if not whole.all():
         surplus = _surplus(cycle, job[~whole]).take(rows)
@@ -208,7 +235,19 @@ def victims_of(
     else:
         names = np.where(surplus, rows + len(jobs.by_slot), job)
         _, first, unit = np.unique(names, return_index=True, return_inverse=True)
-    return VictimTable(cycle, rows, job, unit, first, left_out=left_out)
+    return VictimTable(cycle, rows, job, unit, first, left_out=left_out, nodes=nodes)
+
+
+def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
+    """Rows of all tasks of the jobs that have tasks on these nodes, ascending."""
+    tasks, jobs = cycle.state.tasks, cycle.state.jobs
+    rows = tasks.lending.on(nodes)
+    job = tasks.job.take(rows)
+    several = jobs.placed.take(job) > 1
+    if not several.any():
+        return rows
+    more = [list(jobs.at(slot).rows.values()) for slot in np.unique(job[several]).tolist()]
+    return np.union1d(rows, np.concatenate(more))
 
 
 def _mixed(cycle: Cycle) -> Bools:
@@ -230,12 +269,3 @@ def _surplus(cycle: Cycle, slots: Counts) -> Bools:
             if not step.core and len(step.tasks) == 1:
                 mask[job.rows[step.tasks[0]]] = True
     return mask
-
-
-def ground_of(cycle: Cycle, cls: int | None) -> Ground:
-    """The room that is coming, on the nodes where a class may run (on all with ``None``)."""
-    nodes, soon = cycle.state.nodes, cycle.room.soon
-    eligible = nodes.schedulable
-    if cls is not None:
-        eligible = cycle.state.eligible.of(cycle.state.classes.request(cls))
-    return Ground(eligible, soon.devices, soon.host[:2], nodes.rank)

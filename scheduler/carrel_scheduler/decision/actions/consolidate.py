@@ -60,7 +60,8 @@ def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool) 
         return Answer.NO
     if job.shape.plain:
         return Answer.SERVED if _step_by_step(cycle, job, step) else Answer.NO
-    movable = [v for v in promising(cycle, job, step) if not v.spec.interactive]
+    everybody_else = np.ones(len(cycle.standings.used), np.bool_)
+    movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
     giving = Giving(cycle, movable, lambda _: False)
     search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
     return Answer.SERVED if search.run(giving.shares(lambda _: True)) else Answer.NO

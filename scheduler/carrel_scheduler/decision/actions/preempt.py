@@ -11,12 +11,12 @@ from carrel_scheduler.decision.clearing_room import Search
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.giving import Giving
 from carrel_scheduler.decision.jobs import Job
+from carrel_scheduler.decision.layers import Bools
 from carrel_scheduler.decision.moves import Cause
-from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.offers import Answer, Offers, answered
 from carrel_scheduler.decision.promising import promising
 from carrel_scheduler.decision.protection import preempt_protects_s
 from carrel_scheduler.decision.reasons import Token
-from carrel_scheduler.decision.victim_table import victims_of
 
 
 def run(cycle: Cycle) -> None:
@@ -28,27 +28,36 @@ def run(cycle: Cycle) -> None:
         )
 
 
-def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
-    """Make room for a step by what may be taken inside its queue; whether it was possible."""
+def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken inside its queue."""
     wish = mass.wish_of(cycle, job, step)
     if wish is None or cycle.barrier(job, step) is not None:
-        return _one_by_one(cycle, job, step)
-    own = np.zeros(len(cycle.standings.used), np.bool_)
-    own[job.queue] = True
+        return answered(_one_by_one(cycle, job, step))
+    own = _own(cycle, job)
     least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
     alone = np.full(len(own), least) if least else None
-    table = victims_of(cycle, own, job.spec.priority, protected_s=alone)
     budgets, cause = mass.open_budgets(cycle), Cause(Token.PREEMPTED, job)
-    return mass.make_room(
-        cycle, job, wish, table, budgets, cause, lambda: _one_by_one(cycle, job, step)
+    found = mass.offer(cycle, job, wish, own, budgets, below=job.spec.priority, protected_s=alone)
+    if found.table is None:
+        return Answer.PLAINLY_NO
+    return answered(
+        mass.make_room(
+            cycle, job, wish, found.table, budgets, cause, lambda: _one_by_one(cycle, job, step)
+        )
     )
+
+
+def _own(cycle: Cycle, job: Job) -> Bools:
+    own = np.zeros(len(cycle.standings.used), np.bool_)
+    own[job.queue] = True
+    return own
 
 
 def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     victims = [
         victim
-        for victim in promising(cycle, job, step)
-        if victim.queue == job.queue and victim.spec.priority < job.spec.priority
+        for victim in promising(cycle, job, step, _own(cycle, job))
+        if victim.spec.priority < job.spec.priority
     ]
     if not victims:
         return False
@@ -60,4 +69,4 @@ def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return Answer.SERVED if find(cycle, job, step) else Answer.NO
+    return find(cycle, job, step)

@@ -4,6 +4,8 @@ Who may claim, and of whom how much may be taken, is said in ``claims``; in whic
 way, in ``giving``.
 """
 
+import numpy as np
+
 from carrel_scheduler.decision import claimable, mass
 from carrel_scheduler.decision.claims import Claim
 from carrel_scheduler.decision.clearing_room import Search
@@ -11,7 +13,7 @@ from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.giving import Giving, Share
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.moves import Cause
-from carrel_scheduler.decision.offers import Answer, Offers
+from carrel_scheduler.decision.offers import Answer, Offers, answered
 from carrel_scheduler.decision.promising import promising
 from carrel_scheduler.decision.protection import reclaim_protects_s
 from carrel_scheduler.decision.reasons import Token
@@ -27,8 +29,8 @@ def run(cycle: Cycle) -> None:
         )
 
 
-def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
-    """Make room for a step by what may be taken from other queues; whether it was possible."""
+def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken from other queues."""
     demand = cycle.demand(job, step)
     fixed = demand if cycle.is_fixed(job) else NONE
     claim = Claim(
@@ -39,20 +41,24 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
         saturation_milli=cycle.settings.saturation_milli,
     )
     if not claim.may:
-        return False
+        return Answer.PLAINLY_NO
     standings = cycle.standings
     within = standings.within(standings.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     wish = mass.wish_of(cycle, job, step)
-    found = mass.from_others(cycle, claim, job.queue) if wish is not None else None
+    found = mass.from_others(cycle, claim, job, wish) if wish is not None else None
     if wish is None or found is None:
-        victims = [v for v in promising(cycle, job, step) if v.queue != job.queue]
-        return _one_by_one(cycle, job, step, claim, cause, victims)
+        others = np.arange(len(standings.used)) != job.queue
+        victims = promising(cycle, job, step, others)
+        return answered(_one_by_one(cycle, job, step, claim, cause, victims))
+    table = found.table
+    if table is None:
+        return Answer.PLAINLY_NO
 
     def one_by_one() -> bool:
-        return _one_by_one(cycle, job, step, claim, cause, found[0].jobs())
+        return _one_by_one(cycle, job, step, claim, cause, table.jobs())
 
-    return mass.make_room(cycle, job, wish, *found, cause, one_by_one)
+    return answered(mass.make_room(cycle, job, wish, table, found.budgets, cause, one_by_one))
 
 
 def _one_by_one(
@@ -84,7 +90,7 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
             kept.add(id(share))
         return True
 
-    victims = promising(cycle, job, step)
+    victims = promising(cycle, job, step, np.ones(len(cycle.standings.used), np.bool_))
     giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
     return search.run(giving.shares(legal))
@@ -93,7 +99,7 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return Answer.SERVED if find(cycle, job, step) else Answer.NO
+    return find(cycle, job, step)
 
 
 def _legal(claim: Claim, share: Share) -> bool:
