@@ -49,9 +49,9 @@ def bindings_take_free_room(after: After) -> list[str]:
                 found.append(f"{job.uid}[{index}] starts on a broken device")
         for row, amount in enumerate(place.host):
             started["host", row, place.node] += amount
-    for key, amount in started.items():
-        if amount and taken[key] + amount > _capacity(after.state, key):
-            found.append(f"{key} holds {taken[key]}, and {amount} start there")
+    for where, amount in started.items():
+        if amount and taken[where] + amount > _capacity(after.state, where):
+            found.append(f"{where} holds {taken[where]}, and {amount} start there")
     return found
 
 

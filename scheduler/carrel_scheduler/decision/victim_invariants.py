@@ -194,9 +194,7 @@ def stale_gangs_outlived_their_grace(after: After) -> list[str]:
 
 def every_waiter_has_one_answer(after: After) -> list[str]:
     """Each workload that waits with all it has got has one reason or starts; nobody else has."""
-    reasons = getattr(after.plan, "reasons", None)
-    if reasons is None:
-        return []
+    reasons = after.plan.reasons
     waiting = {
         uid for uid, job in after.state.jobs.by_uid.items() if job.pending() and not job.rows
     }

@@ -76,7 +76,7 @@ class Facts:
         self.late = [random_workload(dice, f"x{n}", dice.choice(owners), 5.0) for n in range(6)]
         self.groups: list[list[Event]] = [
             [TopologySet("tree", LEVELS), *nodes],
-            *([queue for queue in queues if len(queue.name) == size] for size in depth),
+            *(list[Event](q for q in queues if len(q.name) == size) for size in depth),
             list(workloads),
         ]
 
@@ -98,19 +98,19 @@ class Facts:
     def state(self, dice: random.Random, *, detour: bool) -> State:
         """The state after these facts in some order, with or without a past."""
         state = State()
-        past = [NodeSet("zz", 8, 64_000, 1 << 18), NodeSet("aa", 2, 8_000, 1 << 14)]
+        past: list[Event] = [NodeSet("zz", 8, 64_000, 1 << 18), NodeSet("aa", 2, 8_000, 1 << 14)]
         gone = QueueSet("gone", Amounts(9 * MILLI, 0, 0))
         if detour:
-            for event in (past[0], gone, past[1], NodeGone("zz")):
-                state.apply(event)
+            for fact in (past[0], gone, past[1], NodeGone("zz")):
+                state.apply(fact)
         for group in self.groups:
             # The value of nodes is learned from arrivals, so their order is part of the facts.
             arrivals = isinstance(group[0], WorkloadQueued) if group else False
             for event in group if arrivals else dice.sample(group, len(group)):
                 state.apply(event)
         if detour:
-            for event in (NodeGone("aa"), QueueGone("gone")):
-                state.apply(event)
+            state.apply(NodeGone("aa"))
+            state.apply(QueueGone("gone"))
         return state
 
 

@@ -11,7 +11,6 @@ from carrel_scheduler.decision.events import (
 )
 from carrel_scheduler.decision.gangs import Group, Growth, Level
 from carrel_scheduler.decision.requests import HOST, Request, Where
-from carrel_scheduler.decision.settings import Settings
 from unit.decision.runs import Run
 from unit.decision.situations import asking, node, queue, training, workspace
 from unit.decision.stories import tell
@@ -19,9 +18,9 @@ from unit.decision.stories import tell
 NODES = (node("node-1", 2), node("node-2", 2))
 
 
-def two_by_two(a: float = 2, b: float = 2, **more: Settings) -> Run:
+def two_by_two(a: float = 2, b: float = 2) -> Run:
     """Two nodes of two GPUs, two projects."""
-    return Run(*NODES, queue("a", a), queue("b", b, created_at=1.0), **more)
+    return Run(*NODES, queue("a", a), queue("b", b, created_at=1.0))
 
 
 def start(run: Run, *queued: WorkloadQueued) -> None:
