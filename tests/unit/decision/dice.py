@@ -44,7 +44,10 @@ def random_nodes(dice: random.Random) -> list[NodeSet]:
 def random_node(dice: random.Random, name: str) -> NodeSet:
     """A node of some kind."""
     place = int(name[1:])
-    labels = (("rack", f"r{place % 3}"), ("zone", f"z{place % 3 // 2}"))
+    labels: tuple[tuple[str, str], ...] = (
+        ("rack", f"r{place % 3}"),
+        ("zone", f"z{place % 3 // 2}"),
+    )
     if dice.random() < 0.1:
         labels = labels[1:]
     kind = dice.choice(("four", "four", "two", "two", "mig", "none"))
@@ -119,20 +122,20 @@ def beginning(dice: random.Random) -> list[Event]:
 def random_request(dice: random.Random, where: Where) -> Request:
     """One task's request."""
     form = dice.choice(("whole",) * 6 + ("share", "share", "memory", "mig", "cpu"))
-    gpu: dict[str, int | str] = {
+    forms: dict[str, dict[str, int | str]] = {
         "whole": {"gpus": dice.choice((1, 1, 1, 2, 4))},
         "share": {"share_milli": dice.choice((250, 500, 700)), "devices": dice.choice((1, 1, 2))},
         "memory": {"gpu_memory_mib": dice.choice((5, 10, 30)) * GIB},
         "mig": {"mig_profile": dice.choice(("1g.5gb", "2g.10gb", "3g.20gb", "1g.6gb", "2g.12gb"))},
         "cpu": {},
-    }[form]
+    }
     request = Request(
         cpu_milli=dice.choice((0, 1000, 1000, 4000)),
         memory_mib=dice.choice((0, 1, 1, 16)) * GIB,
         extended=((LICENCE, 1),) if dice.random() < 0.08 else (),
         where=where,
     )
-    return replace(request, **gpu)  # type: ignore[arg-type]
+    return replace(request, **forms[form])  # type: ignore[arg-type]
 
 
 def random_where(dice: random.Random, *, gang: bool) -> Where:
