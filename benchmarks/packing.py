@@ -26,7 +26,8 @@ from benchmarks.openb import (
 )
 from benchmarks.packing_bound import bound
 from benchmarks.packing_core import CorePolicy
-from benchmarks.packing_peers import BestFit, FragmentationGradient
+from benchmarks.packing_fgd import FragmentationGradient
+from benchmarks.packing_peers import BestFit
 from benchmarks.report import Figure, show
 from carrel_scheduler.decision.events import NodeSet
 from carrel_scheduler.decision.requests import Request
@@ -108,7 +109,7 @@ def measure_trace(
     most = bound(nodes, pods)
     policies: dict[str, Callable[[], Policy]] = {
         CORE: lambda: CorePolicy(nodes),
-        "best fit": lambda: BestFit(nodes, by_count(pods)),
+        "best fit": lambda: BestFit(nodes),
         FGD: lambda: FragmentationGradient(nodes, by_count(pods)),
     }
     found = {}
