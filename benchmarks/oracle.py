@@ -47,10 +47,10 @@ def victim_ratios(seeds: range) -> tuple[list[float], int, int]:
         best, found = oracle_victims.least(case), oracle_victims.decided(case)
         if found is not None:
             wrong += not oracle_victims.is_allowed(case, found)
-        if best:
+        if best is not None and best[2]:
             missed += found is None
             if found is not None:
-                ratios.append(oracle_victims.cost(case, found.stopped) / best)
+                ratios.append(oracle_victims.ratio(oracle_victims.cost(case, found.stopped), best))
     return ratios, missed, wrong
 
 

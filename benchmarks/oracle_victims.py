@@ -3,7 +3,9 @@
 Small full clusters and one workload that claims whole GPUs: of its own queue's lower priority, or
 of other queues beyond their quota; every set of victims is looked at. Lost work is GPU-seconds
 since the last checkpoint. Between queues it counts relative to the mean of the queue's running
-work, which is what makes a queue that reports checkpoints no better or worse a victim.
+work, which is what makes a queue that reports checkpoints no better or worse a victim. Before lost
+work count two rules: as few as possible take their queue below its guarantee, and as few as
+possible are covered by it, as people see it (earlier starts are).
 """
 
 import random
@@ -207,15 +209,46 @@ def _running(job: Running) -> Iterator[Event]:
 # All sets
 
 
-def least(case: Case) -> float | None:
-    """The least that any legal set which suffices loses; ``None`` when there is none."""
+Cost = tuple[int, int, float]
+"""Victims that take a queue below what it keeps, victims shown as covered, work lost."""
+
+
+def least(case: Case) -> Cost | None:
+    """The least that any legal set which suffices costs; ``None`` when there is none."""
     costs = [cost(case, chosen) for chosen in _sets(case) if _suffices(case, chosen)]
     return min(costs, default=None)
 
 
-def cost(case: Case, chosen: frozenset[str]) -> float:
-    """What these lose together, by the rule for comparing queues."""
-    return sum(job.lost / mean for job, mean in _with_means(case) if job.uid in chosen)
+def cost(case: Case, chosen: frozenset[str]) -> Cost:
+    """What these cost together; lost work by the rule for comparing queues."""
+    lost = sum(job.lost / mean for job, mean in _with_means(case) if job.uid in chosen)
+    if not case.excess:
+        return 0, 0, lost
+    mine = [job for job in case.jobs if job.uid in chosen]
+    below = sum(job.milli > case.excess[job.queue] for job in mine)
+    return below, len(chosen & _covered(case)), lost
+
+
+def ratio(found: Cost, best: Cost) -> float:
+    """Lost work over the least; infinite where a rule before it was not heeded."""
+    if found[:2] != best[:2]:
+        return float("inf")
+    return found[2] / best[2] if best[2] else 1.0
+
+
+def _covered(case: Case) -> frozenset[str]:
+    """Jobs within their queue's quota, in the order non-preemptible, priority, start."""
+    held: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for job in case.jobs:
+        total[job.queue] += job.milli
+    covered = set()
+    ordered = sorted(case.jobs, key=lambda job: (not job.fixed, job.legal, job.since, job.uid))
+    for job in ordered:
+        held[job.queue] += job.milli
+        if held[job.queue] <= total[job.queue] - case.excess[job.queue]:
+            covered.add(job.uid)
+    return frozenset(covered)
 
 
 def is_allowed(case: Case, found: Found) -> bool:
