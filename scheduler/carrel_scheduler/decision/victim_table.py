@@ -154,10 +154,13 @@ class VictimTable:
         return loss + (levels << LOSS_BITS)
 
     def _covered(self, slots: Counts) -> Counts:
-        """(U,) whether a job is shown as covered by its queue's quota, not as borrowed."""
+        """(U,) 1 where a job is shown as covered by its quota while others of its queue are not."""
         state = self.cycle.state
         borrowed = [state.borrowed.has(state, state.jobs.at(slot)) for slot in slots.tolist()]
-        return 1 - np.array(borrowed, np.int64).reshape(-1)
+        shown = np.array(borrowed, np.int64).reshape(-1)
+        queue = state.jobs.queue.take(slots)
+        some = np.bincount(queue, shown, minlength=1) > 0
+        return (1 - shown) * some.take(queue)
 
     def _order(self) -> Counts:
         """(U,) queues in the order of victims; in them lower priority, then the younger."""
@@ -212,7 +215,7 @@ def victims_of(
         legal &= ~cycle.moves.stopped.take(among)
     if below is not None:
         legal &= tasks.priority.take(among) < below
-    mixed = _mixed(cycle).take(among)
+    mixed = _mixed(cycle, among)
     left_out = bool((legal & mixed).any())
     rows = among.compress(legal & ~mixed)
     job = tasks.job.take(rows)
@@ -250,13 +253,11 @@ def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
     return np.union1d(rows, np.concatenate(more))
 
 
-def _mixed(cycle: Cycle) -> Bools:
-    """(T,) tasks of jobs that this cycle gives more room: they give way whole, not by rows."""
+def _mixed(cycle: Cycle, among: Counts) -> Bools:
+    """(n,) of these rows, tasks of jobs that this cycle gives more room: they give way whole."""
     moves, jobs = cycle.moves, cycle.state.jobs
-    mask = np.zeros(len(cycle.state.tasks.node), np.bool_)
-    for uid in (*moves.started, *moves.held):
-        mask[list(jobs.by_uid[uid].rows.values())] = True
-    return mask
+    rows = [row for uid in (*moves.started, *moves.held) for row in jobs.by_uid[uid].rows.values()]
+    return np.isin(among, rows) if rows else np.zeros(len(among), np.bool_)
 
 
 def _surplus(cycle: Cycle, slots: Counts) -> Bools:
