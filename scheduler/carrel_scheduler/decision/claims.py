@@ -20,7 +20,7 @@ Everything is read from the standings as they are, so legality follows what is c
 by ``take`` or by anybody else; the claimer itself is counted in only after its claim.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -81,7 +81,7 @@ class Claim:
             ``QUOTA_USED`` the bound is the leaf's fair share.
     """
 
-    __slots__ = ("_demand", "_leaf", "_multiplier", "_rivals", "_standings", "refusal")
+    __slots__ = ("_demand", "_given", "_leaf", "_multiplier", "_rivals", "_standings", "refusal")
 
     def __init__(
         self,
@@ -91,6 +91,7 @@ class Claim:
         fixed_demand: Sequence[int] = NONE,
         *,
         saturation_milli: int = MILLI,
+        given: Mapping[int, Triple] | None = None,
     ) -> None:
         """A claim of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
 
@@ -99,14 +100,25 @@ class Claim:
             leaf: the slot of its queue.
             demand: what it asks for.
             fixed_demand: the non-preemptible part.
+            given: by slot, what queues were given in this very cycle: it makes nobody else of
+                them a victim. ``None`` to judge what was given itself.
             saturation_milli: how much fuller, in thousandths, a queue has to stay than a claimer
                 beyond its fair share.
         """
         self._standings, self._leaf, self._demand = standings, leaf, demand
         self._multiplier = saturation_milli
+        self._given = given or {}
         table = standings.table
         self._rivals = {table.parent[slot]: slot for slot in reversed(table.path[leaf])}
         self.refusal = self._refused_by_rule(fixed_demand) or self._beyond_fair_share()
+
+    def of_given(self) -> "Claim":
+        """The same claim against what queues were given in this cycle."""
+        twin = object.__new__(Claim)
+        for name in Claim.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin._given = {}
+        return twin
 
     @property
     def may(self) -> bool:
@@ -239,9 +251,13 @@ class Claim:
 
     def _beyond(self, slot: int, keeps: Keeps) -> Triple:
         """How far a queue is beyond its threshold in what the claimer asks for."""
-        kept, used = self._standings.allocatable[slot], self._standings.used[slot]
+        kept: Triple = self._standings.allocatable[slot]
+        used: Sequence[int] = self._standings.used[slot]
         if keeps is Keeps.QUOTA:
             kept = smaller(kept, self._standings.quota[slot])
+        if slot in self._given:
+            given = self._given[slot]
+            used = (used[0] - given[0], used[1] - given[1], used[2] - given[2])
         demand = self._demand
         return (
             used[0] - kept[0] if demand[0] and used[0] > kept[0] else 0,

@@ -155,7 +155,7 @@ class Search:
         mark = cycle.moves.mark()
         if cycle.barrier(job, share.indices) is not None:
             return False
-        homeless = [index for index in share.indices if not self._returns(job, index)]
+        homeless = [i for i in share.indices if job.shape.bound or not self._returns(job, i)]
         if not homeless or place(cycle, job, homeless, soon=True):
             return True
         cycle.moves.rollback(mark)

@@ -6,6 +6,7 @@ have touched are marked, so that the next look at them, in this cycle or after i
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
 
 SMALL = 60
 WORK = 64_000
+SERVED = 600_000
 
 
 class Cycle:
@@ -33,6 +35,7 @@ class Cycle:
     Attributes:
         now: epoch seconds.
         room, standings, moves: the overlays and the log.
+        places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
 
     def __init__(self, state: Columns, now: float) -> None:
@@ -42,7 +45,9 @@ class Cycle:
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self._seen = 0
+        self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
+        self._given: tuple[int, dict[int, Triple]] = (0, {})
         self._soon_counts: tuple[int, dict[int, Counts]] = (0, {})
         state.capacity.forget_tried()
 
@@ -100,6 +105,22 @@ class Cycle:
             return bool(set(indices) & protected_members(job))
         return kind is Preemptibility.NO
 
+    @property
+    def given(self) -> dict[int, Triple]:
+        """What this cycle has given every queue, at all levels, by slot."""
+        moves = self.moves
+        if self._given[0] != len(moves.log):
+            found: dict[int, list[Triple]] = {}
+            for places in (moves.started, moves.held):
+                for uid, by_index in places.items():
+                    if uid in self.state.promised and places is moves.held:
+                        continue
+                    amounts = added(place.amounts for place in by_index.values())
+                    for slot in self.standings.table.path[self.state.jobs.get(uid).queue]:
+                        found.setdefault(slot, []).append(amounts)
+            self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
+        return self._given[1]
+
     def waited_s(self, job: Job) -> float:
         """How long it has waited, since its submission or its last eviction."""
         return self.now - max(job.spec.created_at, job.evicted_at or 0.0)
@@ -153,8 +174,13 @@ class Cycle:
     @property
     def claims(self) -> int:
         """How many looks in vain an action that stops others may take: fewer where each is dear."""
-        tasks = max(1, len(self.state.tasks.node))
+        tasks = max(1, self.state.tasks.count)
         return max(2, min(self.settings.claims_per_cycle, WORK // tasks))
+
+    @property
+    def served(self) -> int:
+        """For how many such an action may make room: fewer where each is dear, the rest in turns."""
+        return max(4, SERVED // max(1, self.state.tasks.count))
 
     @property
     def is_small(self) -> bool:
@@ -182,6 +208,15 @@ class Cycle:
             and uid not in claimers
             and not any(moves.stopped[row] for row in job.rows.values())
         ]
+
+    @cached_property
+    def borrowers(self) -> Bools:
+        """(Q,) queues beyond what they keep against a claim, when this was first asked."""
+        standings = self.standings
+        kept = np.minimum(
+            np.array(standings.allocatable, np.int64), np.array(standings.quota, np.int64)
+        )
+        return np.asarray((np.array(standings.used, np.int64) > kept).any(axis=1))
 
     def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
         """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.

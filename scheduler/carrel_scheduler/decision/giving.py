@@ -139,8 +139,11 @@ class Giving:
         job, spec = victim.job, victim.job.spec
         least = len(job.shape.first_step)
         stage = 2 if before > least else 1
-        lost = lost_work(job, share.amounts[0], self._cycle.now)
-        kept = not self._cycle.state.borrowed.has(self._cycle.state, job)
+        if job.rows:
+            lost = lost_work(job, share.amounts[0], self._cycle.now)
+            kept = not self._cycle.state.borrowed.has(self._cycle.state, job)
+        else:  # it would only start in this cycle
+            lost, kept = 0, False
         tie = (-spec.created_at, *(-ord(c) for c in spec.uid))
         key = (spec.priority, -stage, kept, lost, *tie)
         self._count += 1

@@ -45,6 +45,7 @@ def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
             tasks.victim.item(row) >= 0
             and not cycle.moves.stopped.item(row)
             and not job.spec.interactive
+            and not job.shape.bound
             and not cycle.answered(job)
         )
         lost = max(1, len(devices)) * max(0.0, cycle.now - jobs.since.item(slot))

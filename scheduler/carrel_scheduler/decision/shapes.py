@@ -29,6 +29,7 @@ class Shape:
         alike: all tasks are alike.
         plain: all tasks are alike, one group without a level, and start together.
         elastic: some tasks are surplus.
+        bound: where some tasks lie depends on where others do: a level, or members apart.
         apart: a label key on which the members differ, or empty.
     """
 
@@ -45,6 +46,7 @@ class Shape:
     alike: bool
     plain: bool
     elastic: bool
+    bound: bool
     apart: str
 
     @property
@@ -101,8 +103,13 @@ class Shapes:
             alike=alike,
             plain=alike and not elastic and group.is_leaf and group.level is None and not apart,
             elastic=elastic,
+            bound=_has_level(group) or any(request.where.apart for request in requests),
             apart=apart,
         )
+
+
+def _has_level(group: Group) -> bool:
+    return group.level is not None or any(_has_level(child) for child in group.groups)
 
 
 def _is_elastic(group: Group) -> bool:

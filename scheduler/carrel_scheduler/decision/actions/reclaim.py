@@ -14,7 +14,7 @@ from carrel_scheduler.decision.giving import Giving, Share
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.offers import Answer, Offers, answered
-from carrel_scheduler.decision.promising import promising
+from carrel_scheduler.decision.promising import in_reach, looks_at_all, promising
 from carrel_scheduler.decision.protection import reclaim_protects_s
 from carrel_scheduler.decision.reasons import Token
 from carrel_scheduler.decision.resources import NONE
@@ -25,7 +25,10 @@ def run(cycle: Cycle) -> None:
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step), touches_all=True, most=cycle.claims
+            lambda job, step: _attempt(cycle, job, step),
+            touches_all=True,
+            most=cycle.claims,
+            served=cycle.served,
         )
 
 
@@ -39,6 +42,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
         demand,
         fixed,
         saturation_milli=cycle.settings.saturation_milli,
+        given=cycle.given,
     )
     if not claim.may:
         return Answer.PLAINLY_NO
@@ -46,6 +50,9 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     within = standings.within(standings.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     wish = mass.wish_of(cycle, job, step)
+    large = wish is not None and not looks_at_all(cycle, wish.tasks)
+    if large and not in_reach(cycle, job.shape.cls, cycle.borrowers):
+        return Answer.PLAINLY_NO
     found = mass.from_others(cycle, claim, job, wish) if wish is not None else None
     if wish is None or found is None:
         others = np.arange(len(standings.used)) != job.queue
@@ -103,7 +110,9 @@ def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
 
 
 def _legal(claim: Claim, share: Share) -> bool:
-    return claim.legal(share.job.queue, share.amounts)
+    """What this cycle gave a queue may be taken back; it makes no victim of what ran before."""
+    judged = claim if share.job.rows else claim.of_given()
+    return judged.legal(share.job.queue, share.amounts)
 
 
 def _wholly(claim: Claim, share: Share) -> bool:
