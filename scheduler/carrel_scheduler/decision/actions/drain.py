@@ -51,5 +51,7 @@ def _with_dependents(cycle: Cycle, job: Job, indices: set[int]) -> list[int]:
     stopping: list[int] = []
     for step in shed_steps(job.shape.structure, cycle.states_of(job)):
         if indices & set(step.tasks):
+            if step.core:
+                return job.running()
             stopping += step.tasks
     return sorted(stopping)
