@@ -128,7 +128,7 @@ class Capacity:
 
     def counts_many(self, view: Layer, class_ids: Counts, nodes: Counts) -> Counts:
         """(n, c) how many tasks of many classes fit on some nodes in a view."""
-        self._needs.follow(sorted({self._needs.mask_of(c) for c in class_ids.tolist()}))
+        self._needs.follow(self._needs.masks_of(class_ids))
         return self._needs.rows(view, nodes, class_ids).astype(np.int64)
 
     def never(self, class_id: int) -> Never | None:

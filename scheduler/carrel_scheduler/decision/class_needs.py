@@ -59,6 +59,11 @@ class ClassNeeds:
         self._grow()
         return self._mask[class_id]
 
+    def masks_of(self, class_ids: Counts) -> list[int]:
+        """The numbers of the masks of these classes, each once, ascending."""
+        self._grow()
+        return np.flatnonzero(np.bincount(self._mask_column.take(class_ids))).tolist()
+
     def host_needs(self, class_id: int) -> list[tuple[int, int]]:
         """(host row, amount) of all that is asked for; a row out of range where unknown."""
         request, known = self._classes.request(class_id), self._nodes.extended

@@ -14,7 +14,7 @@ import numpy as np
 
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.layers import Counts
+from carrel_scheduler.decision.layers import Bools, Counts
 from carrel_scheduler.decision.order import Service
 from carrel_scheduler.decision.resources import Triple
 from carrel_scheduler.decision.waiting import WaitingRow
@@ -89,7 +89,7 @@ class Offers:
         cycle: Cycle,
         rows: Counts,
         singles: Iterable[Job],
-        fits: Callable[[int], bool] | None = None,
+        fits: Callable[[Counts], Bools] | None = None,
     ) -> None:
         """What is offered.
 
@@ -97,7 +97,8 @@ class Offers:
             cycle: the cycle.
             rows: numbers of waiting rows.
             singles: jobs that stand in no row.
-            fits: a quick look at a row; when it says no, the row is dropped when its turn comes.
+            fits: a quick look at rows, (n,) numbers; those to which it says no are dropped when
+                their turn comes.
         """
         self._cycle = cycle
         self._fits = fits
@@ -112,6 +113,7 @@ class Offers:
         *,
         touches_all: bool = False,
         most: int | None = None,
+        served: int | None = None,
     ) -> None:
         """Offer everything to ``attempt``.
 
@@ -119,19 +121,21 @@ class Offers:
             attempt: tries to serve the next step of a job.
             touches_all: what it serves changes other queues too.
             most: it ends after so many searches in vain.
+            served: and after so many that were served.
         """
         service = Service(self._cycle.standings, self._head, self._heaps)
-        left = -1 if most is None else most
-        while left and (leaf := service.pop()) is not None:
+        left, more = -1 if most is None else most, -1 if served is None else served
+        while left and more and (leaf := service.pop()) is not None:
             _, line = heapq.heappop(self._heaps[leaf])
             answer = attempt(line.job, line.step)
-            served = line.job if answer is Answer.SERVED else None
+            job = line.job if answer is Answer.SERVED else None
             left -= answer in SEARCHED
+            more -= job is not None
             if answer not in REFUSED and line.next(self._cycle):
                 self._push(line, stage=0)
-            if served is not None and served.shape.elastic:
-                self._push_single(served)
-            if touches_all and served is not None:
+            if job is not None and job.shape.elastic:
+                self._push_single(job)
+            if touches_all and job is not None:
                 service.update_all()
             service.update(leaf)
 
@@ -141,7 +145,7 @@ class Offers:
         leaf, since = waiting.queue.take(rows), waiting.since.take(rows)
         above = -waiting.priority.take(rows)
         order = np.lexsort((since, above, leaf))
-        self._numbers = rows.take(order).tolist()
+        self._numbers = rows.take(order)
         self._above, self._since = above.take(order).tolist(), since.take(order).tolist()
         leaves = leaf.take(order)
         first = np.flatnonzero(np.diff(leaves, prepend=-1))
@@ -164,21 +168,30 @@ class Offers:
     def _pull(self, leaf: int, heap: list[tuple[Key, Line]]) -> None:
         """Make lines of the rows that may come before what stands in the heap."""
         place, end = self._next.get(leaf, 0), self._ends.get(leaf, 0)
-        cycle, fits = self._cycle, self._fits
+        cycle = self._cycle
         while place < end:
             if heap:
                 above, stage, since, _ = heap[0][0]
                 if (above, stage, since) < (self._above[place], 0, self._since[place]):
                     break
-            number = self._numbers[place]
+            place = self._next_fitting(place, end)
+            if place >= end:
+                break
+            row = cycle.state.waiting.rows[self._numbers.item(place)]
             place += 1
-            row = cycle.state.waiting.rows[number]
-            job = row.first() if row is not None and (fits is None or fits(number)) else None
+            job = None if row is None else row.first()
             if job is not None:
                 line = Line(job, row, job.shape.first_step)
                 if not cycle.answered(job) or line.next(cycle):
                     self._push(line, stage=0)
         self._next[leaf] = place
+
+    def _next_fitting(self, place: int, end: int) -> int:
+        if self._fits is None:
+            return place
+        fits = self._fits(self._numbers[place:end])
+        first = int(fits.argmax())
+        return place + first if fits[first] else end
 
     def _head(self, leaf: int) -> Triple | None:
         heap, fits = self._heaps[leaf], self._fits
@@ -187,6 +200,6 @@ class Offers:
             if not heap:
                 return None
             line = heap[0][1]
-            if fits is None or line.row is None or fits(line.row.id):
+            if fits is None or line.row is None or fits(np.array([line.row.id]))[0]:
                 return self._cycle.demand(line.job, line.step)
             heapq.heappop(heap)

@@ -79,6 +79,7 @@ class Service:
         self._best: dict[int, tuple[int, Sequence[int]]] = {}
         self._keys: dict[int, Key] = {}
         self._heaps: dict[int, list[tuple[Key, int]]] = {}
+        self._known: dict[int, tuple[tuple[int, ...], Key]] = {}
         self.update_all()
 
     def pop(self) -> int | None:
@@ -131,10 +132,18 @@ class Service:
             self._keys.pop(slot, None)
             return
         self._best[slot] = best
-        key = self._key(self._standings, slot, best[1])
+        key = self._key_of(slot, best[1])
         if self._keys.get(slot) != key:
             self._keys[slot] = key
             heapq.heappush(self._heaps.setdefault(parent, []), (key, slot))
+
+    def _key_of(self, slot: int, demand: Sequence[int]) -> Key:
+        """The key, worked out again only when what it follows from has changed."""
+        inputs = (*self._standings.used[slot], *demand)
+        known = self._known.get(slot)
+        if known is None or known[0] != inputs:
+            known = self._known[slot] = inputs, self._key(self._standings, slot, demand)
+        return known[1]
 
     def _top_of(self, parent: int) -> tuple[int, Sequence[int]] | None:
         """The best candidate below ``parent``; entries that no longer hold are thrown away."""

@@ -184,4 +184,18 @@ def place(
 
     ``score`` (N,): nodes with more are taken first.
     """
+    if len(indices) == 1 and job.shape.plain and score is None and not soon:
+        return _start_one(cycle, job, indices[0])
     return Placing(cycle, job, indices, soon=soon).run(score)
+
+
+def _start_one(cycle: Cycle, job: Job, index: int) -> bool:
+    """``place`` for what nearly all work is: one task that may lie anywhere, at once."""
+    cls, state = job.shape.cls, cycle.state
+    cycle.sync()
+    node = state.chooser.pick(cls, state.capacity.column(cls), cycle.room.idle)
+    footprint = cycle.footprint(cls, node, soon=False) if node >= 0 else None
+    if footprint is None:
+        return False
+    cycle.moves.start(job, index, footprint, fixed=cycle.is_fixed(job))
+    return True

@@ -13,8 +13,8 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import CPU, MEMORY, Bools, Counts, Milli
 from carrel_scheduler.decision.resources import MILLI
 
-NODES = 32
-NODES_PER_TASK = 8
+NODES = 16
+NODES_PER_TASK = 4
 SMALL = 2000
 """So many placed tasks are looked at as a whole."""
 MANY_TASKS = 32
@@ -42,6 +42,11 @@ def looks_at_all(cycle: Cycle, tasks: int) -> bool:
     return tasks > MANY_TASKS or cycle.state.tasks.count <= SMALL
 
 
+def in_reach(cycle: Cycle, cls: int, giving: Bools) -> bool:
+    """Whether a task of a class might fit on any node with all victims of these queues gone."""
+    return bool(_may_hold(cycle, cls, giving).any())
+
+
 def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
     """Nodes that lack least for a task of a class, none if all of them together lack room.
 
@@ -54,10 +59,8 @@ def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
     state, soon = cycle.state, cycle.room.soon
     width, size, cpu, memory = state.classes.clearing_kind(cls)
     lent_gpu, lent_cpu = cycle.lendable(giving)
-    need = width * size if size <= MILLI else width
-    fits = state.eligible.of(state.classes.request(cls)) & (soon.host[CPU] + lent_cpu >= cpu)
-    if need:
-        fits &= lent_gpu + soon.devices.sum(axis=0, dtype=np.int32) >= need
+    need = _gpu_of(width, size)
+    fits = _may_hold(cycle, cls, giving)
     nodes = np.flatnonzero(fits)
     if len(nodes) < tasks and not _enough(cycle, nodes, (need, cpu), (lent_gpu, lent_cpu), tasks):
         return nodes[:0]
@@ -71,6 +74,23 @@ def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
         lack += _devices_short(soon.devices.take(nodes, 1), width, size) << LACK_BITS
     key = lack * (2 * len(fits)) + state.nodes.rank.take(nodes)
     return np.sort(nodes.take(np.argpartition(key, most)[:most]))
+
+
+def _gpu_of(width: int, size: int) -> int:
+    """Thousandths of a task; of what depends on the node, the least there is."""
+    return width * size if size <= MILLI else width
+
+
+def _may_hold(cycle: Cycle, cls: int, giving: Bools) -> Bools:
+    """(N,) eligible nodes with room for a task, as far as sums tell, when these queues give."""
+    state, soon = cycle.state, cycle.room.soon
+    width, size, cpu, _ = state.classes.clearing_kind(cls)
+    lent_gpu, lent_cpu = cycle.lendable(giving)
+    fits: Bools = state.eligible.of(state.classes.request(cls)) & (soon.host[CPU] + lent_cpu >= cpu)
+    if width:
+        free = soon.devices.sum(axis=0, dtype=np.int64)
+        fits &= lent_gpu + free >= _gpu_of(width, size)
+    return fits
 
 
 def _enough(

@@ -164,7 +164,8 @@ class TaskColumns:
 
     def rows_on(self, node: int) -> list[int]:
         """Rows of the tasks on a node, by row."""
-        return self.lending.on(np.array([node])).tolist()
+        rows: list[int] = self.lending.on(np.array([node])).tolist()
+        return rows
 
     def used(self) -> Counts:
         """Rows that hold a task."""

@@ -169,7 +169,7 @@ class VictimTable:
         queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
         present = np.flatnonzero(np.bincount(queue)).tolist()
         place = np.zeros(len(standings.used), np.int64)
-        for number, slot in enumerate(sorted(present, key=lambda q: victim_key(standings, q))):
+        for number, slot in enumerate(sorted(present, key=self._queue_key)):
             place[slot] = number
         created = state.jobs.created.take(slots)
         keys = (slots, -created, priority, place.take(queue))
@@ -177,6 +177,14 @@ class VictimTable:
         order = np.empty(len(ranked), np.int64)
         order[ranked] = np.arange(len(ranked))
         return order
+
+    def _queue_key(self, slot: int) -> tuple[int, ...]:
+        """The place of a queue among victims, worked out once for what it holds."""
+        known, used = self.cycle.places_of_victims, tuple(self.cycle.standings.used[slot])
+        found = known.get(slot)
+        if found is None or found[0] != used:
+            found = known[slot] = used, victim_key(self.cycle.standings, slot)
+        return found[1]
 
 
 def _levels(queue: Counts, priority: Counts) -> Counts:

@@ -11,7 +11,7 @@ import numpy as np
 from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.layers import Counts
+from carrel_scheduler.decision.layers import Bools, Counts, Footprint
 from carrel_scheduler.decision.offers import Answer, Offers
 from carrel_scheduler.decision.placing import place
 
@@ -67,14 +67,14 @@ class Reach:
         rows: Counts = self._rows[self._soon.take(self._class) >= self._need]
         return rows
 
-    def fits(self, row: int) -> bool:
-        """Whether there may still be room for the next job of a row, now or soon."""
+    def fits(self, rows: Counts) -> Bools:
+        """(n,) whether there may still be room for the next job of these rows, now or soon."""
         self._look()
         if not self._any:
-            return False
+            return np.zeros(len(rows), np.bool_)
         waiting = self._cycle.state.waiting
-        place = self._place.item(waiting.cls.item(row))
-        return bool(self._soon.item(place) >= waiting.need.item(row))
+        places = self._place.take(waiting.cls.take(rows))
+        return np.asarray(self._soon.take(places) >= waiting.need.take(rows))
 
     def now(self, job: Job, step: tuple[int, ...]) -> bool:
         """Whether the step may still find room at once."""
@@ -92,7 +92,10 @@ class Reach:
         if not self.has_coming:
             return False
         row = job.waiting
-        return row is None or self._cycle.answered(job) or self.fits(row.id)
+        if row is None or self._cycle.answered(job):
+            return True
+        place = self._place.item(job.shape.classes[0])
+        return bool(self._soon.item(place) >= self._cycle.state.waiting.need.item(row.id))
 
     def _look(self) -> None:
         """Count again, unless nothing has moved since."""
@@ -124,7 +127,7 @@ class Reach:
 
 def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Answer:
     if job.spec.uid in cycle.moves.held:
-        return _start_elsewhere(cycle, job)
+        return _start_elsewhere(cycle, reach, job)
     if cycle.barrier(job, step) is not None:
         return Answer.NO
     if reach.now(job, step) and place(cycle, job, step, soon=False):
@@ -134,15 +137,28 @@ def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Ans
     return Answer.NO
 
 
-def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
-    held = sorted(cycle.moves.held[job.spec.uid])
+def _start_elsewhere(cycle: Cycle, reach: Reach, job: Job) -> Answer:
+    places = cycle.moves.held[job.spec.uid]
+    held = sorted(places)
     if any(index in job.rows for index in held):
-        return Answer.NOT_THIS
-    fixed = cycle.moves.held_as_fixed(job)
+        return Answer.NOT_THIS  # it moves, and has not stopped yet
+    if len(held) == 1 and not (reach.now(job, tuple(held)) or _has_own(cycle, places[held[0]])):
+        return Answer.PLAINLY_NO
+    fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.lift(job, index, fixed=fixed)
-    if place(cycle, job, held, soon=False):
+    if place(cycle, job, held, soon=False) and cycle.grows(job):
         return Answer.SERVED
     cycle.moves.rollback(mark)
     return Answer.NOT_THIS
+
+
+def _has_own(cycle: Cycle, held: Footprint) -> bool:
+    """Whether a task may find room on the node where its room is held, by what is free there."""
+    free, node = cycle.room.free, held.node
+    if any(amount > free.host.item(row, node) for row, amount in enumerate(held.host) if amount):
+        return False
+    there = free.devices[:, node].tolist()
+    suited = sum(milli >= held.share for milli in there)
+    return bool(suited >= len(held.devices))

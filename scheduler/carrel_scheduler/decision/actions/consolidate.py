@@ -50,6 +50,7 @@ def _run(cycle: Cycle, *, borrowers: bool) -> None:
             lambda job, step: _attempt(cycle, job, step, borrowers=borrowers),
             touches_all=True,
             most=ATTEMPTS if cycle.is_small else 1,
+            served=cycle.served,
         )
 
 

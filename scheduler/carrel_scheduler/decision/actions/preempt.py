@@ -24,7 +24,10 @@ def run(cycle: Cycle) -> None:
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step), touches_all=True, most=cycle.claims
+            lambda job, step: _attempt(cycle, job, step),
+            touches_all=True,
+            most=cycle.claims,
+            served=cycle.served,
         )
 
 

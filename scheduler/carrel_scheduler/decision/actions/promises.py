@@ -12,24 +12,29 @@ import numpy as np
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import Footprint
+from carrel_scheduler.decision.resources import NONE, added
 from carrel_scheduler.decision.tasks import device_mask
 
 
 def run(cycle: Cycle) -> None:
     """Start on, keep or end every promise."""
+    stuck = np.flatnonzero(cycle.state.tasks.stuck).tolist()
     for uid in sorted(cycle.state.promised):
-        _settle(cycle, cycle.state.promised[uid])
+        _settle(cycle, cycle.state.promised[uid], stuck)
 
 
-def _settle(cycle: Cycle, job: Job) -> None:
+def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
     indices = [index for index, _ in job.promise]
     places = [place for _, place in job.promise]
+    lost = _is_lost(cycle, places, stuck)
+    if not lost and _stays(cycle, job, indices, places):
+        return
     mark = cycle.moves.mark()
     for index in indices:
         cycle.moves.lift(job, index, fixed=job.promise_fixed)
     lifted = cycle.moves.mark()
     fixed = cycle.is_fixed(job)
-    if cycle.barrier(job, indices) is not None or _is_lost(cycle, places):
+    if lost or cycle.barrier(job, indices) is not None:
         return
     gone = not any(index in job.rows for index in indices)
     if gone and cycle.room.has(places, soon=False):
@@ -41,14 +46,36 @@ def _settle(cycle: Cycle, job: Job) -> None:
         cycle.moves.rollback(mark)
 
 
-def _is_lost(cycle: Cycle, places: Sequence[Footprint]) -> bool:
+def _stays(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[Footprint]) -> bool:
+    """Whether it is plain without trying that the promise is kept and waits on."""
+    if job.shape.elastic or _free(cycle, places):
+        return False
+    held = added(place.amounts for place in places)
+    fixed = held if job.promise_fixed else NONE
+    cycle.standings.add(job.queue, held, fixed, -1)
+    barred = cycle.barrier(job, indices) is not None
+    cycle.standings.add(job.queue, held, fixed, 1)
+    return not barred
+
+
+def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
+    """Whether each of these places, taken by itself, lies on free room."""
+    free = cycle.room.free
+    return all(
+        all(free.devices.item(device, place.node) >= place.share for device in place.devices)
+        and all(free.host.item(r, place.node) >= a for r, a in enumerate(place.host) if a)
+        for place in places
+    )
+
+
+def _is_lost(cycle: Cycle, places: Sequence[Footprint], stuck: Sequence[int]) -> bool:
     """Whether a place will not come free, or not be of use."""
     tasks, room = cycle.state.tasks, cycle.room
     if any(room.usable(place) < len(place.devices) for place in places):
         return True
-    if any(not room.nodes.schedulable[place.node] for place in places):
+    if any(not room.nodes.schedulable.item(place.node) for place in places):
         return True
-    for row in np.flatnonzero(tasks.stuck).tolist():
+    for row in stuck:
         for place in places:
             shared = int(tasks.mask[row]) & device_mask(place.devices)
             if place.node == tasks.node[row] and (shared or not place.devices):
