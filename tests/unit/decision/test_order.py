@@ -195,12 +195,12 @@ def test_victims_come_from_the_queue_that_is_furthest_beyond() -> None:
     assert names == ["b", "b", "b", "a", "c", "c"]
 
 
-def test_the_next_victim_is_counted_with_the_queue_it_would_leave() -> None:
-    """Held alike, `b`'s next victim is larger: with it, `b` is further beyond."""
+def test_queues_give_by_what_the_next_victim_would_leave_them() -> None:
+    """Held alike, `b`'s next victim is larger: after it `a` would still be the fuller one."""
     built = columns(queue("a", 4), queue("b", 4, created_at=-1.0))
     stand = standings(built, 8, used={"a": 2, "b": 2})
     heads = {0: gpus(1), 1: gpus(2)}
-    assert VictimOrder(stand, heads.get, heads).pop() == 1
+    assert VictimOrder(stand, heads.get, heads).pop() == 0
 
 
 drawn_rules = st.lists(
@@ -263,15 +263,15 @@ def test_the_tree_of_heaps_gives_what_looking_at_everything_gives(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_victims_come_in_exactly_the_reverse_order_of_service(seed: int) -> None:
-    """Looked at one moment, with equal candidates: the first to be served is the last to go."""
+def test_queues_served_first_give_last(seed: int) -> None:
+    """Whoever would be served first, had its candidate ended, is the last to lose it."""
     chance = Random(seed)
-    built = columns(
-        *(queue(f"p{n}", chance.randint(0, 3), rank=chance.randint(0, 1)) for n in range(9))
-    )
-    stand = standings(built, 9, used={f"p{n}": chance.randint(0, 3) for n in range(9)})
-    served = Service(stand, lambda leaf: gpus(1), range(9))
-    gone = VictimOrder(stand, lambda leaf: gpus(1), range(9))
-    forwards = [served.pop() for _ in range(9)]
-    backwards = [gone.pop() for _ in range(9)]
-    assert forwards == backwards[::-1]
+    built = columns(*(queue(f"p{n}", 3, rank=chance.randint(0, 1)) for n in range(6)))
+    held = dict(zip((f"p{n}" for n in range(6)), chance.sample(range(1, 12), 6), strict=True))
+    stand = standings(built, 40, used=held)
+    gone = VictimOrder(stand, lambda leaf: gpus(1), range(6))
+    backwards = [gone.pop() for _ in range(6)]
+    for leaf in range(6):
+        stand.add(leaf, gpus(1), sign=-1)
+    served = Service(stand, lambda leaf: gpus(1), range(6))
+    assert [served.pop() for _ in range(6)] == backwards[::-1]
