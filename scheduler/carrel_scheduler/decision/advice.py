@@ -18,6 +18,10 @@ def _waits_for_room(reason: Reason, project: str) -> str:
     return "It starts by itself as soon as enough is free."
 
 
+def _no_victims_found(_reason: Reason, _project: str) -> str:
+    return "It is tried again whenever something changes; fewer or smaller tasks are found sooner."
+
+
 def _quota_used(reason: Reason, project: str) -> str:
     project = reason.project or project
     return f"It starts when work of `{project}` ends or somebody leaves enough idle."
@@ -120,6 +124,7 @@ def _growing(_reason: Reason, _project: str) -> str:
 
 HELP: Final[dict[Token, Callable[[Reason, str], str]]] = {
     Token.WAITS_FOR_ROOM: _waits_for_room,
+    Token.NO_VICTIMS_FOUND: _no_victims_found,
     Token.QUOTA_USED: _quota_used,
     Token.OVER_LIMIT: _over_limit,
     Token.NON_PREEMPTIBLE_BEYOND_QUOTA: _beyond_quota,

@@ -26,7 +26,7 @@ from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
 
 SMALL = 60
 WORK = 64_000
-SERVED = 600_000
+SERVED = 300_000
 
 
 class Cycle:
@@ -35,6 +35,7 @@ class Cycle:
     Attributes:
         now: epoch seconds.
         room, standings, moves: the overlays and the log.
+        not_found: numbers of waiting rows whose search for victims ended at its limits.
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
 
@@ -44,6 +45,7 @@ class Cycle:
         self.standings = Standings(state.queues, state.division, cluster_total(state))
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
+        self.not_found: set[int] = set()
         self._seen = 0
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
@@ -179,8 +181,8 @@ class Cycle:
 
     @property
     def served(self) -> int:
-        """For how many such an action may make room: fewer where each is dear, the rest in turns."""
-        return max(4, SERVED // max(1, self.state.tasks.count))
+        """For how many such an action makes room: fewer where each is dear, the rest in turns."""
+        return max(2, SERVED // max(1, self.state.tasks.count))
 
     @property
     def is_small(self) -> bool:

@@ -39,6 +39,10 @@ MANY = 5
 """So many nodes a reason names at most."""
 
 
+SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)
+"""Reasons behind which a search for victims may stand."""
+
+
 class Explainer:
     """Makes the reasons of one cycle, after all actions."""
 
@@ -67,7 +71,10 @@ class Explainer:
         """Why those jobs of a row wait for which nothing was decided."""
         found = self._of_row.get(row.id)
         if found is None:
-            found = self._of_row[row.id] = self._look(Case.of_row(row))
+            found = self._look(Case.of_row(row))
+            if row.id in self._cycle.not_found and found.token in SHORT:
+                found = replace(found, token=Token.NO_VICTIMS_FOUND)
+            self._of_row[row.id] = found
         return found
 
     def _alone(self, job: Job) -> Reason:

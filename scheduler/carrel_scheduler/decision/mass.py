@@ -12,7 +12,7 @@ import numpy as np
 from carrel_scheduler.decision.claims import Claim
 from carrel_scheduler.decision.classes import Form
 from carrel_scheduler.decision.clearing.board import lay_out
-from carrel_scheduler.decision.clearing.claims import Budgets, Cleared
+from carrel_scheduler.decision.clearing.claims import Budgets, Cleared, NotFound
 from carrel_scheduler.decision.clearing.claims import Claim as Wish
 from carrel_scheduler.decision.clearing.clear import clear
 from carrel_scheduler.decision.cycle import Cycle
@@ -110,7 +110,11 @@ def make_room(
         table.left_out and not isinstance(answer, Cleared)
     )
     if not isinstance(answer, Cleared):
-        return few and one_by_one()
+        if few and one_by_one():
+            return True
+        if isinstance(answer, NotFound) and job.waiting is not None:
+            cycle.not_found.add(job.waiting.id)
+        return False
     mark = cycle.moves.mark()
     if few and one_by_one():
         if _cost(cycle, table, board.victims.cost, mark) <= answer.cost:

@@ -39,6 +39,7 @@ class Token(StrEnum):
     OVER_QUOTA_OFF = "OverQuotaOff"
     HELD_FOR = "HeldFor"
     RESERVED = "Reserved"
+    NO_VICTIMS_FOUND = "NoVictimsFound"
     """It waited so long that places are kept for it on which others still run."""
     QUEUED_BEHIND = "QueuedBehind"
     PREEMPTION_DELAYED = "PreemptionDelayed"

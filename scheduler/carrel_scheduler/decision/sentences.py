@@ -17,6 +17,15 @@ def _waits_for_room(reason: Reason, reader: Reader) -> str:
     return f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}{kept}."
 
 
+def _no_victims_found(reason: Reason, reader: Reader) -> str:
+    """It has the right to room, and nobody knows whom to take it from: not proved impossible."""
+    asked = amount(reason.resource, reason.requested)
+    return (
+        f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}; no set of work that "
+        "may give way was found within the limits of the search."
+    )
+
+
 def _room_coming(reason: Reason, reader: Reader) -> str:
     """Its place is held: who gives it back."""
     if not reason.holders:
@@ -191,6 +200,7 @@ SENTENCES: Final[dict[Token, Callable[[Reason, Reader], str]]] = {
     Token.RECLAIMED: sentences_evicted.reclaimed,
     Token.PREEMPTED: sentences_evicted.preempted,
     Token.RESERVED: _reserved,
+    Token.NO_VICTIMS_FOUND: _no_victims_found,
     Token.CONSOLIDATED: sentences_evicted.consolidated,
     Token.GANG_INCOMPLETE: sentences_evicted.gang_incomplete,
     Token.NODE_DRAINED: sentences_evicted.node_drained,

@@ -367,6 +367,14 @@ GOLDEN = [
         "Waiting for 3 `example.com/nic`: 1 of 4 is free.",
         "It starts by itself as soon as enough is free.",
     ),
+    (
+        Reason(NOT_NOW, Token.NO_VICTIMS_FOUND, "gpu", 8000, 8000, 64_000),
+        (
+            "Waiting for 8 GPUs: all 64 are in use; no set of work that may give way was found "
+            "within the limits of the search."
+        ),
+        "It is tried again whenever something changes; fewer or smaller tasks are found sooner.",
+    ),
 ]
 
 
