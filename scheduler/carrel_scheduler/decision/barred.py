@@ -11,6 +11,9 @@ def barred(cycle: Cycle, rows: Counts) -> Bools:
 
     The same as ``Standings.barrier``: a resource that is not asked for never stands in the way.
     """
+    found = np.zeros(len(rows), np.bool_)
+    if not len(rows):
+        return found
     waiting, standings = cycle.state.waiting, cycle.standings
     used, cap = np.array(standings.used, np.int64), np.array(standings.cap, np.int64)
     fixed, quota = np.array(standings.fixed, np.int64), np.array(standings.quota, np.int64)
@@ -19,7 +22,6 @@ def barred(cycle: Cycle, rows: Counts) -> Bools:
     left_fixed = np.where(quota > fixed, quota - fixed, 0)
     demand, queue = waiting.demand.take(rows, 0), waiting.queue.take(rows)
     is_fixed = waiting.fixed.take(rows)
-    found = np.zeros(len(rows), np.bool_)
     above = np.ones(len(rows), np.bool_)
     while above.any():
         over = demand > left.take(queue, 0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.cycle import Cycle
-from carrel_scheduler.decision.layers import Bools, Counts
+from carrel_scheduler.decision.layers import LARGEST, Bools, Counts
 
 LOOKS = 24
 """At least so many rows are offered in a cycle."""
@@ -39,7 +39,7 @@ def for_preempt(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from lower priority in their own queue."""
     waiting = cycle.state.waiting
     rows = _open(cycle)
-    lowest = np.full(len(cycle.standings.used), np.iinfo(np.int64).max, np.int64)
+    lowest = np.full(len(cycle.standings.used), LARGEST, np.int64)
     for queue, counts in cycle.state.tasks.victims.items():
         lowest[queue] = min(counts)
     for uid in (*cycle.moves.started, *cycle.moves.held):
@@ -52,9 +52,9 @@ def for_preempt(cycle: Cycle) -> Counts:
 def for_consolidate(cycle: Cycle) -> Counts:
     """Numbers of rows whose first step all free room together would hold."""
     rows = _open(cycle)
-    rows = rows[~barred(cycle, rows)]
     demand = cycle.state.waiting.demand.take(rows, 0)
     rows = rows[_within(demand, np.array(cycle.free_in_all(), np.int64))]
+    rows = rows[~barred(cycle, rows)]
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
 

@@ -8,6 +8,7 @@ thousandths as its slots are worth, so an empty one is a whole GPU either way.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ Slots = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.int64]
 
 CPU, MEMORY = 0, 1
+LARGEST: Final = (1 << 63) - 1
+"""The largest amount."""
 HOST_ROWS = 2
 
 

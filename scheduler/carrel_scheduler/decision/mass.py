@@ -104,7 +104,8 @@ def make_room(
             everything that could be given.
     """
     weighed = None if bool(budgets.open.all()) else budgets.excess
-    board = lay_out(table.ground(job.shape.cls), table.costed(weighed), budgets)
+    board = lay_out(table.ground(job.shape.cls), table.plain(), budgets)
+    board.later = lambda: table.costed(weighed)
     answer = clear(wish, board)
     few = (len(table.rows) <= FEW and table.nodes is None) or (
         table.left_out and not isinstance(answer, Cleared)

@@ -91,17 +91,19 @@ class Offers:
         singles: Iterable[Job],
         fits: Callable[[Counts], Bools] | None = None,
     ) -> None:
-        """What is offered.
+        """What is offered, in the room as it is now.
 
         Args:
             cycle: the cycle.
-            rows: numbers of waiting rows.
+            rows: numbers of waiting rows that fit now.
             singles: jobs that stand in no row.
             fits: a quick look at rows, (n,) numbers; those to which it says no are dropped when
                 their turn comes.
         """
         self._cycle = cycle
         self._fits = fits
+        self._singles = 0
+        self._sorted_at = len(cycle.room.log)
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
         self._sort(rows)
         for job in singles:
@@ -114,6 +116,7 @@ class Offers:
         touches_all: bool = False,
         most: int | None = None,
         served: int | None = None,
+        exhausted: Callable[[], bool] = lambda: False,
     ) -> None:
         """Offer everything to ``attempt``.
 
@@ -122,11 +125,16 @@ class Offers:
             touches_all: what it serves changes other queues too.
             most: it ends after so many searches in vain.
             served: and after so many that were served.
+            exhausted: whether no row can be served any more.
         """
         service = Service(self._cycle.standings, self._head, self._heaps)
         left, more = -1 if most is None else most, -1 if served is None else served
         while left and more and (leaf := service.pop()) is not None:
             _, line = heapq.heappop(self._heaps[leaf])
+            if line.row is None:
+                self._singles -= 1
+            elif not self._singles and exhausted():
+                return
             answer = attempt(line.job, line.step)
             job = line.job if answer is Answer.SERVED else None
             left -= answer in SEARCHED
@@ -160,6 +168,7 @@ class Offers:
         step = self._cycle.next_step(job)
         if step:
             self._push(Line(job, None, step), stage=self._cycle.stage(job))
+            self._singles += 1
 
     def _push(self, line: Line, *, stage: int) -> None:
         heap = self._heaps.setdefault(line.job.queue, [])
@@ -187,7 +196,7 @@ class Offers:
         self._next[leaf] = place
 
     def _next_fitting(self, place: int, end: int) -> int:
-        if self._fits is None:
+        if self._fits is None or len(self._cycle.room.log) == self._sorted_at:
             return place
         fits = self._fits(self._numbers[place:end])
         first = int(fits.argmax())

@@ -7,8 +7,9 @@ service are worked out when asked for, on the state that was decided upon.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
+from typing import NamedTuple
 
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.events import Devices, Place
@@ -32,8 +33,7 @@ class Binding:
     slots: int = 0
 
 
-@dataclass(slots=True)
-class Eviction:
+class Eviction(NamedTuple):
     """Stop these tasks with their grace period; ``reason`` says for whom.
 
     Attributes:
@@ -45,6 +45,10 @@ class Eviction:
     reason: Reason
     indices: tuple[int, ...] = ()
     moved: bool = False
+
+
+_NEW = partial(tuple.__new__, Eviction)
+"""Makes one of all its fields, several times faster than the class does."""
 
 
 @dataclass(slots=True)
@@ -159,7 +163,7 @@ class Plan:
         slots = tasks.job.take(move.rows)
         if bool((jobs.placed.take(slots) == 1).all()):
             uids = map(jobs.uids.__getitem__, slots.tolist())
-            return list(map(Eviction, uids, repeat(reason)))
+            return list(map(_NEW, zip(uids, repeat(reason), repeat(()), repeat(object=False))))
         stopped: dict[int, list[int]] = {}
         for slot, index in zip(slots.tolist(), tasks.index.take(move.rows).tolist(), strict=True):
             stopped.setdefault(slot, []).append(index)

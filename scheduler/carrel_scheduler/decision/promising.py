@@ -13,7 +13,7 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import CPU, MEMORY, Bools, Counts, Milli
 from carrel_scheduler.decision.resources import MILLI
 
-NODES = 16
+NODES = 12
 NODES_PER_TASK = 4
 SMALL = 2000
 """So many placed tasks are looked at as a whole."""

@@ -113,18 +113,34 @@ class Room:
         slots: Counts,
     ) -> None:
         columns = layer.devices.shape[1]
+        if not slots.any() and bool((np.bitwise_count(mask) == 1).all()):
+            device = np.bitwise_count(mask - np.uint64(1)).astype(np.int64)
+            spots = device * columns + node
+            amounts = np.bincount(spots, weights=share, minlength=layer.devices.size)
+            layer.devices += amounts.reshape(layer.devices.shape).astype(np.int16)
+        else:
+            self._add_device_by_device(layer, node, mask, share, slots)
+        for row in range(len(host)):
+            layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
+                np.int64
+            )
+        self._derive_some(np.flatnonzero(np.bincount(node)))
+
+    def _add_device_by_device(
+        self,
+        layer: Layer,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        slots: Counts,
+    ) -> None:
+        columns = layer.devices.shape[1]
         for device in range(len(layer.devices)):
             there = (mask >> np.uint64(device)) & np.uint64(1)
             amount = np.bincount(node, weights=there * share, minlength=columns)
             layer.devices[device] += amount.astype(np.int16)
             if slots.any():
                 np.bitwise_or.at(layer.slots[device], node, (slots * there).astype(np.uint8))
-        for row in range(len(host)):
-            layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
-                np.int64
-            )
-        changed = np.unique(node)
-        self._derive_some(changed)
 
     # Questions
 

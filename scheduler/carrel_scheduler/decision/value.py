@@ -110,7 +110,7 @@ class Value:
             LookupError: not known yet, see ``knows``.
         """
         states = self._current(view)
-        states.follow(view)
+        states.follow(view, nodes)
         return states.gains(self._need(class_id), nodes)
 
     def device(self, class_id: int, view: Layer, node: int) -> int:

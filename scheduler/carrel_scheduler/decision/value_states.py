@@ -68,16 +68,16 @@ class States:
         """(D, N) of the view it was made for."""
         return self._devices.shape
 
-    def follow(self, view: Layer) -> None:
-        """Take over what differs in a view of the same shape."""
-        differing = (view.devices != self._devices).ravel().nonzero()[0] % len(self._cpu)
-        by_cpu = (view.host[CPU] != self._cpu).nonzero()[0]
-        if not len(differing) and not len(by_cpu):
+    def follow(self, view: Layer, nodes: Counts) -> None:
+        """Take over what differs on some nodes in a view of the same shape."""
+        devices, cpu = view.devices.take(nodes, 1), view.host[CPU].take(nodes)
+        differs = (devices != self._devices.take(nodes, 1)).any(axis=0)
+        differs |= cpu != self._cpu.take(nodes)
+        if not differs.any():
             return
-        nodes = np.array(sorted({*differing.tolist(), *by_cpu.tolist()}), np.int64)
-        devices = view.devices.take(nodes, 1)
+        nodes, devices = nodes.compress(differs), devices.compress(differs, 1)
         self._devices[:, nodes] = devices
-        self._cpu[nodes] = view.host[CPU].take(nodes)
+        self._cpu[nodes] = cpu.compress(differs)
         sums = self._needs.sums(devices)
         self._places[nodes] = self._tables.places(sums.counts, self._group.take(nodes))
         self._amounts[nodes] = sums.amounts

@@ -171,9 +171,14 @@ class VictimTable:
         place = np.zeros(len(standings.used), np.int64)
         for number, slot in enumerate(sorted(present, key=self._queue_key)):
             place[slot] = number
-        created = state.jobs.created.take(slots)
-        keys = (slots, -created, priority, place.take(queue))
-        ranked = np.lexsort(keys)
+        ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
+        created = -state.jobs.created.take(slots if ranked is None else slots.take(ranked))
+        by_age = np.argsort(created, kind="stable")
+        ranked = by_age if ranked is None else ranked.take(by_age)
+        kinds, level = np.unique(priority, return_inverse=True)
+        group = (place.take(queue) * len(kinds) + level).take(ranked)
+        narrow = group.astype(np.uint16) if int(group.max(initial=0)) < 1 << 16 else group
+        ranked = ranked.take(np.argsort(narrow, kind="stable"))
         order = np.empty(len(ranked), np.int64)
         order[ranked] = np.arange(len(ranked))
         return order

@@ -11,7 +11,7 @@ import numpy as np
 from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.layers import Bools, Counts, Footprint
+from carrel_scheduler.decision.layers import LARGEST, Bools, Counts, Footprint
 from carrel_scheduler.decision.offers import Answer, Offers
 from carrel_scheduler.decision.placing import place
 
@@ -20,9 +20,13 @@ def run(cycle: Cycle) -> None:
     """Start what fits now, hold room for what fits soon."""
     reach = Reach(cycle)
     partial = cycle.state.partial
-    singles = [partial[uid] for uid in sorted(partial) if not cycle.started(partial[uid])]
+    singles = [
+        job
+        for uid in sorted(partial)
+        if not cycle.started(job := partial[uid]) and not _waits_for_its_own(cycle, job)
+    ]
     offers = Offers(cycle, reach.rows(), singles, reach.fits)
-    offers.run(lambda job, step: _attempt(cycle, reach, job, step))
+    offers.run(lambda job, step: _attempt(cycle, reach, job, step), exhausted=reach.exhausted)
 
 
 class Reach:
@@ -46,7 +50,7 @@ class Reach:
         self._place = np.full(int(cls.max(initial=0)) + 1, -1, np.int64)
         self._place[self._distinct] = np.arange(len(self._distinct))
         self._class = self._place.take(cls)
-        self._least = np.full(len(self._distinct), np.iinfo(np.int64).max, np.int64)
+        self._least = np.full(len(self._distinct), LARGEST, np.int64)
         np.minimum.at(self._least, self._class, self._need)
         cycle.sync()
         self._columns = cycle.state.capacity.columns_of(self._distinct)
@@ -75,6 +79,11 @@ class Reach:
         waiting = self._cycle.state.waiting
         places = self._place.take(waiting.cls.take(rows))
         return np.asarray(self._soon.take(places) >= waiting.need.take(rows))
+
+    def exhausted(self) -> bool:
+        """Whether there is no room any more for any of these rows."""
+        self._look()
+        return not self._any
 
     def now(self, job: Job, step: tuple[int, ...]) -> bool:
         """Whether the step may still find room at once."""
@@ -127,7 +136,7 @@ class Reach:
 
 def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Answer:
     if job.spec.uid in cycle.moves.held:
-        return _start_elsewhere(cycle, reach, job)
+        return _start_elsewhere(cycle, job)
     if cycle.barrier(job, step) is not None:
         return Answer.NO
     if reach.now(job, step) and place(cycle, job, step, soon=False):
@@ -137,13 +146,11 @@ def _attempt(cycle: Cycle, reach: Reach, job: Job, step: tuple[int, ...]) -> Ans
     return Answer.NO
 
 
-def _start_elsewhere(cycle: Cycle, reach: Reach, job: Job) -> Answer:
+def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     places = cycle.moves.held[job.spec.uid]
     held = sorted(places)
     if any(index in job.rows for index in held):
         return Answer.NOT_THIS  # it moves, and has not stopped yet
-    if len(held) == 1 and not (reach.now(job, tuple(held)) or _has_own(cycle, places[held[0]])):
-        return Answer.PLAINLY_NO
     fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
@@ -152,6 +159,14 @@ def _start_elsewhere(cycle: Cycle, reach: Reach, job: Job) -> Answer:
         return Answer.SERVED
     cycle.moves.rollback(mark)
     return Answer.NOT_THIS
+
+
+def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
+    """Whether a single task has room held and finds none elsewhere, which is plain at once."""
+    places = cycle.moves.held.get(job.spec.uid)
+    if places is None or job.shape.tasks > 1 or cycle.state.capacity.total(job.shape.cls) > 0:
+        return False
+    return not _has_own(cycle, places[0])
 
 
 def _has_own(cycle: Cycle, held: Footprint) -> bool:

@@ -17,6 +17,7 @@ from carrel_scheduler.decision.giving import Giving
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.movers import Occupant, movers, occupants
 from carrel_scheduler.decision.moves import Cause
+from carrel_scheduler.decision.nodes import MOST_DEVICES
 from carrel_scheduler.decision.offers import Answer, Offers
 from carrel_scheduler.decision.placing import place
 from carrel_scheduler.decision.promising import promising
@@ -24,7 +25,7 @@ from carrel_scheduler.decision.reasons import Token
 
 NODES = 24
 """So many nodes are tried for a step, and two more for each of its tasks."""
-FEW_NODES = 6
+FEW_NODES = 4
 """Of a large cluster."""
 ATTEMPTS = 2
 """So many offers in vain end the action: who does not fit keeps asking in every cycle."""
@@ -104,16 +105,13 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[tuple[int, list[Occupa
     whole = (free == free.max(initial=1)).sum(axis=0, dtype=np.int64)
     if not state.classes.takes_gpu(cls):
         room = soon.host[0].take(nodes)
-    order = np.lexsort((state.nodes.rank.take(nodes), -whole, -room))[:most]
-    chosen = nodes.take(order)
-    wanted = np.zeros(len(eligible), np.bool_)
-    wanted[chosen] = True
-    rows = np.flatnonzero(wanted.take(tasks.node) & (tasks.node >= 0))
-    by_node: dict[int, list[int]] = {}
-    for row, node in zip(rows.tolist(), tasks.node.take(rows).tolist(), strict=True):
-        by_node.setdefault(node, []).append(row)
-    for node in chosen.tolist():
-        yield node, occupants(cycle, by_node.get(node, ()))
+    better = room * (MOST_DEVICES + 1) + whole
+    rank = state.nodes.rank.take(nodes)
+    key = (int(better.max(initial=0)) - better) * (2 * len(eligible)) + rank
+    best = np.argpartition(key, most)[:most] if most < len(nodes) else np.arange(len(nodes))
+    best = best.take(np.argsort(key.take(best)))
+    for node in nodes.take(best).tolist():
+        yield node, occupants(cycle, tasks.lending.on(np.array([node])).tolist())
 
 
 def _make_place(

@@ -18,7 +18,9 @@ from carrel_scheduler.decision.steps import shed_steps
 def run(cycle: Cycle) -> None:
     """Move or stop the work on draining nodes."""
     state = cycle.state
-    draining = [slot for slot, fact in enumerate(state.nodes.facts) if fact and fact.draining]
+    shut = np.flatnonzero(~state.nodes.schedulable).tolist()
+    facts = state.nodes.facts
+    draining = [slot for slot in shut if slot < len(facts) and (f := facts[slot]) and f.draining]
     if not draining:
         return
     rows = np.flatnonzero(np.isin(state.tasks.node, draining) & ~state.tasks.stopping)

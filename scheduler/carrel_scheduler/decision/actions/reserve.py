@@ -15,7 +15,7 @@ import numpy as np
 
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.layers import Counts
+from carrel_scheduler.decision.layers import LARGEST, Counts
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.placing import place
 from carrel_scheduler.decision.reasons import Token
@@ -46,7 +46,7 @@ def _late_rows(cycle: Cycle) -> Counts:
     rows = np.flatnonzero(waiting.need)
     large = (waiting.demand[:, 0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
     late = waiting.since.take(rows) + cycle.settings.patience_s < cycle.now
-    highest = np.full(len(cycle.standings.used), np.iinfo(np.int64).min, np.int64)
+    highest = np.full(len(cycle.standings.used), -LARGEST, np.int64)
     np.maximum.at(highest, waiting.queue.take(rows), waiting.priority.take(rows))
     rows = rows[large & late]
     rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]

@@ -4,6 +4,7 @@ Rows are the live victims' tasks on nodes that may matter, sorted by node. ``dev
 are the room of every node with all of them gone: the largest room that any legal set can make.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ class Board:
         alone: every unit lies on one node and is one task.
         devices: (D, N) int16, room per device with everybody gone.
         host: (2, N) millicores and MiB with everybody gone.
+        later: gives the victims with their costs, which no bound needs; ``weigh`` asks for them.
     """
 
     ground: Ground
@@ -35,6 +37,7 @@ class Board:
     alone: bool
     devices: Room
     host: Ints
+    later: Callable[[], Victims] | None = None
     _caps: Caps | None = None
 
     @property
@@ -43,6 +46,11 @@ class Board:
         if self._caps is None:
             self._caps = Caps(self.purse)
         return self._caps
+
+    def weigh(self) -> None:
+        """From here on victims have their costs."""
+        if self.later is not None:
+            self.victims, self.later = self.later(), None
 
     def refresh(self, ground: Ground, nodes: Ints) -> None:
         """Follow changes of free room on ``nodes`` while the victims stay what they are."""

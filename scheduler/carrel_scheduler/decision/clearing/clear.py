@@ -51,6 +51,7 @@ def clear(
         no = by_budgets(claim, board, fits)
     if no is not None:
         return no
+    board.weigh()
     base = fitting(claim, board.ground.devices, board.ground.host)
     search = _Search(claim, board, fits, np.where(usable, base, 0), limits or Limits())
     return search.anywhere(usable, domain)

@@ -10,6 +10,7 @@ import numpy as np
 from carrel_scheduler.decision.clearing.board import Board, cells
 from carrel_scheduler.decision.clearing.claims import Bools, Claim, Ints
 from carrel_scheduler.decision.clearing.fitting import fitting
+from carrel_scheduler.decision.layers import LARGEST
 
 STEPS = 16
 """A node's list is cut into at most so many steps."""
@@ -99,13 +100,13 @@ class Places:
         cell, row, worth, share, lack = (x[by_worth] for x in (cell, row, worth, share, lack))
         before = _before(cell, share)
         part = before < lack
-        price = np.full(width * nodes, np.iinfo(np.int64).max)
+        price = np.full(width * nodes, LARGEST)
         total = np.bincount(cell[part], weights=share[part], minlength=width * nodes)
         costs = np.bincount(cell[part], weights=worth[part], minlength=width * nodes)
         enough = cell[total[cell] >= lack]
         price[enough] = costs[enough].astype(np.int64)
         single = np.flatnonzero(share >= lack)
-        best = np.full(width * nodes, np.iinfo(np.int64).max)
+        best = np.full(width * nodes, LARGEST)
         np.minimum.at(best, cell[single], worth[single])
         alone = best < price
         chosen = self._cheapest(np.minimum(price, best).reshape(width, nodes), goal, slots, short)
@@ -123,7 +124,7 @@ class Places:
 
     def _cheapest(self, price: Ints, goal: Ints, slots: Ints, short: Bools) -> Bools:
         """(D, M) the cheapest devices of every node, as many as it lacks."""
-        closed = np.iinfo(np.int64).max
+        closed = LARGEST
         price = np.where((slots < goal) & short, price, closed)
         missing = np.where(short, goal * self.claim.width - slots.sum(axis=0), 0)
         rank = np.argsort(np.argsort(price, axis=0, kind="stable"), axis=0)

@@ -12,6 +12,7 @@ import numpy as np
 from carrel_scheduler.decision.clearing.claims import Bools, Ints
 from carrel_scheduler.decision.clearing.items import Items, cheapest, least
 from carrel_scheduler.decision.clearing.purse import Caps, Purse
+from carrel_scheduler.decision.layers import LARGEST
 
 _ROUNDS = 8
 
@@ -39,9 +40,7 @@ class Walk:
         self.tree = purse.tree
         self.leaf = leaf = purse.queue.take(items.unit)
         index = np.arange(purse.tree.size)
-        self.excess = np.where(
-            caps.binds, purse.budgets.excess[index, caps.resource], np.iinfo(np.int64).max
-        )
+        self.excess = np.where(caps.binds, purse.budgets.excess[index, caps.resource], LARGEST)
         self.lines: list[tuple[Ints, Ints]] = []
         above = index
         while (above >= 0).any():
@@ -73,7 +72,7 @@ class Walk:
         touched = self.items.sums(self.tree.along_paths(bad).take(self.leaf)).take(chosen) > 0
         stays, leaves = chosen[~touched], chosen[touched]
         outside = key.copy()
-        outside[chosen] = np.iinfo(np.int64).max
+        outside[chosen] = LARGEST
         others = min(spare, len(key) - len(chosen))
         comers = least(outside, self.items.tie, others) if others else chosen[:0]
         spent = [np.zeros(len(self.excess), np.int64) for _ in self.lines]
