@@ -27,6 +27,7 @@ from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
 SMALL = 60
 WORK = 64_000
 SERVED = 300_000
+FEW_MOVES = 256
 
 
 class Cycle:
@@ -35,6 +36,7 @@ class Cycle:
     Attributes:
         now: epoch seconds.
         room, standings, moves: the overlays and the log.
+        starving: see ``starving``; ``None`` before the first look.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
@@ -46,11 +48,12 @@ class Cycle:
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
+        self.starving: tuple[Job, ...] | None = None
         self._seen = 0
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
-        self._soon_counts: tuple[int, dict[int, Counts]] = (0, {})
+        self._soon_counts: dict[int, tuple[int, Counts]] = {}
         state.capacity.forget_tried()
 
     # Jobs as the moves leave them
@@ -250,12 +253,15 @@ class Cycle:
         return self.state.capacity.column(cls).astype(np.int64)
 
     def counts_soon(self, cls: int) -> Counts:
-        """``counts`` in the coming room; kept until the next move."""
-        if self._soon_counts[0] != len(self.room.log):
-            self._soon_counts = (len(self.room.log), {})
-        found = self._soon_counts[1].get(cls)
-        if found is None:
-            found = self._soon_counts[1][cls] = self.counts(cls, soon=True)
+        """``counts`` in the coming room, kept and brought up to date. Do not change it."""
+        log = self.room.log
+        seen, found = self._soon_counts.get(cls, (0, None))
+        if found is None or len(log) - seen > FEW_MOVES:
+            found = self.counts(cls, soon=True)
+        elif seen < len(log):
+            nodes = np.array(sorted(set(log[seen:])), np.int64)
+            found[nodes] = self.state.capacity.counts(self.room.soon, cls, nodes)
+        self._soon_counts[cls] = len(log), found
         return found
 
     def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:

@@ -184,18 +184,24 @@ def place(
 
     ``score`` (N,): nodes with more are taken first.
     """
-    if len(indices) == 1 and job.shape.plain and score is None and not soon:
-        return _start_one(cycle, job, indices[0])
+    if len(indices) == 1 and job.shape.plain and score is None:
+        return _place_one(cycle, job, indices[0], soon=soon)
     return Placing(cycle, job, indices, soon=soon).run(score)
 
 
-def _start_one(cycle: Cycle, job: Job, index: int) -> bool:
-    """``place`` for what nearly all work is: one task that may lie anywhere, at once."""
+def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
+    """``place`` for what nearly all work is: one task that may lie anywhere."""
     cls, state = job.shape.cls, cycle.state
     cycle.sync()
-    node = state.chooser.pick(cls, state.capacity.column(cls), cycle.room.idle)
-    footprint = cycle.footprint(cls, node, soon=False) if node >= 0 else None
+    now = state.capacity.column(cls)
+    if soon:
+        first = (now > 0).astype(np.int64)
+        node = state.chooser.pick(cls, cycle.counts_soon(cls), cycle.room.idle, score=first)
+    else:
+        node = state.chooser.pick(cls, now, cycle.room.idle)
+    footprint = cycle.footprint(cls, node, soon=soon) if node >= 0 else None
     if footprint is None:
         return False
-    cycle.moves.start(job, index, footprint, fixed=cycle.is_fixed(job))
+    move = cycle.moves.hold if soon else cycle.moves.start
+    move(job, index, footprint, fixed=cycle.is_fixed(job))
     return True

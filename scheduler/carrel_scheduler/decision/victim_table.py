@@ -173,7 +173,7 @@ class VictimTable:
             place[slot] = number
         ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
         created = -state.jobs.created.take(slots if ranked is None else slots.take(ranked))
-        by_age = np.argsort(created, kind="stable")
+        by_age = _ascending(created)
         ranked = by_age if ranked is None else ranked.take(by_age)
         kinds, level = np.unique(priority, return_inverse=True)
         group = (place.take(queue) * len(kinds) + level).take(ranked)
@@ -190,6 +190,13 @@ class VictimTable:
         if found is None or found[0] != used:
             found = known[slot] = used, victim_key(self.cycle.standings, slot)
         return found[1]
+
+
+def _ascending(values: Times) -> Counts:
+    """A stable order; a quicker one serves where no two are equal."""
+    order = np.argsort(values)
+    ranked = values.take(order)
+    return np.argsort(values, kind="stable") if (ranked[1:] == ranked[:-1]).any() else order
 
 
 def _levels(queue: Counts, priority: Counts) -> Counts:
