@@ -10,8 +10,7 @@ import typer
 
 from carrel_hub.accounts.passwords import generate
 from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.up.command import default_state_dir
-from carrel_hub.up.lock import is_running
+from carrel_hub.state_folder import default_state_dir, is_running
 
 app = typer.Typer(no_args_is_help=True, help="Accounts of this machine (see `carrel up`).")
 StateDir = Annotated[Path | None, typer.Option(help="The state folder of `carrel up`.")]

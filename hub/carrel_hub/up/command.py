@@ -1,20 +1,13 @@
 """The command line of ``carrel up``."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from carrel_hub.state_folder import default_state_dir
 from carrel_hub.up.checks import check_python
 from carrel_hub.up.trouble import Trouble
-
-
-def default_state_dir() -> Path:
-    """``$XDG_STATE_HOME/carrel``, else ``~/.local/state/carrel``."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "carrel"
-
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Where people reach it.")]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]

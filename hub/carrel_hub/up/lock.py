@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from carrel_hub.state_folder import LOCK
 from carrel_hub.up.trouble import Trouble
-
-NAME = "up.lock"
 
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
     """Hold the folder's lock. Raises ``Trouble`` when another process has it."""
-    descriptor = os.open(folder / NAME, os.O_CREAT | os.O_RDWR, 0o600)
+    descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     with os.fdopen(descriptor, "r+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -28,15 +27,3 @@ def only_one(folder: Path) -> Iterator[None]:
         file.write(f"{os.getpid()}\n")
         file.flush()
         yield
-
-
-def is_running(folder: Path) -> bool:
-    """Whether a Carrel runs with this state folder."""
-    try:
-        with (folder / NAME).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    return False

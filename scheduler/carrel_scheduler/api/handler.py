@@ -8,20 +8,20 @@ that the refusal arrives and the connection stays usable.
 import logging
 import uuid
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tornado import web
 from tornado.http1connection import HTTP1Connection
 from typing_extensions import override
 
-from carrel_scheduler.api import access, problems, refusals, requests
+from carrel_scheduler.api import door, problems, refusals, requests
+from carrel_scheduler.api.access import Visitor
+from carrel_scheduler.api.authentication import token_of
 from carrel_scheduler.api.encoding import to_json
 from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
 from carrel_scheduler.api.problems import Broken, Code, Problem
+from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.streaming import Sender
-
-if TYPE_CHECKING:
-    from carrel_scheduler.api.services import Services
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 class ApiHandler(web.RequestHandler):
     """The door. ``operations`` are those of the handler's path, by method."""
 
-    services: "Services"
+    services: Services
     operations: Mapping[str, Operation]
     operation: Operation | None = None
-    visitor: access.Visitor
+    visitor: Visitor
     token = ""
 
     @override
-    def initialize(self, services: "Services", operations: Mapping[str, Operation]) -> None:
+    def initialize(self, services: Services, operations: Mapping[str, Operation]) -> None:
         """Called by Tornado with what the route carries."""
         self.services, self.operations = services, operations
 
@@ -64,10 +64,10 @@ class ApiHandler(web.RequestHandler):
         if operation is None:
             raise problems.WrongMethod(method, tuple(self.operations))
         self.operation = operation
-        self.token = access.token_of(self.request.headers.get("Authorization", ""))
+        self.token = token_of(self.request.headers.get("Authorization", ""))
         path = self.path
         requests.check_path(path)
-        self.visitor = await access.admit(operation, self.services.deps, self.token, path)
+        self.visitor = await door.admit(operation, self.services.deps, self.token, path)
 
     def read_call(self, operation: Operation, body: bytes) -> Call:
         """Validate query and body, and membership in the project that they name."""
@@ -78,7 +78,7 @@ class ApiHandler(web.RequestHandler):
             content = requests.read_body(operation.body, body)
         named = {"path": None, "query": query, "body": content}[operation.project_in]
         for project in requests.projects_of(named):
-            access.check_named_project(operation, self.visitor, project)
+            door.check_named_project(operation, self.visitor, project)
         return Call(
             services=self.services,
             visitor=self.visitor,
@@ -126,7 +126,7 @@ class OperationHandler(ApiHandler):
     _refusal: Problem | None = None
 
     @override
-    def initialize(self, services: "Services", operations: Mapping[str, Operation]) -> None:
+    def initialize(self, services: Services, operations: Mapping[str, Operation]) -> None:
         """See the base."""
         super().initialize(services, operations)
         self._body = bytearray()

@@ -6,15 +6,13 @@ same table, so none of them can know an operation that the others do not.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from carrel_scheduler.api.access import Access, Visitor
 from carrel_scheduler.api.models.fields import Query, Request
 from carrel_scheduler.api.models.queries import NoQuery
+from carrel_scheduler.api.services import Services
 from carrel_scheduler.ledger.objects import Workload
-
-if TYPE_CHECKING:
-    from carrel_scheduler.api.services import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Stream:
 class Call:
     """One authorised, validated call of an operation."""
 
-    services: "Services"
+    services: Services
     visitor: Visitor
     token: str
     path: Mapping[str, str]

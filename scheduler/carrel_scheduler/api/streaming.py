@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from tornado import web
 from tornado.iostream import StreamClosedError
 
-if TYPE_CHECKING:
-    from carrel_scheduler.api.handler import OperationHandler
-    from carrel_scheduler.api.operation import Stream
+from carrel_scheduler.api.operation import Stream
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +14,7 @@ log = logging.getLogger(__name__)
 class Sender:
     """One answer in pieces. The source is always closed in the end, whoever went first."""
 
-    def __init__(self, handler: "OperationHandler", stream: "Stream") -> None:
+    def __init__(self, handler: web.RequestHandler, stream: Stream) -> None:
         self._handler, self._stream = handler, stream
         self._pump: asyncio.Task[None] | None = None
         self._stopped = False

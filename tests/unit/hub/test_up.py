@@ -20,10 +20,11 @@ from carrel.testing import FakeScheduler
 from carrel_hub.accounts.store import Accounts
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Ports, Settings
+from carrel_hub.state_folder import default_state_dir, is_running
 from carrel_hub.up import checks, ending, facts, parts, ports
-from carrel_hub.up.command import default_state_dir, up
+from carrel_hub.up.command import up
 from carrel_hub.up.first import first_accounts, first_projects
-from carrel_hub.up.lock import is_running, only_one
+from carrel_hub.up.lock import only_one
 from carrel_hub.up.screen import Screen
 from carrel_hub.up.sizes import mebibytes
 from carrel_hub.up.supervisor import last_line, rotate

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems, refusals
-from carrel_scheduler.api.access import hub_unavailable
+from carrel_scheduler.api.authentication import hub_unavailable
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import IdentityUnavailable, Principal, UnknownHubUser
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.api import convert, problems
-from carrel_scheduler.api.access import hub_unavailable
+from carrel_scheduler.api.authentication import hub_unavailable
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.models.workloads import WorkloadCreate

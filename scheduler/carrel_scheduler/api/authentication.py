@@ -1,0 +1,36 @@
+"""Who a caller is: from the header of a request to a principal of the Hub."""
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.identity import Identity, IdentityUnavailable, Principal
+from carrel_scheduler.api.problems import Code
+
+
+def token_of(authorization: str) -> str:
+    """The token of an ``Authorization`` header; raises ``Unauthenticated``."""
+    scheme, _, token = authorization.strip().partition(" ")
+    token = token.strip()
+    if scheme.lower() not in ("token", "bearer") or not token:
+        raise problems.Unauthenticated(
+            "Send a JupyterHub token as `Authorization: token …`; the Hub's token page makes one"
+        )
+    return token
+
+
+async def principal_of(identity: Identity, token: str) -> Principal:
+    """Who a token belongs to; raises ``Unauthenticated`` or, with the Hub down, ``Unavailable``."""
+    try:
+        principal = await identity.user_for_token(token)
+    except IdentityUnavailable as error:
+        raise hub_unavailable() from error
+    if principal is None:
+        raise problems.Unauthenticated("The Hub does not know this token (expired or revoked?)")
+    return principal
+
+
+def hub_unavailable() -> problems.Unavailable:
+    """The Hub does not answer."""
+    return problems.Unavailable(
+        Code.HUB_UNAVAILABLE,
+        "JupyterHub does not answer, so nobody can be identified; try again in a moment",
+        headers={"Retry-After": "5"},
+    )

@@ -1,0 +1,81 @@
+"""The door: the one function that every call passes, and how it refuses.
+
+A caller without a matching scope is refused before anything is read, and objects of projects that
+the caller does not see do not exist for it.
+"""
+
+from collections.abc import Mapping
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.access import RULES, Visitor
+from carrel_scheduler.api.authentication import principal_of
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.store import NotFound
+
+
+async def admit(
+    operation: Operation, deps: ApiDependencies, token: str, path: Mapping[str, str]
+) -> Visitor:
+    """Let a caller in or refuse; every operation's calls pass here before anything else."""
+    rule = RULES[operation.access]
+    if rule.task_token:
+        uid = deps.task_tokens.uid(token)
+        if uid is not None:
+            return Visitor(None, await _own_workload(deps, uid, path))
+    principal = await principal_of(deps.identity, token)
+    if not (rule.scopes | {operation.also_scope}) & principal.scopes:
+        wanted = " or ".join(f"`{scope}`" for scope in sorted(rule.scopes))
+        raise problems.Forbidden(Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}")
+    if not rule.member or "project" not in path:
+        return Visitor(principal)
+    if not principal.sees(path["project"]):
+        raise not_found(path)
+    if "name" not in path:
+        return Visitor(principal)
+    workload = await _find(deps, path)
+    if rule.owner and not principal.owns(workload.spec.user, workload.spec.kind):
+        raise problems.Forbidden(
+            Code.NOT_THE_OWNER,
+            f"{path['project']}/{path['name']} belongs to somebody else; its owner or an admin "
+            "can do this",
+        )
+    return Visitor(principal, workload)
+
+
+def check_named_project(operation: Operation, visitor: Visitor, project: str) -> None:
+    """Refuse a project that the body or the query names and the caller is not in."""
+    if operation.project_in == "path":
+        return
+    if not visitor.person.sees(project):
+        raise problems.Forbidden(
+            Code.NOT_A_MEMBER,
+            f"You are not in the project `{project}`; an admin can add you",
+        )
+
+
+def not_found(path: Mapping[str, str]) -> problems.Missing:
+    """Nothing there, or nothing for these eyes: the same words for both."""
+    what = "/".join(path[key] for key in ("project", "name") if key in path)
+    return problems.Missing(Code.NOT_FOUND, f"There is no `{what}` that you can see")
+
+
+async def _find(deps: ApiDependencies, path: Mapping[str, str]) -> Workload:
+    try:
+        return await deps.ledger.get(Workload, path["name"], path["project"])
+    except NotFound as error:
+        raise not_found(path) from error
+
+
+async def _own_workload(deps: ApiDependencies, uid: str, path: Mapping[str, str]) -> Workload:
+    try:
+        workload = await deps.ledger.get_by_uid(Workload, uid)
+    except NotFound as error:
+        raise not_found(path) from error
+    if (workload.meta.project, workload.meta.name) != (path["project"], path["name"]):
+        raise problems.Forbidden(
+            Code.WRONG_TASK_TOKEN, "This task token is good for its own workload only"
+        )
+    return workload
