@@ -32,6 +32,8 @@ class Answer(Enum):
     """Others that look like it may still be served."""
 
 
+MISSES = 8
+"""After so many offers in vain all rows are looked at together."""
 REFUSED = (Answer.NO, Answer.PLAINLY_NO)
 SEARCHED = (Answer.NO, Answer.NOT_THIS)
 
@@ -103,6 +105,7 @@ class Offers:
         self._cycle = cycle
         self._fits = fits
         self._singles = 0
+        self._missed = 0
         self._sorted_at = len(cycle.room.log)
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
         self._sort(rows)
@@ -138,6 +141,9 @@ class Offers:
             answer = attempt(line.job, line.step)
             job = line.job if answer is Answer.SERVED else None
             left -= answer in SEARCHED
+            self._missed += job is None
+            if self._missed >= MISSES and self._fits is not None:
+                self._prune(service)
             more -= job is not None
             if answer not in REFUSED and line.next(self._cycle):
                 self._push(line, stage=0)
@@ -155,7 +161,7 @@ class Offers:
         order = np.lexsort((since, above, leaf))
         self._numbers = rows.take(order)
         self._above, self._since = above.take(order).tolist(), since.take(order).tolist()
-        leaves = leaf.take(order)
+        self._leaves = leaves = leaf.take(order)
         first = np.flatnonzero(np.diff(leaves, prepend=-1))
         ends = [*first.tolist(), len(leaves)][1:]
         self._next: dict[int, int] = dict(
@@ -163,6 +169,14 @@ class Offers:
         )
         self._ends = dict(zip(self._next, ends, strict=True))
         self._heaps = {slot: [] for slot in self._next}
+
+    def _prune(self, service: Service) -> None:
+        """Leave out, all at once, the queues of which no row fits any more."""
+        self._missed = 0
+        if self._fits is None or self._singles:
+            return
+        left = set(self._leaves.compress(self._fits(self._numbers)).tolist())
+        service.forget([leaf for leaf in self._next if leaf not in left])
 
     def _push_single(self, job: Job) -> None:
         step = self._cycle.next_step(job)

@@ -100,6 +100,18 @@ class Service:
             self._popped = None
         self._set_head(leaf, self._head(leaf))
 
+    def forget(self, leaves: Iterable[int]) -> None:
+        """These leaves have no candidate any more."""
+        table = self._standings.table
+        above: set[int] = set()
+        for leaf in leaves:
+            if self._best.pop(leaf, None) is not None:
+                del self._keys[leaf]
+                above.update(table.path[leaf][1:])
+        for slot in sorted(above, key=lambda slot: -len(table.path[slot])):
+            self._place(slot, table.parent[slot], self._top_of(slot))
+        self._top_of(TOP)
+
     def update_all(self) -> None:
         """Everything may have changed."""
         self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
