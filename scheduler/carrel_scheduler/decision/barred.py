@@ -6,10 +6,11 @@ from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.layers import Bools, Counts
 
 
-def barred(cycle: Cycle, rows: Counts) -> Bools:
+def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
     """(r,) whether the first step of these rows breaks a bound of its queue or of one above.
 
     The same as ``Standings.barrier``: a resource that is not asked for never stands in the way.
+    With ``for_ever`` as if nobody held anything.
     """
     found = np.zeros(len(rows), np.bool_)
     if not len(rows):
@@ -17,6 +18,8 @@ def barred(cycle: Cycle, rows: Counts) -> Bools:
     waiting, standings = cycle.state.waiting, cycle.standings
     used, cap = np.array(standings.used, np.int64), np.array(standings.cap, np.int64)
     fixed, quota = np.array(standings.fixed, np.int64), np.array(standings.quota, np.int64)
+    if for_ever:
+        used, fixed = np.zeros_like(used), np.zeros_like(fixed)
     parent = np.array(standings.table.parent, np.int64)
     left = np.where(cap > used, cap - used, 0)
     left_fixed = np.where(quota > fixed, quota - fixed, 0)

@@ -11,6 +11,7 @@ import numpy as np
 from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.layers import LARGEST, Bools, Counts
+from carrel_scheduler.decision.starving import held_back
 
 LOOKS = 24
 """At least so many rows are offered in a cycle."""
@@ -31,6 +32,7 @@ def for_reclaim(cycle: Cycle) -> Counts:
     entitled &= ((demand > 0) & (used > kept).any(axis=0)).any(axis=1)
     fixed = np.array(standings.fixed, np.int64).take(leaf, 0) + demand
     entitled &= ~waiting.fixed.take(rows) | _within(fixed, quota.take(leaf, 0))
+    entitled &= ~held_back(cycle, rows)
     rows, then, leaf = rows[entitled], then[entitled], leaf[entitled]
     return _in_turns(cycle, rows, _within(then, quota.take(leaf, 0)))
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from carrel_scheduler.decision.errors import InvalidEvent
 from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.layers import CPU, HOST_ROWS, MEMORY, Bools, Counts, Layer
+from carrel_scheduler.decision.layers import CPU, HOST_ROWS, MEMORY, Bools, Counts, Layer, Slots
 from carrel_scheduler.decision.mig import full_slots
 from carrel_scheduler.decision.resources import MILLI
 
@@ -77,6 +77,13 @@ class NodeColumns:
         if fact is None:
             raise KeyError(slot)
         return fact
+
+    def empty_slots(self) -> Slots:
+        """(D, N) bits of memory slots when nothing runs; 0 where no MIG instances are made."""
+        found = np.zeros(self.usable.shape, np.uint8)
+        for slot in np.flatnonzero(self.mig).tolist():
+            found[: int(self.devices[slot]), slot] = full_slots(self.fact(slot).mig_model)
+        return found
 
     def host_row(self, name: str) -> int:
         """The host row of an extended resource, new if need be."""

@@ -14,6 +14,7 @@ from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.layers import LARGEST, Bools, Counts, Footprint
 from carrel_scheduler.decision.offers import Answer, Offers
 from carrel_scheduler.decision.placing import place
+from carrel_scheduler.decision.starving import held_back, is_held_back
 
 
 def run(cycle: Cycle) -> None:
@@ -23,7 +24,9 @@ def run(cycle: Cycle) -> None:
     singles = [
         job
         for uid in sorted(partial)
-        if not cycle.started(job := partial[uid]) and not _waits_for_its_own(cycle, job)
+        if not cycle.started(job := partial[uid])
+        and not _waits_for_its_own(cycle, job)
+        and (uid in cycle.moves.held or not is_held_back(cycle, job))
     ]
     offers = Offers(cycle, reach.rows(), singles, reach.fits)
     offers.run(lambda job, step: _attempt(cycle, reach, job, step), exhausted=reach.exhausted)
@@ -43,7 +46,7 @@ class Reach:
         self._coming = np.flatnonzero(coming)
         self._of_node = {node: place for place, node in enumerate(self._coming.tolist())}
         used = np.flatnonzero(waiting.need)
-        self._rows = used[~barred(cycle, used)]
+        self._rows = used[~(barred(cycle, used) | held_back(cycle, used))]
         cls = waiting.cls.take(self._rows)
         self._need = waiting.need.take(self._rows)
         self._distinct = np.flatnonzero(np.bincount(cls))
