@@ -178,7 +178,8 @@ class Prices:
     def _density(self, key: Ints) -> float:
         """Which part of the items changes sides when the keys around the last one move by 1."""
         width = max(len(key) // 16, 2)
-        low, high = max(self.need - width, 0), min(self.need + width, len(key) - 1)
+        last = min(self.need, len(key) - 1)
+        low, high = max(last - width, 0), min(last + width, len(key) - 1)
         ends = np.partition(key, (low, high))[[low, high]]
         spread = int(ends[1]) - int(ends[0])
         return (high - low) / len(key) / spread if spread > 0 else 0.0
