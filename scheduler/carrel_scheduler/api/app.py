@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
 
 from tornado import web
 from tornado.routing import URLSpec
@@ -11,13 +10,12 @@ from carrel_scheduler.api import openapi
 from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.handler import ApiHandler, NothingHere, OperationHandler
-from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.operation import ROOT, Operation
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.table import OPERATIONS
 from carrel_scheduler.api.terminal import LARGEST_MESSAGE_BYTES, TerminalHandler
 
 __all__ = ["ApiDependencies", "make_app"]
-ROOT: Final = "/api/v1"
 
 
 def make_app(
@@ -71,7 +69,10 @@ def _is_terminal(methods: dict[str, Operation]) -> bool:
 
 
 def check_operation(operation: Operation) -> None:
-    """Refuse an operation that nobody could be kept out of."""
+    """Refuse an operation that nobody could be kept out of, or that says nothing of itself."""
+    if not (operation.id and operation.summary):
+        msg = f"{operation.method} {operation.path} {operation.id}: no id or no summary"
+        raise ValueError(msg)
     if operation.access not in RULES:
         msg = f"{operation.id}: access {operation.access!r} has no rule"
         raise ValueError(msg)

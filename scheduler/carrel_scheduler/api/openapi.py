@@ -12,7 +12,7 @@ import carrel_scheduler
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.models import fields
-from carrel_scheduler.api.operation import Operation
+from carrel_scheduler.api.operation import ROOT, Operation
 
 REFERENCE: Final = "#/components/schemas/"
 _PATH_PARTS: Final[Mapping[str, Any]] = {
@@ -51,7 +51,7 @@ def document(operations: Sequence[Operation], prefix: str) -> bytes:
                 "description": "Workspaces and preemptible training under guaranteed quotas.",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
-            "servers": [{"url": f"{prefix}/api/v1"}],
+            "servers": [{"url": prefix + ROOT}],
             "security": [{"hubToken": []}],
             "paths": paths,
             "components": {

@@ -4,15 +4,19 @@ Operations are data. Routing, access control, the OpenAPI document and the role 
 same table, so none of them can know an operation that the others do not.
 """
 
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final, Literal, Self
+from urllib.parse import quote
 
 from carrel_scheduler.api.access import Access, Visitor
 from carrel_scheduler.api.models.fields import Query, Request
 from carrel_scheduler.api.models.queries import NoQuery
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.ledger.objects import Workload
+
+ROOT: Final = "/api/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,17 @@ class Call:
             raise TypeError(msg)
         return self.visitor.workload
 
+    def address(self, *parts: str) -> str:
+        """Where a thing of the API lies, for the header ``Location``."""
+        return "/".join((self.services.deps.prefix + ROOT, *map(quote, parts)))
+
 
 Run = Callable[[Call], Awaitable[Answer | Stream]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Operation:
-    """See the module.
+    """See the module. As a decorator it takes id, summary and ``run`` from the function below it.
 
     Attributes:
         id: unique, in snake case; also the label in metrics.
@@ -76,12 +84,13 @@ class Operation:
         websocket: speaks websocket; ``run`` is not used.
     """
 
-    id: str
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
+    _: KW_ONLY
     access: Access
-    summary: str
     answers: Mapping[int, Any]
+    id: str = ""
+    summary: str = ""
     run: Run | None = None
     query: type[Query] = NoQuery
     body: type[Request] | None = None
@@ -92,3 +101,8 @@ class Operation:
     also_scope: str = ""
     rooted: bool = False
     websocket: bool = False
+
+    def __call__(self, run: Run) -> Self:
+        """This operation, run by ``run``: its name is the id, its docstring the summary."""
+        summary = (inspect.getdoc(run) or "").rstrip(".")
+        return replace(self, id=run.__name__, summary=summary, run=run)

@@ -6,11 +6,12 @@ from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.queries import ExecQuery
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.operations import caller, cluster, events, insight, projects, workloads
+from carrel_scheduler.api.operations.paths import WORKLOAD
 
 TERMINAL: Final = Operation(
+    "GET",
+    f"{WORKLOAD}/exec",
     id="open_terminal",
-    method="GET",
-    path="/workloads/{project}/{name}/exec",
     access=Access.OWNER,
     summary="A terminal beside the running task, over a websocket",
     query=ExecQuery,

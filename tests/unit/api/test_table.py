@@ -43,6 +43,7 @@ def test_every_access_has_a_rule() -> None:
         {"access": "everybody"},
         {"path": "/workloads/{name}"},
         {"websocket": False},
+        {"summary": ""},
     ],
 )
 def test_an_operation_that_is_not_whole_is_refused(change: dict[str, Any]) -> None:

@@ -17,20 +17,22 @@ Rank = Annotated[int, Field(ge=-1000, le=1000)]
 Extensions = Annotated[int, Field(ge=0, le=1000)]
 
 
-class QuotaIn(Request):
-    """Guaranteed amounts; ``null`` means no bound."""
-
-    gpus: fields.Gpus | None = 0.0
-    cpu_millicores: fields.CpuMillicores | None = None
-    memory_bytes: fields.MemoryBytes | None = None
-
-
-class LimitIn(Request):
-    """Amounts that use never exceeds; ``null`` means no bound."""
+class Amounts(Request):
+    """An amount of each resource; ``null`` means no bound."""
 
     gpus: fields.Gpus | None = None
     cpu_millicores: fields.CpuMillicores | None = None
     memory_bytes: fields.MemoryBytes | None = None
+
+
+class LimitIn(Amounts):
+    """Amounts that use never exceeds; ``null`` means no bound."""
+
+
+class QuotaIn(Amounts):
+    """Guaranteed amounts; ``null`` means no bound."""
+
+    gpus: fields.Gpus | None = 0.0
 
 
 class InteractiveIn(Request):
@@ -83,24 +85,14 @@ class ProjectCreate(ProjectFields):
     name: Annotated[fields.Name, Field(description=fields.DNS_LABEL_WORDS)]
 
 
-class QuotaPatch(Request):
+class QuotaPatch(Amounts):
     """Changes of a quota or limit."""
 
-    gpus: fields.Gpus | None = None
-    cpu_millicores: fields.CpuMillicores | None = None
-    memory_bytes: fields.MemoryBytes | None = None
 
-
-class InteractivePatch(Request):
+class InteractivePatch(InteractiveIn):
     """Changes of the rules for workspaces."""
 
-    time_limit_seconds: fields.PositiveSeconds | None = None
-    idle_timeout_seconds: fields.PositiveSeconds | None = None
     busy_cap_seconds: fields.PositiveSeconds | None = None
-    warn_before_seconds: fields.Seconds = 600.0
-    extend_seconds: fields.PositiveSeconds = 3600.0
-    max_extensions: Extensions = 0
-    apply_to_running: bool = False
 
 
 class ProjectPatch(Request):

@@ -16,8 +16,9 @@ from carrel_scheduler.workloads.contract import Activity
 DEFAULT_PROJECT: Final = "default_project"
 
 
+@Operation("GET", "/whoami", access=Access.USER, answers={200: answers.WhoAmI})
 async def whoami(call: Call) -> Answer:
-    """The caller, and where its work goes when it names no project."""
+    """Who the token belongs to."""
     caller = call.visitor.person
     visible = [project.meta.name for project in await call.services.projects.visible(caller)]
     own = [name for name in visible if name in caller.projects] or visible
@@ -30,8 +31,16 @@ async def whoami(call: Call) -> Answer:
     )
 
 
-async def activity(call: Call) -> Answer:
-    """Take the sign of life of the caller's workspace."""
+@Operation(
+    "POST",
+    "/workspaces/activity",
+    access=Access.USER,
+    body=ActivityIn,
+    answers={200: Limits},
+    problems=(404,),
+)
+async def workspace_activity(call: Call) -> Answer:
+    """The sign of life of the caller's workspace; answers the limits that are coming."""
     body: ActivityIn = call.body
     deps = call.services.deps
     sign = Activity(
@@ -47,56 +56,29 @@ async def activity(call: Call) -> Answer:
     return Answer(await deps.live.activity(caller.name, body.server_name, sign))
 
 
-async def document(call: Call) -> Answer:
-    """The OpenAPI document."""
+@Operation("GET", "/openapi.json", access=Access.USER, answers={200: dict})
+async def openapi(call: Call) -> Answer:
+    """This API as an OpenAPI 3.1 document."""
     return Answer(call.services.document)
 
 
-async def prometheus(call: Call) -> Answer:
+@Operation(
+    "GET",
+    "/metrics",
+    access=Access.ADMIN,
+    also_scope=METRICS,
+    answers={200: str},
+    media="text/plain",
+    rooted=True,
+)
+async def prometheus_metrics(call: Call) -> Answer:
     """Prometheus metrics."""
     return Answer(await call.services.metrics.text(), media=MEDIA_TYPE)
 
 
 OPERATIONS: Final = (
-    Operation(
-        id="whoami",
-        method="GET",
-        path="/whoami",
-        access=Access.USER,
-        summary="Who the token belongs to",
-        answers={200: answers.WhoAmI},
-        run=whoami,
-    ),
-    Operation(
-        id="workspace_activity",
-        method="POST",
-        path="/workspaces/activity",
-        access=Access.USER,
-        summary="The sign of life of the caller's workspace; answers the limits that are coming",
-        body=ActivityIn,
-        answers={200: Limits},
-        run=activity,
-        problems=(404,),
-    ),
-    Operation(
-        id="openapi",
-        method="GET",
-        path="/openapi.json",
-        access=Access.USER,
-        summary="This API as an OpenAPI 3.1 document",
-        answers={200: dict},
-        run=document,
-    ),
-    Operation(
-        id="prometheus_metrics",
-        method="GET",
-        path="/metrics",
-        access=Access.ADMIN,
-        also_scope=METRICS,
-        summary="Prometheus metrics",
-        answers={200: str},
-        media="text/plain",
-        run=prometheus,
-        rooted=True,
-    ),
+    whoami,
+    workspace_activity,
+    openapi,
+    prometheus_metrics,
 )

@@ -12,14 +12,16 @@ from carrel_scheduler.workloads.contract import NodeView
 WEEK_SECONDS: Final = 7 * 86_400.0
 
 
-async def nodes(call: Call) -> Answer:
-    """All nodes; foreign holders by project only."""
+@Operation("GET", "/nodes", access=Access.USER, answers={200: answers.NodeList})
+async def list_nodes(call: Call) -> Answer:
+    """Nodes and devices, and who holds them."""
     found = call.services.deps.live.nodes()
     viewer = call.visitor.person
     return Answer(answers.NodeList(items=[redact.node(node, viewer) for node in found]))
 
 
-async def node(call: Call) -> Answer:
+@Operation("GET", "/nodes/{node}", access=Access.USER, answers={200: NodeView})
+async def read_node(call: Call) -> Answer:
     """One node."""
     for found in call.services.deps.live.nodes():
         if found.name == call.path["node"]:
@@ -27,15 +29,23 @@ async def node(call: Call) -> Answer:
     raise problems.Missing(Code.NOT_FOUND, f"There is no node `{call.path['node']}`")
 
 
-async def queue(call: Call) -> Answer:
+@Operation("GET", "/queue", access=Access.USER, answers={200: answers.Queue})
+async def read_queue(call: Call) -> Answer:
     """Waiting workloads in the order of service."""
     viewer = call.visitor.person
     entries = [redact.queue_entry(entry, viewer) for entry in call.services.deps.live.queue()]
     return Answer(answers.Queue(items=entries))
 
 
-async def usage(call: Call) -> Answer:
-    """Use in a span of time, of the projects that the caller sees."""
+@Operation(
+    "GET",
+    "/usage",
+    access=Access.USER,
+    query=queries.UsageQuery,
+    answers={200: answers.UsageList},
+)
+async def read_usage(call: Call) -> Answer:
+    """Use by project, user or workload in a span of time."""
     query: queries.UsageQuery = call.query
     deps = call.services.deps
     until = deps.clock() if query.until is None else query.until
@@ -52,41 +62,8 @@ async def usage(call: Call) -> Answer:
 
 
 OPERATIONS: Final = (
-    Operation(
-        id="list_nodes",
-        method="GET",
-        path="/nodes",
-        access=Access.USER,
-        summary="Nodes and devices, and who holds them",
-        answers={200: answers.NodeList},
-        run=nodes,
-    ),
-    Operation(
-        id="read_node",
-        method="GET",
-        path="/nodes/{node}",
-        access=Access.USER,
-        summary="One node",
-        answers={200: NodeView},
-        run=node,
-    ),
-    Operation(
-        id="read_queue",
-        method="GET",
-        path="/queue",
-        access=Access.USER,
-        summary="Waiting workloads in the order of service",
-        answers={200: answers.Queue},
-        run=queue,
-    ),
-    Operation(
-        id="read_usage",
-        method="GET",
-        path="/usage",
-        access=Access.USER,
-        summary="Use by project, user or workload in a span of time",
-        query=queries.UsageQuery,
-        answers={200: answers.UsageList},
-        run=usage,
-    ),
+    list_nodes,
+    read_node,
+    read_queue,
+    read_usage,
 )

@@ -5,21 +5,42 @@ from typing import Final
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Call, Operation, Stream
+from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.services.event_stream import Filter
 
 MEDIA: Final = "text/event-stream"
 
 
-async def all_events(call: Call) -> Stream:
-    """Events of all workloads that the caller sees."""
+@Operation(
+    "GET",
+    "/events",
+    access=Access.USER,
+    project_in="query",
+    query=queries.EventFilter,
+    answers={200: answers.WorkloadEvent},
+    media=MEDIA,
+    problems=(429,),
+    headers=("Last-Event-ID",),
+)
+async def stream_events(call: Call) -> Stream:
+    """Server-sent events of all visible workloads."""
     query: queries.EventFilter = call.query
     return _stream(
         call, Filter(project=query.project or "", kind=query.kind or "", after=_after(call))
     )
 
 
-async def workload_events(call: Call) -> Stream:
-    """Events of one workload."""
+@Operation(
+    "GET",
+    f"{WORKLOAD}/events",
+    access=Access.MEMBER,
+    answers={200: answers.WorkloadEvent},
+    media=MEDIA,
+    problems=(429,),
+    headers=("Last-Event-ID",),
+)
+async def stream_workload_events(call: Call) -> Stream:
+    """Server-sent events of one workload."""
     meta = call.workload.meta
     return _stream(call, Filter(project=meta.project, uid=meta.uid, after=_after(call)))
 
@@ -35,30 +56,6 @@ def _after(call: Call) -> int | None:
 
 
 OPERATIONS: Final = (
-    Operation(
-        id="stream_events",
-        method="GET",
-        path="/events",
-        access=Access.USER,
-        project_in="query",
-        summary="Server-sent events of all visible workloads",
-        query=queries.EventFilter,
-        answers={200: answers.WorkloadEvent},
-        media=MEDIA,
-        run=all_events,
-        problems=(429,),
-        headers=("Last-Event-ID",),
-    ),
-    Operation(
-        id="stream_workload_events",
-        method="GET",
-        path="/workloads/{project}/{name}/events",
-        access=Access.MEMBER,
-        summary="Server-sent events of one workload",
-        answers={200: answers.WorkloadEvent},
-        media=MEDIA,
-        run=workload_events,
-        problems=(429,),
-        headers=("Last-Event-ID",),
-    ),
+    stream_events,
+    stream_workload_events,
 )

@@ -8,15 +8,24 @@ from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
+from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.engines.contract import EngineError, UnknownTask
 
-ONE: Final = "/workloads/{project}/{name}"
 MOST_ROWS: Final = 10_000
 
 
-async def logs(call: Call) -> Stream:
-    """The output of one task."""
+@Operation(
+    "GET",
+    f"{WORKLOAD}/logs",
+    access=Access.MEMBER,
+    query=queries.LogQuery,
+    answers={200: str},
+    media="text/plain",
+    problems=(409, 429),
+)
+async def read_logs(call: Call) -> Stream:
+    """The output of one task, with `follow` until it ends."""
     return Stream(_log_pieces(call), "text/plain; charset=utf-8")
 
 
@@ -46,8 +55,9 @@ async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:
                 await pieces.aclose()
 
 
-async def history(call: Call) -> Answer:
-    """State changes and decisions."""
+@Operation("GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: answers.History})
+async def read_history(call: Call) -> Answer:
+    """State changes and decisions, oldest first."""
     ledger, uid, viewer = call.services.deps.ledger, call.workload.meta.uid, call.visitor.person
     transitions = await ledger.transitions(workload_uid=uid, limit=MOST_ROWS)
     decisions = await ledger.decisions(workload_uid=uid, limit=MOST_ROWS)
@@ -59,8 +69,15 @@ async def history(call: Call) -> Answer:
     )
 
 
-async def metrics(call: Call) -> Answer:
-    """Reported values by name."""
+@Operation(
+    "GET",
+    f"{WORKLOAD}/metrics",
+    access=Access.MEMBER,
+    query=queries.MetricQuery,
+    answers={200: answers.Curves},
+)
+async def read_metrics(call: Call) -> Answer:
+    """Curves that the job reported."""
     query: queries.MetricQuery = call.query
     curves = await call.services.deps.ledger.metrics(
         call.workload.meta.uid, names=query.name or None, max_points=query.max_points
@@ -75,8 +92,9 @@ async def metrics(call: Call) -> Answer:
     )
 
 
+@Operation("POST", f"{WORKLOAD}/reports", access=Access.TASK, body=ReportIn, answers={204: None})
 async def report(call: Call) -> Answer:
-    """Take a job's report."""
+    """A job says how it is going."""
     body: ReportIn = call.body
     deps = call.services.deps
     await deps.live.report(call.workload.meta.uid, convert.to_report(body, deps.clock()))
@@ -84,45 +102,8 @@ async def report(call: Call) -> Answer:
 
 
 OPERATIONS: Final = (
-    Operation(
-        id="read_logs",
-        method="GET",
-        path=f"{ONE}/logs",
-        access=Access.MEMBER,
-        summary="The output of one task, with `follow` until it ends",
-        query=queries.LogQuery,
-        answers={200: str},
-        media="text/plain",
-        run=logs,
-        problems=(409, 429),
-    ),
-    Operation(
-        id="read_history",
-        method="GET",
-        path=f"{ONE}/history",
-        access=Access.MEMBER,
-        summary="State changes and decisions, oldest first",
-        answers={200: answers.History},
-        run=history,
-    ),
-    Operation(
-        id="read_metrics",
-        method="GET",
-        path=f"{ONE}/metrics",
-        access=Access.MEMBER,
-        summary="Curves that the job reported",
-        query=queries.MetricQuery,
-        answers={200: answers.Curves},
-        run=metrics,
-    ),
-    Operation(
-        id="report",
-        method="POST",
-        path=f"{ONE}/reports",
-        access=Access.TASK,
-        summary="A job says how it is going",
-        body=ReportIn,
-        answers={204: None},
-        run=report,
-    ),
+    read_logs,
+    read_history,
+    read_metrics,
+    report,
 )

@@ -1,22 +1,32 @@
 """Create, list, read and steer workloads."""
 
-from typing import Final
-from urllib.parse import quote
+from typing import Final, Literal
 
 from carrel_scheduler.api import problems, redact
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch, WorkloadCreate
-from carrel_scheduler.api.operation import Answer, Call, Operation, Run
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Limits, Workload
 
 LONGEST_KEY: Final = 200
-ONE: Final = "/workloads/{project}/{name}"
 
 
-async def create(call: Call) -> Answer:
-    """Store a workload, or say what would become of it."""
+@Operation(
+    "POST",
+    WORKLOADS,
+    access=Access.MEMBER,
+    project_in="body",
+    query=queries.DryRun,
+    body=WorkloadCreate,
+    answers={201: answers.WorkloadOut, 200: answers.Forecast},
+    problems=(409,),
+    headers=("Idempotency-Key",),
+)
+async def create_workload(call: Call) -> Answer:
+    """Submit a workload."""
     body: WorkloadCreate = call.body
     viewer = call.visitor.person
     if call.query.dry_run:
@@ -24,8 +34,7 @@ async def create(call: Call) -> Answer:
         shown = redact.reason(forecast, viewer) or forecast
         return Answer(answers.Forecast(workload=redact.workload(draft, viewer), forecast=shown))
     workload = await call.services.submission.create(body, viewer, _idempotency_key(call))
-    path = f"/api/v1/workloads/{quote(workload.meta.project)}/{quote(workload.meta.name)}"
-    location = call.services.deps.prefix + path
+    location = call.address("workloads", workload.meta.project, workload.meta.name)
     return Answer(redact.workload(workload, viewer), 201, {"Location": location})
 
 
@@ -41,15 +50,31 @@ def _idempotency_key(call: Call) -> str:
     return key
 
 
-async def create_many(call: Call) -> Answer:
-    """Store many workloads; each is created or refused for itself."""
+@Operation(
+    "POST",
+    f"{WORKLOADS}:batch",
+    access=Access.MEMBER,
+    project_in="body",
+    body=WorkloadBatch,
+    answers={200: answers.BatchAnswer},
+)
+async def create_workloads(call: Call) -> Answer:
+    """Submit up to 1,000 workloads at once."""
     body: WorkloadBatch = call.body
     items = await call.services.batches.create(body.items, call.visitor.person)
     return Answer(answers.BatchAnswer(items=items))
 
 
-async def find(call: Call) -> Answer:
-    """A page of the workloads that the caller sees."""
+@Operation(
+    "GET",
+    WORKLOADS,
+    access=Access.USER,
+    project_in="query",
+    query=queries.WorkloadFilter,
+    answers={200: answers.WorkloadPage},
+)
+async def list_workloads(call: Call) -> Answer:
+    """Workloads that the caller sees, in the order of creation."""
     query: queries.WorkloadFilter = call.query
     viewer = call.visitor.person
     projects = viewer.visible_projects() if query.project is None else [query.project]
@@ -70,30 +95,44 @@ async def find(call: Call) -> Answer:
     return Answer(answers.WorkloadPage(items=items, next=page.next or None))
 
 
-async def read(call: Call) -> Answer:
+@Operation("GET", WORKLOAD, access=Access.MEMBER, answers={200: answers.WorkloadOut})
+async def read_workload(call: Call) -> Answer:
     """One workload."""
     return Answer(redact.workload(call.workload, call.visitor.person))
 
 
-async def delete(call: Call) -> Answer:
-    """End and remove it."""
-    changed = await call.services.control.delete(call.workload)
+def _steering(method: Literal["POST", "DELETE"], path: str) -> Operation:
+    return Operation(
+        method, path, access=Access.OWNER, answers={202: answers.WorkloadOut}, problems=(409,)
+    )
+
+
+def _accepted(call: Call, changed: Workload) -> Answer:
     return Answer(redact.workload(changed, call.visitor.person), 202)
 
 
-async def suspend(call: Call) -> Answer:
-    """Stop it and keep its definition."""
-    changed = await call.services.control.suspend(call.workload)
-    return Answer(redact.workload(changed, call.visitor.person), 202)
+@_steering("DELETE", WORKLOAD)
+async def delete_workload(call: Call) -> Answer:
+    """End and remove a workload; its checkpoints stay."""
+    return _accepted(call, await call.services.control.delete(call.workload))
 
 
-async def resume(call: Call) -> Answer:
-    """Queue it again."""
-    changed = await call.services.control.resume(call.workload)
-    return Answer(redact.workload(changed, call.visitor.person), 202)
+@_steering("POST", f"{WORKLOAD}/suspend")
+async def suspend_workload(call: Call) -> Answer:
+    """Stop a workload and keep its definition."""
+    return _accepted(call, await call.services.control.suspend(call.workload))
 
 
-async def extend(call: Call) -> Answer:
+@_steering("POST", f"{WORKLOAD}/resume")
+async def resume_workload(call: Call) -> Answer:
+    """Queue a stopped workload again."""
+    return _accepted(call, await call.services.control.resume(call.workload))
+
+
+@Operation(
+    "POST", f"{WORKLOAD}/extend", access=Access.OWNER, answers={200: Limits}, problems=(409,)
+)
+async def extend_workload(call: Call) -> Answer:
     """Keep a workspace for the time that its project allows."""
     if call.workload.spec.kind != "workspace":
         raise problems.Conflicting(
@@ -102,7 +141,15 @@ async def extend(call: Call) -> Answer:
     return Answer(await call.services.deps.live.extend(call.workload.meta.uid))
 
 
-async def claim(call: Call) -> Answer:
+@Operation(
+    "POST",
+    f"{WORKLOAD}/claim",
+    access=Access.SPAWNER,
+    body=Claim,
+    answers={200: answers.WorkloadOut},
+    problems=(409,),
+)
+async def claim_workload(call: Call) -> Answer:
     """Give a workspace that got its turn its command."""
     body: Claim = call.body
     claimed = await call.services.deps.live.claim(
@@ -116,96 +163,14 @@ async def claim(call: Call) -> Answer:
     return Answer(redact.workload(claimed, call.visitor.person))
 
 
-def _steer(verb: str, summary: str, run: Run) -> Operation:
-    return Operation(
-        id=f"{verb}_workload",
-        method="POST",
-        path=f"{ONE}/{verb}",
-        access=Access.OWNER,
-        summary=summary,
-        answers={202: answers.WorkloadOut},
-        run=run,
-        problems=(409,),
-    )
-
-
 OPERATIONS: Final = (
-    Operation(
-        id="create_workload",
-        method="POST",
-        path="/workloads",
-        access=Access.MEMBER,
-        project_in="body",
-        summary="Submit a workload",
-        query=queries.DryRun,
-        body=WorkloadCreate,
-        answers={201: answers.WorkloadOut, 200: answers.Forecast},
-        run=create,
-        problems=(409,),
-        headers=("Idempotency-Key",),
-    ),
-    Operation(
-        id="create_workloads",
-        method="POST",
-        path="/workloads:batch",
-        access=Access.MEMBER,
-        project_in="body",
-        summary="Submit up to 1,000 workloads at once",
-        body=WorkloadBatch,
-        answers={200: answers.BatchAnswer},
-        run=create_many,
-    ),
-    Operation(
-        id="list_workloads",
-        method="GET",
-        path="/workloads",
-        access=Access.USER,
-        project_in="query",
-        summary="Workloads that the caller sees, in the order of creation",
-        query=queries.WorkloadFilter,
-        answers={200: answers.WorkloadPage},
-        run=find,
-    ),
-    Operation(
-        id="read_workload",
-        method="GET",
-        path=ONE,
-        access=Access.MEMBER,
-        summary="One workload",
-        answers={200: answers.WorkloadOut},
-        run=read,
-    ),
-    Operation(
-        id="delete_workload",
-        method="DELETE",
-        path=ONE,
-        access=Access.OWNER,
-        summary="End and remove a workload; its checkpoints stay",
-        answers={202: answers.WorkloadOut},
-        run=delete,
-        problems=(409,),
-    ),
-    _steer("suspend", "Stop a workload and keep its definition", suspend),
-    _steer("resume", "Queue a stopped workload again", resume),
-    Operation(
-        id="extend_workload",
-        method="POST",
-        path=f"{ONE}/extend",
-        access=Access.OWNER,
-        summary="Keep a workspace for the time that its project allows",
-        answers={200: Limits},
-        run=extend,
-        problems=(409,),
-    ),
-    Operation(
-        id="claim_workload",
-        method="POST",
-        path=f"{ONE}/claim",
-        access=Access.SPAWNER,
-        summary="Give a workspace that got its turn its command",
-        body=Claim,
-        answers={200: answers.WorkloadOut},
-        run=claim,
-        problems=(409,),
-    ),
+    create_workload,
+    create_workloads,
+    list_workloads,
+    read_workload,
+    delete_workload,
+    suspend_workload,
+    resume_workload,
+    extend_workload,
+    claim_workload,
 )

@@ -1,0 +1,8 @@
+"""Where things of the API lie, below its root."""
+
+from typing import Final
+
+WORKLOADS: Final = "/workloads"
+WORKLOAD: Final = f"{WORKLOADS}/{{project}}/{{name}}"
+PROJECTS: Final = "/projects"
+PROJECT: Final = f"{PROJECTS}/{{project}}"
