@@ -21,16 +21,21 @@ def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
     if for_ever:
         used, fixed = np.zeros_like(used), np.zeros_like(fixed)
     parent = np.array(standings.table.parent, np.int64)
-    left = np.where(cap > used, cap - used, 0)
-    left_fixed = np.where(quota > fixed, quota - fixed, 0)
+    left = _on_the_way(np.where(cap > used, cap - used, 0), parent)
+    left_fixed = _on_the_way(np.where(quota > fixed, quota - fixed, 0), parent)
     demand, queue = waiting.demand.take(rows, 0), waiting.queue.take(rows)
-    is_fixed = waiting.fixed.take(rows)
-    above = np.ones(len(rows), np.bool_)
-    while above.any():
-        over = demand > left.take(queue, 0)
-        beyond = (demand > left_fixed.take(queue, 0)) & is_fixed[:, None]
-        broken = over | beyond
-        found |= above & (broken[:, 0] | broken[:, 1] | broken[:, 2])
-        queue = np.where(above, parent.take(queue), -1)
-        above = queue >= 0
-    return found
+    over = demand > left.take(queue, 0)
+    found = over[:, 0] | over[:, 1] | over[:, 2]
+    some = np.flatnonzero(waiting.fixed.take(rows))
+    over = demand.take(some, 0) > left_fixed.take(queue.take(some), 0)
+    found[some] |= over[:, 0] | over[:, 1] | over[:, 2]
+    return np.asarray(found)
+
+
+def _on_the_way(left: Counts, parent: Counts) -> Counts:
+    """(Q, 3) the least that is left at a queue and at those above it."""
+    least, above = left.copy(), parent
+    while (known := above >= 0).any():
+        least[known] = np.minimum(least[known], left[above[known]])
+        above = np.where(known, parent.take(above), -1)
+    return least

@@ -25,16 +25,16 @@ def for_reclaim(cycle: Cycle) -> Counts:
     rows = _open(cycle)
     leaf, demand = waiting.queue.take(rows), waiting.demand.take(rows, 0)
     used, fair = np.array(standings.used, np.int64), np.array(standings.fair, np.int64)
-    quota = np.array(standings.quota, np.int64)
-    then = used.take(leaf, 0) + demand
-    entitled = _within(then, fair.take(leaf, 0))
+    quota, fixed = np.array(standings.quota, np.int64), np.array(standings.fixed, np.int64)
+    entitled = _within(demand, (fair - used).take(leaf, 0))
     kept = np.minimum(np.array(standings.allocatable, np.int64), quota)
-    entitled &= ((demand > 0) & (used > kept).any(axis=0)).any(axis=1)
-    fixed = np.array(standings.fixed, np.int64).take(leaf, 0) + demand
-    entitled &= ~waiting.fixed.take(rows) | _within(fixed, quota.take(leaf, 0))
+    asked = (demand > 0) & (used > kept).any(axis=0)
+    entitled &= asked[:, 0] | asked[:, 1] | asked[:, 2]
+    some = np.flatnonzero(waiting.fixed.take(rows))
+    entitled[some] &= _within(demand.take(some, 0), (quota - fixed).take(leaf.take(some), 0))
     entitled &= ~held_back(cycle, rows)
-    rows, then, leaf = rows[entitled], then[entitled], leaf[entitled]
-    return _in_turns(cycle, rows, _within(then, quota.take(leaf, 0)))
+    rows, demand, leaf = rows[entitled], demand[entitled], leaf[entitled]
+    return _in_turns(cycle, rows, _within(demand, (quota - used).take(leaf, 0)))
 
 
 def for_preempt(cycle: Cycle) -> Counts:

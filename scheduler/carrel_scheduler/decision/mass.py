@@ -186,7 +186,8 @@ def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | Non
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
-    return offer(cycle, job, wish, giving, budgets, protected_s=_protected(cycle, job.queue))
+    least = _protected(cycle, job.queue)
+    return offer(cycle, job, wish, giving, budgets, near=cycle.borrowers, protected_s=least)
 
 
 def offer(
@@ -196,13 +197,17 @@ def offer(
     giving: Bools,
     budgets: Budgets,
     *,
+    near: Bools | None = None,
     below: int | None = None,
     protected_s: Times | None = None,
 ) -> Offer:
-    """Victims of these queues, in a large cluster only those on promising nodes."""
+    """Victims of these queues, in a large cluster only those on promising nodes.
+
+    ``near`` (Q,): by what these could give nodes are chosen, where not by what ``giving`` could.
+    """
     nodes = None
     if not looks_at_all(cycle, wish.tasks):
-        nodes = likely_nodes(cycle, job.shape.cls, wish.tasks, giving)
+        nodes = likely_nodes(cycle, job.shape.cls, wish.tasks, giving if near is None else near)
         if not len(nodes):
             return Offer(None, budgets)
     return Offer(victims_of(cycle, giving, below, protected_s=protected_s, nodes=nodes), budgets)

@@ -14,7 +14,7 @@ import numpy as np
 from carrel_scheduler.decision.barred import barred
 from carrel_scheduler.decision.cycle import Cycle
 from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.layers import Bools, Counts, Layer
+from carrel_scheduler.decision.layers import LARGEST, Bools, Counts, Layer
 from carrel_scheduler.decision.resources import MILLI, Triple
 
 LOOKS = 8
@@ -73,7 +73,7 @@ def _late_rows(cycle: Cycle) -> Counts:
         return rows[:0]
     possible = ~barred(cycle, rows, for_ever=True)
     rows, every = rows[late & possible], rows[possible]
-    highest = np.full(len(cycle.standings.used), np.iinfo(np.int64).min, np.int64)
+    highest = np.full(len(cycle.standings.used), -LARGEST, np.int64)
     np.maximum.at(highest, waiting.queue.take(every), waiting.priority.take(every))
     rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
     ordered: Counts = rows.take(np.lexsort((rows, waiting.since.take(rows))))
@@ -84,11 +84,17 @@ def _has_right(cycle: Cycle, job: Job) -> bool:
     step, standings = job.shape.first_step, cycle.standings
     if cycle.waited_s(job) <= cycle.settings.patience_s or cycle.answered(job):
         return False
-    behind = _behind(cycle, job)
-    standings.add(job.queue, behind, sign=-1)
-    right = cycle.within_share(job, step) and cycle.barrier(job, step) is None
-    standings.add(job.queue, behind)
+    right = _is_free(cycle, job, step)
+    if not right:
+        behind = _behind(cycle, job)
+        standings.add(job.queue, behind, sign=-1)
+        right = _is_free(cycle, job, step)
+        standings.add(job.queue, behind)
     return right and _fits_when_empty(cycle, job)
+
+
+def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    return cycle.within_share(job, step) and cycle.barrier(job, step) is None
 
 
 def _behind(cycle: Cycle, job: Job) -> Triple:
