@@ -86,7 +86,6 @@ class Giving:
         """``jobs``: those that may give; ``protected``: they keep what they cannot run without."""
         self._cycle = cycle
         self._heaps: dict[int, list[Entry]] = {}
-        self._later: list[Entry] = []
         self._count = 0
         for job in jobs:
             self._push(Victim(cycle, job, core=not protected(job)))
@@ -101,28 +100,18 @@ class Giving:
         Args:
             legal: whether a share may be taken now; who may not is left out for good.
             wholly: whether all of a share lies beyond what its queue keeps. Those that would take
-                their queue below it come after all others.
+                their queue below it come after the others of their queue and priority.
         """
-        if wholly is not None:
-            yield from self._in_order(legal, wholly)
-            for entry in self._later:
-                heapq.heappush(self._heaps[entry[2].job.queue], entry)
-            self._later.clear()
-        yield from self._in_order(legal, None)
-
-    def _in_order(
-        self, legal: Callable[[Share], bool], wholly: Callable[[Share], bool] | None
-    ) -> Iterator[Share]:
         order = VictimOrder(self._cycle.standings, self._head, self._heaps)
         while (leaf := order.pop()) is not None:
-            entry = heapq.heappop(self._heaps[leaf])
-            victim, share = entry[2], entry[3]
+            key, number, victim, share = heapq.heappop(self._heaps[leaf])
             if legal(share):
-                if wholly is None or wholly(share):
+                if key[1] or wholly is None or wholly(share):
                     yield share
                     self._push(victim)
                 else:
-                    self._later.append(entry)
+                    later = (key[0], 1, *key[2:])
+                    heapq.heappush(self._heaps[leaf], (later, number, victim, share))
             order.update(leaf)
 
     def _head(self, leaf: int) -> Triple | None:
@@ -145,7 +134,7 @@ class Giving:
         else:  # it would only start in this cycle
             lost, kept = 0, False
         tie = (-spec.created_at, *(-ord(c) for c in spec.uid))
-        key = (spec.priority, -stage, kept, lost, *tie)
+        key = (spec.priority, 0, -stage, kept, lost, *tie)
         self._count += 1
         heap = self._heaps.setdefault(job.queue, [])
         heapq.heappush(heap, (key, self._count, victim, share))

@@ -23,9 +23,10 @@ from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
-LOSS_BITS = 32
-BELOW_BITS = LOSS_BITS + 8
-MEAN = 1 << 16
+LOSS_BITS = 20
+BELOW_BITS = LOSS_BITS + 4
+LEVEL_BITS = BELOW_BITS + 4
+MEAN = 1 << 12
 """What a loss of its queue's mean counts as."""
 SHOWN = 500
 """Where at most so many jobs run, what is shown as borrowed goes first; beyond, nobody follows
@@ -150,8 +151,8 @@ class VictimTable:
         loss = np.minimum(part * MEAN, (1 << LOSS_BITS) - 1).astype(np.int64)
         levels = _levels(queue, priority)
         if len(self.cycle.state.holding) <= SHOWN:
-            levels = 2 * levels + self._covered(slots)
-        return loss + (levels << LOSS_BITS)
+            loss += self._covered(slots) << LOSS_BITS
+        return loss + (levels << LEVEL_BITS)
 
     def _covered(self, slots: Counts) -> Counts:
         """(U,) 1 where a job is shown as covered by its quota while others of its queue are not."""
