@@ -1,7 +1,7 @@
 """How many tasks of each class fit on each node now.
 
-For classes with waiting tasks the answer is kept: one row per node, one column per class, so that
-a node that changed is one contiguous row to write (``class_needs``). Any other view is counted
+For classes with waiting tasks the answer is kept, one row per class, so that the choice of a node
+reads one contiguous row; nodes that changed are counted for all classes at once (``class_needs``). Any other view is counted
 directly. Counts stop at ``MOST`` per node.
 """
 
@@ -74,7 +74,7 @@ class Capacity:
             self._stale.clear()
         for column in fresh:
             counts = self.counts(view, self._of_column[column])
-            self._rows[:, column] = counts
+            self._rows[column] = counts
             self._totals[column] = int(counts.sum())
 
     def column(self, class_id: int) -> Rows:
@@ -84,7 +84,7 @@ class Capacity:
             if self._view is None:
                 raise RuntimeError("sync comes first")
             return self.counts(self._view, class_id).astype(np.int16)
-        return self._rows[:, column]
+        return self._rows[column]
 
     def total(self, class_id: int) -> int:
         """The sum of ``column``."""
@@ -139,11 +139,11 @@ class Capacity:
         used = len(self._of_column)
         for start in range(0, len(nodes), ROWS_AT_ONCE):
             some = np.array(nodes[start : start + ROWS_AT_ONCE], np.int64)
-            rows = slice(nodes[start], nodes[start] + 1) if len(some) == 1 else some
-            new = self._needs.rows(view, some, self._column_ids)
-            difference = new - self._rows[rows, :used]
-            self._totals[:used] += difference.sum(0, dtype=np.int64)
-            self._rows[rows, :used] = new
+            new = self._needs.rows(view, some, self._column_ids).T
+            where = slice(nodes[start], nodes[start] + 1) if len(some) == 1 else some
+            difference = new - self._rows[:used, where]
+            self._totals[:used] += difference.sum(1, dtype=np.int64)
+            self._rows[:used, where] = new
 
     def _follow_classes(self, width: int) -> list[int]:
         """Give columns to classes that began to wait; returns the columns to fill."""
@@ -172,12 +172,12 @@ class Capacity:
         return column
 
     def _widen(self, nodes: int, columns: int) -> None:
-        n, c = self._rows.shape
+        c, n = self._rows.shape
         if nodes <= n and columns <= c:
             return
         nodes, columns = max(nodes, n), c if columns <= c else max(columns, 2 * c, 16)
-        rows = np.zeros((nodes, columns), np.int16)
-        rows[:n, :c] = self._rows
+        rows = np.zeros((columns, nodes), np.int16)
+        rows[:c, :n] = self._rows
         totals = np.zeros(columns, np.int64)
         totals[:c] = self._totals
         self._rows, self._totals = rows, totals
