@@ -12,13 +12,11 @@ from carrel.cli.output import (
     Output,
     OutputOption,
     ProjectOption,
-    document,
-    for_programs,
-    table,
+    show,
 )
 
 if TYPE_CHECKING:
-    from carrel.models import Device, Node
+    from carrel.models import Device, Node, QueueEntry, Usage, Workload
 
 NODE_COLUMNS = (
     "NODE",
@@ -32,6 +30,12 @@ NODE_COLUMNS = (
     "MEMORY",
 )
 NODE_NUMBERS = ("GPUs", "ALLOCATED", "FREE", "LARGEST FREE")
+DEVICE_COLUMNS = ("NODE", "GPU", "TYPE", "ALLOCATED", "UTILIZATION", "MEMORY", "IDLE", "HELD BY")
+DEVICE_NUMBERS = ("GPU", "ALLOCATED", "UTILIZATION")
+LOAD_COLUMNS = ("NAME", "PROJECT", "GPUs", "UTILIZATION", "PROGRESS", "METRICS")
+LOAD_NUMBERS = ("GPUs", "UTILIZATION", "PROGRESS")
+QUEUE_COLUMNS = ("PLACE", "NAME", "PROJECT", "USER", "REQUEST", "WAITS SINCE", "REASON")
+USE_COLUMNS = ("GPU-HOURS", "BORROWED", "CPU-HOURS", "WAITED", "PREEMPTIONS", "JOBS")
 
 
 class By(StrEnum):
@@ -46,11 +50,8 @@ def list_nodes(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = F
     """List nodes with their GPUs, allocated and free."""
     with connected() as client:
         nodes = client.nodes()
-    if for_programs(output):
-        document(nodes, output)
-        return
-    rows = [_node_row(node) for node in nodes]
-    table(NODE_COLUMNS, rows, no_headers=no_headers, right=NODE_NUMBERS)
+    rows = map(_node_row, nodes)
+    show(nodes, output, NODE_COLUMNS, rows, no_headers=no_headers, right=NODE_NUMBERS)
 
 
 def _node_row(node: "Node") -> list[str]:
@@ -76,23 +77,17 @@ def list_projects(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders 
 
     with connected() as client:
         projects = client.list_projects()
-    if for_programs(output):
-        document(projects, output)
-        return
-    rows = [views.project_row(project) for project in projects]
-    table(views.PROJECT_COLUMNS, rows, no_headers=no_headers, right=views.PROJECT_NUMBERS)
+    rows = map(views.project_row, projects)
+    headers, right = views.PROJECT_COLUMNS, views.PROJECT_NUMBERS
+    show(projects, output, headers, rows, no_headers=no_headers, right=right)
 
 
 def top_node(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
     """Show each GPU: who holds it and how hard it works."""
     with connected() as client:
         nodes = client.nodes()
-    if for_programs(output):
-        document(nodes, output)
-        return
-    headers = ("NODE", "GPU", "TYPE", "ALLOCATED", "UTILIZATION", "MEMORY", "IDLE", "HELD BY")
-    rows = [_device_row(node, device) for node in nodes for device in node.devices]
-    table(headers, rows, no_headers=no_headers, right=("GPU", "ALLOCATED", "UTILIZATION"))
+    rows = (_device_row(node, device) for node in nodes for device in node.devices)
+    show(nodes, output, DEVICE_COLUMNS, rows, no_headers=no_headers, right=DEVICE_NUMBERS)
 
 
 def _device_row(node: "Node", device: "Device") -> list[str]:
@@ -132,26 +127,22 @@ def top_job(
         jobs = [job for job in client.list_workloads(where) if job.holds_resources]
         load = _load(client.nodes())
     jobs.sort(key=lambda job: (-views.requested_gpus(job), job.project, job.name))
-    if for_programs(output):
-        document(jobs, output)
-        return
-    rows: list[list[str]] = []
-    for job in jobs:
-        progress = job.status.progress
-        share = f"{progress.done / progress.total:.0%}" if progress and progress.total else "-"
-        works = load.get(job.uid, [])
-        rows.append(
-            [
-                job.name,
-                job.project,
-                f"{views.requested_gpus(job):.2f}",
-                f"{sum(works) / len(works):.0%}" if works else "-",
-                share,
-                ", ".join(f"{key} {value:.4g}" for key, value in job.status.metrics.items()) or "-",
-            ]
-        )
-    headers = ("NAME", "PROJECT", "GPUs", "UTILIZATION", "PROGRESS", "METRICS")
-    table(headers, rows, no_headers=no_headers, right=("GPUs", "UTILIZATION", "PROGRESS"))
+    rows = (_load_row(job, load.get(job.uid, [])) for job in jobs)
+    show(jobs, output, LOAD_COLUMNS, rows, no_headers=no_headers, right=LOAD_NUMBERS)
+
+
+def _load_row(job: "Workload", works: list[float]) -> list[str]:
+    from carrel.cli import views
+
+    progress = job.status.progress
+    return [
+        job.name,
+        job.project,
+        f"{views.requested_gpus(job):.2f}",
+        f"{sum(works) / len(works):.0%}" if works else "-",
+        f"{progress.done / progress.total:.0%}" if progress and progress.total else "-",
+        ", ".join(f"{key} {value:.4g}" for key, value in job.status.metrics.items()) or "-",
+    ]
 
 
 def _load(nodes: "list[Node]") -> dict[str, list[float]]:
@@ -168,23 +159,20 @@ def queue(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False)
     """Show what waits, in the order of service, and why."""
     with connected() as client:
         entries = client.queue()
-    if for_programs(output):
-        document(entries, output)
-        return
-    rows = [
-        [
-            str(entry.position),
-            entry.name or "-",
-            entry.project,
-            entry.user or "-",
-            units.gpus(entry.resources.gpus * entry.tasks),
-            units.duration(now() - entry.waits_since),
-            (entry.reason.sentence or entry.reason.token) if entry.reason else "-",
-        ]
-        for entry in entries
+    rows = map(_queue_row, entries)
+    show(entries, output, QUEUE_COLUMNS, rows, no_headers=no_headers, right=("PLACE",))
+
+
+def _queue_row(entry: "QueueEntry") -> list[str]:
+    return [
+        str(entry.position),
+        entry.name or "-",
+        entry.project,
+        entry.user or "-",
+        units.gpus(entry.resources.gpus * entry.tasks),
+        units.duration(now() - entry.waits_since),
+        (entry.reason.sentence or entry.reason.token) if entry.reason else "-",
     ]
-    headers = ("PLACE", "NAME", "PROJECT", "USER", "REQUEST", "WAITS SINCE", "REASON")
-    table(headers, rows, no_headers=no_headers, right=("PLACE",))
 
 
 def usage(
@@ -197,28 +185,17 @@ def usage(
     """Show what was used: GPU-hours, borrowed ones, waits, preemptions."""
     with connected() as client:
         used = client.usage(by.value, since=now() - units.seconds(since, "--since"))
-    if for_programs(output):
-        document(used, output)
-        return
-    headers = (
-        by.value.upper(),
-        "GPU-HOURS",
-        "BORROWED",
-        "CPU-HOURS",
-        "WAITED",
-        "PREEMPTIONS",
-        "JOBS",
-    )
-    rows = [
-        [
-            entry.key,
-            f"{entry.gpu_seconds / 3600:,.2f}",
-            f"{entry.borrowed_gpu_seconds / 3600:,.2f}",
-            f"{entry.cpu_seconds / 3600:,.2f}",
-            units.duration(entry.wait_seconds),
-            f"{entry.preemptions:,}",
-            f"{entry.workloads:,}",
-        ]
-        for entry in used
+    headers = (by.value.upper(), *USE_COLUMNS)
+    show(used, output, headers, map(_use_row, used), no_headers=no_headers, right=USE_COLUMNS)
+
+
+def _use_row(entry: "Usage") -> list[str]:
+    return [
+        entry.key,
+        f"{entry.gpu_seconds / 3600:,.2f}",
+        f"{entry.borrowed_gpu_seconds / 3600:,.2f}",
+        f"{entry.cpu_seconds / 3600:,.2f}",
+        units.duration(entry.wait_seconds),
+        f"{entry.preemptions:,}",
+        f"{entry.workloads:,}",
     ]
-    table(headers, rows, no_headers=no_headers, right=headers[1:])

@@ -15,7 +15,7 @@ from carrel.cli.output import (
     document,
     for_programs,
     say,
-    table,
+    show,
 )
 from carrel.errors import ApiError
 
@@ -53,17 +53,14 @@ def list_jobs(
         phases = [word.lower() for word in status or []]
         jobs = client.list_workloads(where, user, phases, kind, labels)
         service = client.settings.url
-    if for_programs(output):
-        document(jobs, output)
-        return
     wide = output is Output.WIDE
-    rows = [
+    rows = (
         views.job_row(job, now(), service) + ([views.why(job) or views.NOTHING] if wide else [])
         for job in jobs
-    ]
+    )
     title = f"Showing jobs for project {where}" if where else "Showing jobs for all projects"
     headers = (*views.JOB_COLUMNS, "REASON") if wide else views.JOB_COLUMNS
-    table(headers, rows, title=title, no_headers=no_headers)
+    show(jobs, output, headers, rows, title=title, no_headers=no_headers)
 
 
 def describe_job(

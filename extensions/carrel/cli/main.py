@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 refused by the service, 2 wrong usage, 3 not signed in or 
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import typer
@@ -22,55 +22,57 @@ USAGE: Final = 2
 NO_ACCESS: Final = 3
 INTERRUPTED: Final = 130
 
+Command = Callable[..., None]
+COMMANDS: Final[Mapping[str, Command]] = {
+    "login": session.login,
+    "logout": session.logout,
+    "whoami": session.whoami,
+    "submit": submission.submit,
+    "logs": jobs.logs,
+    "bash": shells.bash,
+    "exec": shells.exec_command,
+    "suspend": jobs.suspend,
+    "resume": jobs.resume,
+    "queue": cluster.queue,
+    "usage": cluster.usage,
+    "version": session.version,
+}
+GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
+    "list": (
+        "List jobs, projects or nodes.",
+        {
+            "jobs": jobs.list_jobs,
+            "projects": cluster.list_projects,
+            "nodes": cluster.list_nodes,
+        },
+    ),
+    "describe": ("Show one thing in full.", {"job": jobs.describe_job}),
+    "delete": ("Remove things.", {"job": jobs.delete_job}),
+    "config": ("Set defaults.", {"project": session.config_project}),
+    "top": (
+        "Show how busy things are.",
+        {"node": cluster.top_node, "job": cluster.top_job},
+    ),
+    "project": (
+        "Manage projects (administrators).",
+        {
+            "create": projects.create,
+            "update": projects.update,
+            "delete": projects.delete,
+            "list": cluster.list_projects,
+            "add-user": projects.add_user,
+            "remove-user": projects.remove_user,
+        },
+    ),
+}
+
 
 def build() -> typer.Typer:
     """The whole application."""
     app = _group("Carrel: workspaces and preemptible jobs on shared GPUs.")
-    commands: dict[str, Callable[..., None]] = {
-        "login": session.login,
-        "logout": session.logout,
-        "whoami": session.whoami,
-        "submit": submission.submit,
-        "logs": jobs.logs,
-        "bash": shells.bash,
-        "exec": shells.exec_command,
-        "suspend": jobs.suspend,
-        "resume": jobs.resume,
-        "queue": cluster.queue,
-        "usage": cluster.usage,
-        "version": session.version,
-    }
-    for name, command in commands.items():
+    for name, command in COMMANDS.items():
         app.command(name)(command)
-    groups: dict[str, tuple[str, dict[str, Callable[..., None]]]] = {
-        "list": (
-            "List jobs, projects or nodes.",
-            {
-                "jobs": jobs.list_jobs,
-                "projects": cluster.list_projects,
-                "nodes": cluster.list_nodes,
-            },
-        ),
-        "describe": ("Show one thing in full.", {"job": jobs.describe_job}),
-        "delete": ("Remove things.", {"job": jobs.delete_job}),
-        "config": ("Set defaults.", {"project": session.config_project}),
-        "top": (
-            "Show how busy things are.",
-            {"node": cluster.top_node, "job": cluster.top_job},
-        ),
-        "project": (
-            "Manage projects (administrators).",
-            {
-                "create": projects.create,
-                "update": projects.update,
-                "delete": projects.delete,
-                "list": cluster.list_projects,
-                "add-user": projects.add_user,
-                "remove-user": projects.remove_user,
-            },
-        ),
-    }
-    for name, (help_text, verbs) in groups.items():
+    for name, (help_text, verbs) in GROUPS.items():
         group = _group(help_text)
         for verb, command in verbs.items():
             group.command(verb)(command)

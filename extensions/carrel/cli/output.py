@@ -7,7 +7,7 @@ that scripts and tests can read it. State colours are always next to the state's
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Final, TextIO
 
@@ -91,6 +91,23 @@ def table(
             for header, cell, width in zip(headers, line, widths, strict=True)
         )
         say("  ".join(cells).rstrip())
+
+
+def show(
+    content: Any,
+    output: Output,
+    headers: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    no_headers: bool = False,
+    right: Sequence[str] = (),
+) -> None:
+    """Show ``content`` as it is to programs, to people as a table; only then are rows made."""
+    if for_programs(output):
+        document(content, output)
+    else:
+        table(headers, list(rows), title=title, no_headers=no_headers, right=right)
 
 
 def _for_people(

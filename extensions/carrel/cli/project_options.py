@@ -1,0 +1,138 @@
+"""What an administrator sets of a project, as options and as the API's fields."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer import Option
+
+from carrel.cli import units
+
+NONE = "none"
+Text = str | None
+Whole = int | None
+Switch = bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectOptions:
+    """What was named on the command line; ``None``: it was not."""
+
+    description: Annotated[Text, Option("--description", help="What it is for.")] = None
+    gpus: Annotated[
+        float | None, Option("--gpus", "-g", min=0, help="Guaranteed GPUs (its quota).")
+    ] = None
+    cpu: Annotated[Text, Option("--cpu", help="Guaranteed processors, or none.")] = None
+    memory: Annotated[Text, Option("--memory", help="Guaranteed memory: 64G, or none.")] = None
+    limit_gpus: Annotated[
+        Text, Option("--limit-gpus", help="Never more GPUs than this, or none.")
+    ] = None
+    over_quota: Annotated[
+        Switch,
+        Option("--over-quota/--no-over-quota", help="May it borrow what nobody uses?"),
+    ] = None
+    weight: Annotated[
+        Text, Option("--weight", help="Share of what is over; none: as its quota.")
+    ] = None
+    rank: Annotated[Whole, Option("--rank", help="Served before projects of lower rank.")] = None
+    interactive_time_limit: Annotated[
+        Text, Option("--interactive-time-limit", help="Workspaces stop after 8h, or none.")
+    ] = None
+    idle_timeout: Annotated[
+        Text, Option("--idle-timeout", help="Unused workspaces stop after 1h, or none.")
+    ] = None
+    warn_before: Annotated[
+        Text, Option("--warn-before", help="Tell the owner 10m before a stop.")
+    ] = None
+    extend: Annotated[Text, Option("--extend", help="What `keep` adds: 1h.")] = None
+    max_extensions: Annotated[
+        Whole, Option("--max-extensions", min=0, help="How often; 0 means never.")
+    ] = None
+    training_idle_timeout: Annotated[
+        Text,
+        Option(
+            "--training-idle-timeout",
+            help="Trainings whose GPUs do nothing stop after 2h, or none.",
+        ),
+    ] = None
+    training_time_limit: Annotated[
+        Text, Option("--training-time-limit", help="Trainings stop after 7d, or none.")
+    ] = None
+    interactive_apply_to_running: Annotated[
+        Switch,
+        Option(
+            "--interactive-apply-to-running/--no-interactive-apply-to-running",
+            help="Do changed limits also hold for workspaces that run already?",
+        ),
+    ] = None
+    training_apply_to_running: Annotated[
+        Switch,
+        Option(
+            "--training-apply-to-running/--no-training-apply-to-running",
+            help="Do changed limits also hold for trainings that run already?",
+        ),
+    ] = None
+
+    def body(self) -> dict[str, Any]:
+        """The API's fields of the options that were given; ``none`` takes a bound away."""
+        plain = {
+            "description": self.description,
+            "over_quota": self.over_quota,
+            "weight": _bound(self.weight, lambda text: _number(text, "--weight", int)),
+            "rank": self.rank,
+        }
+        groups = {
+            "quota": self._quota(),
+            "limit": {
+                "gpus": _bound(self.limit_gpus, lambda text: _number(text, "--limit-gpus", float))
+            },
+            "interactive": self._interactive(),
+            "training": self._training(),
+        }
+        nested = {name: _given(group) for name, group in groups.items()}
+        return _given(plain) | {key: value for key, value in nested.items() if value}
+
+    def _quota(self) -> dict[str, Any]:
+        return {
+            "gpus": self.gpus,
+            "cpu_millicores": _bound(self.cpu, units.cpu_millicores),
+            "memory_bytes": _bound(self.memory, units.memory_bytes),
+        }
+
+    def _interactive(self) -> dict[str, Any]:
+        return {
+            "time_limit_seconds": _span(self.interactive_time_limit, "--interactive-time-limit"),
+            "idle_timeout_seconds": _span(self.idle_timeout, "--idle-timeout"),
+            "warn_before_seconds": _span(self.warn_before, "--warn-before"),
+            "extend_seconds": _span(self.extend, "--extend"),
+            "max_extensions": self.max_extensions,
+            "apply_to_running": self.interactive_apply_to_running,
+        }
+
+    def _training(self) -> dict[str, Any]:
+        return {
+            "idle_gpu_seconds": _span(self.training_idle_timeout, "--training-idle-timeout"),
+            "time_limit_seconds": _span(self.training_time_limit, "--training-time-limit"),
+            "apply_to_running": self.training_apply_to_running,
+        }
+
+
+def _span(text: str | None, option: str) -> Any:
+    return _bound(text, lambda span: units.seconds(span, option))
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: None if value == NONE else value for key, value in fields.items() if value is not None
+    }
+
+
+def _bound(text: str | None, read: Any) -> Any:
+    return text if text in (None, NONE) else read(text)
+
+
+def _number(text: str, option: str, kind: type[int] | type[float]) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise typer.BadParameter(f"{option} {text!r} is no number; write one, or none.") from None
