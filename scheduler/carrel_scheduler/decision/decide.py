@@ -1,9 +1,9 @@
 """One decision: the state and the time in, a plan out; nothing outside changes.
 
-The order of the actions: what was promised; places for those who have waited too long; what is
-free; what can be had by moving work, for those within their fair share; what other queues borrowed;
-what is of lower priority in the own queue; moving work for those who borrow. Then what runs in vain
-and what has to leave its node.
+The order of the actions: what was promised; what is free; what can be had by moving work, for those
+within their fair share; what other queues borrowed; what is of lower priority in the own queue;
+moving work for those who borrow. Then what runs in vain, what has to leave its node, and places for
+those who have waited too long.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,6 @@ Action = Callable[[Cycle], None]
 
 ACTIONS: Sequence[Action] = (
     promises.run,
-    reserve.run,
     allocate.run,
     consolidate.for_entitled,
     reclaim.run,
@@ -34,6 +33,7 @@ ACTIONS: Sequence[Action] = (
     consolidate.run,
     stale.run,
     drain.run,
+    reserve.run,
 )
 
 

@@ -187,7 +187,10 @@ def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | Non
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
     least = _protected(cycle, job.queue)
-    return offer(cycle, job, wish, giving, budgets, near=cycle.borrowers, protected_s=least)
+    found = offer(cycle, job, wish, giving, budgets, near=cycle.borrowers, protected_s=least)
+    if found.table is None:
+        return found
+    return Offer(found.table.that_hold(budgets.excess), budgets)
 
 
 def offer(

@@ -7,7 +7,7 @@ priority within its queue outweighs any lost work; among a moderate number of un
 shown as borrowed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,22 @@ class VictimTable:
                 found[job.slot] = job
         return [job for job in found.values() if job.spec.uid not in state.promised]
 
+    def that_hold(self, excess: Counts) -> "VictimTable":
+        """Only units that hold something of which their queue may lose any, by (Q, 3) ``excess``."""
+        tasks, rows = self.cycle.state.tasks, self.rows
+        gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
+        open_ = excess.take(self.cycle.state.jobs.queue.take(self.job), 0) > 0
+        useful = open_[:, 0] & (gpu > 0)
+        useful |= open_[:, 1] & (tasks.host[0].take(rows) > 0)
+        useful |= open_[:, 2] & (tasks.host[1].take(rows) > 0)
+        if useful.all():
+            return self
+        units = np.zeros(len(self.first), np.bool_)
+        units[self.unit[useful]] = True
+        kept = units.take(self.unit)
+        _, first, unit = np.unique(self.unit[kept], return_index=True, return_inverse=True)
+        return replace(self, rows=rows[kept], job=self.job[kept], unit=unit, first=first)
+
     def rows_of(self, units: Counts) -> Counts:
         """Rows of all tasks of these units."""
         chosen = np.zeros(len(self.first), np.bool_)
@@ -122,17 +138,23 @@ class VictimTable:
         return places.take(node)
 
     def ground(self, cls: int) -> Ground:
-        """The room that is coming on the nodes looked at, where a class may run."""
-        state, soon = self.cycle.state, self.cycle.room.soon
+        """The room that is coming on the nodes looked at, where a class may run.
+
+        CPU and memory may be below zero where a node reports less than is held: what is freed
+        first makes up for that.
+        """
+        state, room = self.cycle.state, self.cycle.room
+        soon = room.soon
+        host = room.free.host[:2] + room.releasing.host[:2] - room.promised.host[:2]
         eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
         if self.nodes is None:
-            return Ground(eligible, soon.devices, soon.host[:2], rank)
+            return Ground(eligible, soon.devices, host, rank)
         some = np.append(self.nodes, 0)
         eligible = eligible.take(some)
         eligible[-1] = False
         rank = rank.take(some)
         rank[-1] = len(state.nodes.names) + 1
-        return Ground(eligible, soon.devices.take(some, 1), soon.host[:2].take(some, 1), rank)
+        return Ground(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
 
     def _costs(self) -> Counts:
         """(U,) see the head of this module."""

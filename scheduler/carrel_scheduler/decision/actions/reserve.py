@@ -11,40 +11,43 @@ Nothing is stopped for it, and it starts elsewhere at once when there is room.
 import numpy as np
 
 from carrel_scheduler.decision.cycle import Cycle
+from carrel_scheduler.decision.events import Preemptibility
 from carrel_scheduler.decision.jobs import Job
 from carrel_scheduler.decision.moves import Cause
 from carrel_scheduler.decision.placing import place
+from carrel_scheduler.decision.promising import likely_nodes, looks_at_all
 from carrel_scheduler.decision.reasons import Token
 from carrel_scheduler.decision.starving import starving
 from carrel_scheduler.decision.victim_table import victims_of
 
 
 def run(cycle: Cycle) -> None:
-    """Start one of those who starve, or hold places for it."""
+    """Hold places for one of those who starve."""
     if len(cycle.moves.held) >= cycle.settings.most_reserved:
         return
     for job in starving(cycle):
         step = job.shape.first_step
         if cycle.answered(job) or not cycle.within_share(job, step):
             continue
-        if cycle.barrier(job, step) is None and _serve(cycle, job, step):
+        if cycle.barrier(job, step) is None and _reserve(cycle, job, step):
             return
-
-
-def _serve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
-    return place(cycle, job, step, soon=False) or _reserve(cycle, job, step)
 
 
 def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     """Hold the places it would get if everybody who may be stopped had ended already.
 
-    Among all nodes those are taken on which the most is idle, so that little has to end.
+    Among all nodes those are taken on which the most is idle, so that little has to end; in a large
+    cluster only nodes that lack little are looked at.
     """
-    moves = cycle.moves
+    moves, nodes = cycle.moves, None
     everybody = np.ones(len(cycle.standings.used), np.bool_)
+    if job.shape.plain and not looks_at_all(cycle, len(step)):
+        nodes = likely_nodes(cycle, job.shape.cls, len(step), everybody)
     idle = cycle.room.idle.devices.sum(axis=0, dtype=np.int64)
     mark = moves.mark()
-    moves.stop_many(victims_of(cycle, everybody, members=True).rows, Cause(Token.STARTING))
+    _cancel_starts(cycle)
+    victims = victims_of(cycle, everybody, members=True, nodes=nodes)
+    moves.stop_many(victims.rows, Cause(Token.STARTING))
     found = place(cycle, job, step, soon=True, score=idle)
     places = dict(moves.held.get(job.spec.uid, {})) if found else {}
     moves.rollback(mark)
@@ -52,3 +55,13 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     for index in sorted(places):
         moves.hold(job, index, places[index], fixed=fixed)
     return found
+
+
+def _cancel_starts(cycle: Cycle) -> None:
+    """As if nothing that may be stopped had been started in this cycle."""
+    moves, jobs = cycle.moves, cycle.state.jobs
+    for uid in sorted(moves.started):
+        job = jobs.get(uid)
+        if job.spec.preemptible is Preemptibility.YES:
+            for index in sorted(moves.started[uid]):
+                moves.cancel(job, index, fixed=False)
