@@ -24,7 +24,7 @@ from benchmarks.openb import (
     read_pods,
     steady,
 )
-from benchmarks.packing_bound import bound
+from benchmarks.packing_bound import Bound
 from benchmarks.packing_core import CorePolicy
 from benchmarks.packing_fgd import FragmentationGradient
 from benchmarks.packing_peers import BestFit
@@ -34,7 +34,18 @@ from carrel_scheduler.decision.requests import Request
 from carrel_scheduler.decision.resources import MILLI
 
 FIRST_SEED = 42
-NO_GOAL = ""
+NO_GOAL = "-"
+PUBLISHED = {
+    "default": 95.39,
+    "cpu250": 93.41,
+    "gpushare40": 94.15,
+    "gpuspec33": 94.55,
+    "multigpu20": 95.65,
+}
+"""What FGD reached at 130 % in its authors' runs, of ten orders."""
+LEAST_DEFAULT = 95.5
+NEAR_BOUND = 98.7
+LEAST_RATE = 5_000
 CORE, FGD = "core", "FGD"
 
 
@@ -106,7 +117,10 @@ def measure_trace(
 ) -> dict[str, Means]:
     """All policies on one trace."""
     capacity = sum(node.devices for node in nodes) * MILLI
-    most = bound(nodes, pods)
+    bound, numbers = Bound(nodes), range(FIRST_SEED, FIRST_SEED + seeds)
+    orders = [filling(pods, capacity, seed) for seed in numbers]
+    most = mean([bound.first_rejection(order.pods) for order in orders])
+    lives = [steady(pods, capacity, load, seed) for seed in numbers] if load else []
     policies: dict[str, Callable[[], Policy]] = {
         CORE: lambda: CorePolicy(nodes),
         "best fit": lambda: BestFit(nodes),
@@ -114,14 +128,8 @@ def measure_trace(
     }
     found = {}
     for name, policy in policies.items():
-        fills = [
-            run(policy(), filling(pods, capacity, FIRST_SEED + seed), capacity)
-            for seed in range(seeds)
-        ]
-        longs = [
-            run(policy(), steady(pods, capacity, load, FIRST_SEED + seed), capacity)
-            for seed in range(seeds if load else 0)
-        ]
+        fills = [run(policy(), order, capacity) for order in orders]
+        longs = [run(policy(), order, capacity) for order in lives]
         found[name] = Means(
             mean([one.allocated for one in fills]),
             100 * mean([one.first_rejected for one in fills]) / most,
@@ -133,32 +141,47 @@ def measure_trace(
 
 def figures_of(traces: dict[str, dict[str, Means]], load: float) -> list[Figure]:
     """The figures with their goals."""
-    figures = []
-    for trace, by_policy in traces.items():
-        fgd = by_policy[FGD]
-        for policy, one in by_policy.items():
-            core = policy == CORE
-            at_least = f"at least FGD, {fgd.allocated:.2f}" if core else ""
-            met = not core or one.allocated >= fgd.allocated
-            figures.append(Figure(f"{trace}: {policy} at 130 %", one.allocated, "%", at_least, met))
-            least = "at least 98.7" if core else ""
-            met = not core or one.of_bound >= 98.7
-            name = f"{trace}: {policy} first rejection"
-            figures.append(Figure(name, one.of_bound, "% of bound", least, met))
-            if load:
-                name = f"{trace}: {policy} lost at {load:.0%}"
-                figures.append(Figure(name, one.lost, "% of demand", NO_GOAL, met=True))
+    figures = [
+        figure
+        for trace, by_policy in traces.items()
+        for policy, one in by_policy.items()
+        for figure in _of_one(trace, policy, one, by_policy[FGD], load)
+    ]
     runs = list(traces.values())
     slowest = min(one[CORE].rate for one in runs)
-    figures.append(Figure("slowest core run", slowest, "decisions/s", "5000", slowest >= 5000))
+    goal, met = f"at least {LEAST_RATE}", slowest >= LEAST_RATE
+    figures.append(Figure("slowest core run", slowest, "decisions/s", goal, met))
     for policy in runs[0]:
         alloc = mean([one[policy].allocated for one in runs])
-        figures.append(Figure(f"mean: {policy} at 130 %", alloc, "%", NO_GOAL, met=True))
+        figures.append(Figure(f"mean: {policy} at 130 %", alloc, "%", NO_GOAL))
     if load:
         half = mean([one[FGD].lost for one in runs]) / 2
         lost = mean([one[CORE].lost for one in runs])
         goal = f"half of FGD's, {half:.2f}"
         figures.append(Figure("mean: core lost", lost, "% of demand", goal, lost <= half))
+    return figures
+
+
+def _of_one(trace: str, policy: str, one: Means, fgd: Means, load: float) -> list[Figure]:
+    """Of one policy on one trace; only the core has goals."""
+    name, core = f"{trace}: {policy}", policy == CORE
+    least = max(fgd.allocated, PUBLISHED.get(trace, 0.0))
+    if trace == "default":
+        least = max(least, LEAST_DEFAULT)
+    filled = f"FGD, at least {least:.2f}" if core else NO_GOAL
+    near = f"at least {NEAR_BOUND}" if core else NO_GOAL
+    figures = [
+        Figure(f"{name} at 130 %", one.allocated, "%", filled, not core or one.allocated >= least),
+        Figure(
+            f"{name} first rejection",
+            one.of_bound,
+            "% of bound",
+            near,
+            not core or one.of_bound >= NEAR_BOUND,
+        ),
+    ]
+    if load:
+        figures.append(Figure(f"{name} lost at {load:.0%}", one.lost, "% of demand", NO_GOAL))
     return figures
 
 

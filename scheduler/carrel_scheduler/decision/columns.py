@@ -50,7 +50,7 @@ class Columns:
         self.shapes = Shapes(self.classes)
         self.eligible = Eligible(self.nodes)
         self.capacity = Capacity(self.classes, self.nodes, self.eligible)
-        self.chooser = Chooser(self.classes, self.nodes, self.eligible)
+        self.chooser = Chooser(self.classes, self.nodes, self.eligible, settings)
         self.topologies = Topologies()
         self.waiting = WaitingRows(self.classes)
         self.borrowed = Borrowed()

@@ -7,6 +7,7 @@ have touched are marked, so that the next look at them, in this cycle or after i
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -174,7 +175,11 @@ class Cycle:
     @property
     def has_victims(self) -> bool:
         """Whether anybody runs, or is to start, who may be stopped."""
-        return bool(self.moves.log) or bool(self.state.tasks.victims)
+        if self.state.tasks.victims:
+            return True
+        moves, get = self.moves, self.state.jobs.get
+        new = chain(moves.started, moves.held, moves.held_many)
+        return any(get(uid).spec.preemptible is not Preemptibility.NO for uid in new)
 
     @property
     def claims(self) -> int:
