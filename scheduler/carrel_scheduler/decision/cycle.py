@@ -54,7 +54,7 @@ class Cycle:
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
-        self._soon_counts: dict[int, tuple[int, Counts]] = {}
+        self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
         state.capacity.forget_tried()
 
     # Jobs as the moves leave them
@@ -257,16 +257,16 @@ class Cycle:
         self.sync()
         return self.state.capacity.column(cls).astype(np.int64)
 
-    def counts_soon(self, cls: int) -> Counts:
-        """``counts`` in the coming room, kept and brought up to date. Do not change it."""
-        log = self.room.log
-        seen, found = self._soon_counts.get(cls, (0, None))
+    def counts_kept(self, cls: int, *, soon: bool) -> Counts:
+        """``counts``, kept for the cycle and brought up to date. Do not change it."""
+        log, view = self.room.log, self.room.soon if soon else self.room.idle
+        seen, found = self._kept.get((cls, soon), (0, None))
         if found is None or len(log) - seen > FEW_MOVES:
-            found = self.counts(cls, soon=True)
+            found = self.state.capacity.counts(view, cls)
         elif seen < len(log):
             nodes = np.array(sorted(set(log[seen:])), np.int64)
-            found[nodes] = self.state.capacity.counts(self.room.soon, cls, nodes)
-        self._soon_counts[cls] = len(log), found
+            found[nodes] = self.state.capacity.counts(view, cls, nodes)
+        self._kept[cls, soon] = len(log), found
         return found
 
     def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:

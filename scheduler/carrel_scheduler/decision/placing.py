@@ -192,13 +192,13 @@ def place(
 def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
     """``place`` for what nearly all work is: one task that may lie anywhere."""
     cls, state = job.shape.cls, cycle.state
-    cycle.sync()
-    now = state.capacity.column(cls)
     if soon:
-        first = (now > 0).astype(np.int64)
-        node = state.chooser.pick(cls, cycle.counts_soon(cls), cycle.room.idle, score=first)
+        first = (cycle.counts_kept(cls, soon=False) > 0).astype(np.int64)
+        later = cycle.counts_kept(cls, soon=True)
+        node = state.chooser.pick(cls, later, cycle.room.idle, score=first)
     else:
-        node = state.chooser.pick(cls, now, cycle.room.idle)
+        cycle.sync()
+        node = state.chooser.pick(cls, state.capacity.column(cls), cycle.room.idle)
     footprint = cycle.footprint(cls, node, soon=soon) if node >= 0 else None
     if footprint is None:
         return False

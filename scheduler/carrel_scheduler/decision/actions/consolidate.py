@@ -139,7 +139,7 @@ def _have_places(cycle: Cycle, node: int, going: list[Occupant]) -> bool:
     """A quick look: whether each of them would fit somewhere else at all."""
     tasks = cycle.state.tasks
     for cls in {tasks.cls.item(one.row) for one in going}:
-        counts = cycle.counts_soon(cls)
+        counts = cycle.counts_kept(cls, soon=True)
         if int(counts.sum()) <= int(counts[node]):
             return False
     return True
