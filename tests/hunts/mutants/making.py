@@ -16,7 +16,7 @@ import cosmic_ray.plugins  # type: ignore[import-untyped]
 from cosmic_ray.ast import ast_nodes, get_ast  # type: ignore[import-untyped]
 from cosmic_ray.mutating import mutate_code  # type: ignore[import-untyped]
 from cosmic_ray.operators.operator import Operator  # type: ignore[import-untyped]
-from parso.python.tree import Name, Param
+from parso.python.tree import Name
 from parso.tree import BaseNode, NodeOrLeaf
 
 COUNTERPARTS = frozenset(
@@ -123,7 +123,7 @@ def _declares(node: NodeOrLeaf) -> bool:
     for parent in _above(node):
         if parent.type in {"decorator", "import_from"}:
             return True
-        if isinstance(parent, Param) and child is parent.annotation:
+        if parent.type == "tfpdef" and child is parent.children[2]:
             return True
         if parent.type == "annassign" and child is parent.children[1]:
             return True

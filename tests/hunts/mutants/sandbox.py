@@ -19,7 +19,7 @@ CORE = "scheduler/carrel_scheduler/decision"
 TESTS = ("tests/unit/decision", "tests/conformance")
 TOO_SLOW = ("tests/unit/decision/test_machine.py",)
 """Would take longer than all others together; without them the figure can only be lower."""
-COPIED = ("scheduler", "tests", "benchmarks")
+COPIED = ("scheduler", "tests", "benchmarks", "docs")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", ".hypothesis", ".*_cache", "node_modules")
 
 CONFIGURATION = """\

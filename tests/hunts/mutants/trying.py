@@ -56,10 +56,10 @@ def learn(sandbox: Sandbox, path: Path) -> Coverage:
     """Run everything once, without a fault; what was learnt goes through the file at ``path``."""
     wanted = [*TESTS, *(f"--ignore={one}" for one in TOO_SLOW)]
     status = in_child(sandbox, LONGEST_SECONDS, lambda: run_pytest(wanted, Recorder(sandbox, path)))
-    if not path.exists():
+    coverage: Coverage = pickle.loads(path.read_bytes()) if path.exists() else Coverage()
+    if not coverage.seconds:
         said = (sandbox.root / "output").read_text(encoding="utf-8")
         raise RuntimeError(f"the tests do not run without a fault (status {status}):\n{said}")
-    coverage: Coverage = pickle.loads(path.read_bytes())
     return coverage
 
 
