@@ -18,7 +18,7 @@ MODEL = "gpu-model"
 FILL = 1.3
 STEADY_ARRIVALS = 40_000
 STEADY_WARM_UP = 16_000
-BATCH = 32
+BATCH = 64
 """So many pods arrive between two decisions; in a run with departures, pods end only there."""
 
 
