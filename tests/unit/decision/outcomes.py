@@ -68,9 +68,7 @@ def claims(same_queue: bool, sizes: tuple[int, ...]) -> Callable[[int], Figures]
             state.apply(training(f"claim{number}", "c", gang=gang, priority=priority))
             now = 1000.0 + number
             plan = decide(state, now)
-            won += len(
-                {one.uid for one in (*plan.nominations, *plan.bindings)} & {f"claim{number}"}
-            )
+            won += f"claim{number}" in _served(plan)
             cost += _lost(state, plan, now)
             carry_out(state, plan, now)
             _finish_stops(state, now)
@@ -97,7 +95,7 @@ def moving(seed: int) -> Figures:
         state.apply(training(f"large{number}", "b", dice.choice((6, 8))))
         now = 1000.0 + number
         plan = decide(state, now)
-        won += sum(one.uid.startswith("large") for one in (*plan.nominations, *plan.bindings))
+        won += sum(uid.startswith("large") for uid in _served(plan))
         cost += sum(len(one.indices) or 1 for one in plan.evictions if one.moved)
         carry_out(state, plan, now)
         _finish_stops(state, now)
@@ -176,6 +174,10 @@ def _fill(state: State, dice: random.Random, projects: tuple[str, ...]) -> None:
                 events.append(CheckpointSeen(uid, float(dice.randrange(900, 1000))))
             apply(state, events)
             first += width
+
+
+def _served(plan: Plan) -> list[str]:
+    return [one.uid for one in plan.bindings] + [one.uid for one in plan.nominations]
 
 
 def _started(state: State, now: float) -> list[str]:
