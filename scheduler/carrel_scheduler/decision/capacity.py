@@ -1,8 +1,8 @@
 """How many tasks of each class fit on each node now.
 
 For classes with waiting tasks the answer is kept, one row per class, so that the choice of a node
-reads one contiguous row; nodes that changed are counted for all classes at once (``class_needs``). Any other view is counted
-directly. Counts stop at ``MOST`` per node.
+reads one contiguous row; nodes that changed are counted for all classes at once (``class_needs``).
+Any other view is counted directly. Counts stop at ``MOST`` per node.
 """
 
 from collections.abc import Iterable

@@ -58,6 +58,9 @@ class Chooser:
 
     def arrived(self, class_ids: tuple[int, ...]) -> None:
         """A workload with tasks of these classes was queued: typical needs are learned from it."""
+        if len(class_ids) == 1:
+            self.value.seen(class_ids[0], 1)
+            return
         for class_id, tasks in Counter(class_ids).items():
             self.value.seen(class_id, tasks)
 

@@ -2,8 +2,8 @@
 
 Shares are taken in the order of victims until the step finds its places; then, from the last taken
 on, whoever turns out not to be needed is spared (if that is everybody, the room is there without
-this claim, and dealing it out is not its business); then whoever has room elsewhere gets it held there
-and is moved rather than stopped. Nothing has changed when there is no answer.
+this claim, and dealing it out is not its business); then whoever has room elsewhere gets it held
+there and is moved rather than stopped. Nothing has changed when there is no answer.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -27,7 +27,7 @@ from carrel_scheduler.decision.steps import LeafState, next_step, satisfied
 
 SMALL = 60
 WORK = 64_000
-SERVED = 300_000
+SERVED = 200_000
 FEW_MOVES = 256
 
 
@@ -185,12 +185,12 @@ class Cycle:
     def claims(self) -> int:
         """How many looks in vain an action that stops others may take: fewer where each is dear."""
         tasks = max(1, self.state.tasks.count)
-        return max(2, min(self.settings.claims_per_cycle, WORK // tasks))
+        return max(1, min(self.settings.claims_per_cycle, WORK // tasks))
 
     @property
     def served(self) -> int:
         """For how many such an action makes room: fewer where each is dear, the rest in turns."""
-        return max(2, SERVED // max(1, self.state.tasks.count))
+        return max(1, SERVED // max(1, self.state.tasks.count))
 
     @property
     def is_small(self) -> bool:

@@ -104,8 +104,9 @@ def make_room(
             everything that could be given.
     """
     weighed = None if bool(budgets.open.all()) else budgets.excess
-    board = lay_out(table.ground(job.shape.cls), table.plain(), budgets)
-    board.later = lambda: table.costed(weighed)
+    plain = table.plain()
+    board = lay_out(table.ground(job.shape.cls), plain, budgets)
+    board.later = lambda: table.costed(plain, weighed)
     answer = clear(wish, board)
     few = (len(table.rows) <= FEW and table.nodes is None) or (
         table.left_out and not isinstance(answer, Cleared)

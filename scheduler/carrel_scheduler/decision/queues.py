@@ -149,7 +149,7 @@ class QueueColumns:
 
     def is_leaf(self, slot: int) -> bool:
         """Whether there is no queue below."""
-        return slot not in self.parent
+        return not self.table.children[slot]
 
     def path(self, slot: int) -> tuple[int, ...]:
         """The slots from this queue up to the top."""

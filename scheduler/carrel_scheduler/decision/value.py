@@ -16,7 +16,8 @@ so both follow the part of arrivals that have ended.
 
 CPU is counted in steps here, so V is a sum of table look-ups: one per distinct size of share and
 one for all whole needs. Needs are learned from arrivals (``shapes_seen``); prices and tables are
-made anew after 32, 64, ... and every ``REFRESH`` arrivals, from the room as events have made it.
+made anew after 32, 64, ... and every ``REFRESH`` arrivals (later, with every sixteenth more), from
+the room as events have made it.
 Losses are kept per need and node until one of them changes.
 """
 
@@ -35,6 +36,8 @@ from carrel_scheduler.decision.value_tables import Floats, NeedTables
 
 FIRST = 32
 REFRESH = 1_000
+REFRESH_PART = 16
+"""Once many arrivals were seen, so many parts of them more change little."""
 SLOTS_PART, SLOTS_PART_RETURNING = 0.7, 0.4
 PACK_RETURNING = 0.07
 STRENGTH = 3.0
@@ -138,7 +141,8 @@ class Value:
     def _refresh(self) -> None:
         """Estimate needs and prices anew, from the room as events have made it."""
         arrivals, nodes = self._seen.arrivals, self._nodes
-        self._due = 2 * self._due if 2 * self._due < REFRESH else arrivals + REFRESH
+        later = arrivals + max(REFRESH, arrivals // REFRESH_PART)
+        self._due = 2 * self._due if 2 * self._due < REFRESH else later
         typical = self._seen.typical()
         if not typical or not nodes.devices.any():
             return

@@ -23,6 +23,7 @@ from carrel_scheduler.decision.resources import MILLI
 from carrel_scheduler.decision.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
+Priorities = npt.NDArray[np.signedinteger]
 LOSS_BITS = 20
 BELOW_BITS = LOSS_BITS + 4
 LEVEL_BITS = BELOW_BITS + 4
@@ -59,16 +60,16 @@ class VictimTable:
         zeros = np.zeros(len(self.first), np.int64)
         return self._victims(zeros, np.arange(len(self.first)))
 
-    def costed(self, excess: Counts | None = None) -> Victims:
+    def costed(self, plain: Victims, excess: Counts | None = None) -> Victims:
         """With what each unit loses, and its place in the order of victims.
 
-        ``excess`` (Q, 3): what may be taken of each queue; a unit that would take its queue below
-        what it keeps weighs more than any that would not.
+        ``plain``: the same without. ``excess`` (Q, 3): what may be taken of each queue; a unit that
+        would take its queue below what it keeps weighs more than any that would not.
         """
         cost = self._costs()
         if excess is not None:
             cost += self._beyond(excess) << BELOW_BITS
-        return self._victims(cost, self._order())
+        return replace(plain, cost=cost, order=self._order())
 
     def _beyond(self, excess: Counts) -> Counts:
         """(U,) 1 where a unit holds more than its queue may lose, of everything that it may."""
@@ -198,7 +199,7 @@ class VictimTable:
         created = -state.jobs.created.take(slots if ranked is None else slots.take(ranked))
         by_age = _ascending(created)
         ranked = by_age if ranked is None else ranked.take(by_age)
-        kinds, level = np.unique(priority, return_inverse=True)
+        kinds, level = _kinds(priority)
         group = (place.take(queue) * len(kinds) + level).take(ranked)
         narrow = group.astype(np.uint16) if int(group.max(initial=0)) < 1 << 16 else group
         ranked = ranked.take(np.argsort(narrow, kind="stable"))
@@ -222,9 +223,19 @@ def _ascending(values: Times) -> Counts:
     return np.argsort(values, kind="stable") if (ranked[1:] == ranked[:-1]).any() else order
 
 
+def _kinds(priority: Priorities) -> tuple[Priorities, Counts]:
+    """The different priorities, ascending, and (U,) which of them each unit has."""
+    if len(priority) and priority.min() == priority.max():
+        return priority[:1], np.zeros(len(priority), np.int64)
+    kinds, which = np.unique(priority, return_inverse=True)
+    return kinds, which.astype(np.int64)
+
+
 def _levels(queue: Counts, priority: Counts) -> Counts:
     """(U,) how many lower priorities there are among the units of the same queue."""
-    kinds, which = np.unique(priority, return_inverse=True)
+    kinds, which = _kinds(priority)
+    if len(kinds) == 1:
+        return which
     table = np.zeros((int(queue.max(initial=0)) + 1, len(kinds)), np.int64)
     table.ravel()[np.flatnonzero(np.bincount(queue.astype(np.int64) * len(kinds) + which))] = 1
     below = table.cumsum(axis=1) - table
