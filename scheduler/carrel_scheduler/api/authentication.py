@@ -1,5 +1,8 @@
 """Who a caller is: from the header of a request to a principal of the Hub."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.identity import Identity, IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
@@ -18,19 +21,21 @@ def token_of(authorization: str) -> str:
 
 async def principal_of(identity: Identity, token: str) -> Principal:
     """Who a token belongs to; raises ``Unauthenticated`` or, with the Hub down, ``Unavailable``."""
-    try:
+    with asking_the_hub():
         principal = await identity.user_for_token(token)
-    except IdentityUnavailable as error:
-        raise hub_unavailable() from error
     if principal is None:
         raise problems.Unauthenticated("The Hub does not know this token (expired or revoked?)")
     return principal
 
 
-def hub_unavailable() -> problems.Unavailable:
-    """The Hub does not answer."""
-    return problems.Unavailable(
-        Code.HUB_UNAVAILABLE,
-        "JupyterHub does not answer, so nobody can be identified; try again in a moment",
-        headers={"Retry-After": "5"},
-    )
+@contextmanager
+def asking_the_hub() -> Iterator[None]:
+    """Around what needs an answer of the Hub; raises ``Unavailable`` when there is none."""
+    try:
+        yield
+    except IdentityUnavailable as error:
+        raise problems.Unavailable(
+            Code.HUB_UNAVAILABLE,
+            "JupyterHub does not answer, so nobody can be identified; try again in a moment",
+            headers={"Retry-After": "5"},
+        ) from error

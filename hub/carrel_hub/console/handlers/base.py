@@ -111,10 +111,10 @@ class SafePage(RequestHandler):
         error = details.get("exc_info", (None, None, None))[1]
         told = explain(error, status_code, self.console.urls)
         self.set_status(told.status, _phrase(told.status))
-        self.finish(self.page("error.html", told=told, retry=self.request.uri))
+        self.show("error.html", told=told, retry=self.request.uri)
 
-    def page(self, template: str, **context: Any) -> str:
-        """A page as HTML, with what the frame needs."""
+    def show(self, template: str, **context: Any) -> None:
+        """Answer with a page, given what the frame needs."""
         user = self.signed_in
         frame = {
             "user": user["name"] if user else "",
@@ -124,7 +124,7 @@ class SafePage(RequestHandler):
             "live": None,
             "here": self.request.uri,
         }
-        return self.console.templates.get_template(template).render(frame | context)
+        self.finish(self.console.templates.get_template(template).render(frame | context))
 
     def go(self, address: str, status: int = HTTPStatus.FOUND) -> None:
         """Send the browser elsewhere."""

@@ -35,23 +35,21 @@ class JobPage(SignedInPage):
         )
         now = self.console.clock()
         spans = spans_of(history.transitions)
-        self.finish(
-            self.page(
-                "job.html",
-                section="home" if job.spec.user == self.user else "",
-                live=Live(
-                    ("state", "past", "curves", "log", "tasks"),
-                    every=2 if job.holds_resources else 10,
-                    events=f"?project={project}&name={name}",
-                ),
-                job=job,
-                spans=spans,
-                picture=timeline(spans, now),
-                charts=[_chart(metric, points) for metric, points in sorted(curves.items())],
-                log=log,
-                keep_seconds=await self._keep_seconds(job),
-                may_steer=identity.admin or job.spec.user == self.user,
-            )
+        self.show(
+            "job.html",
+            section="home" if job.spec.user == self.user else "",
+            live=Live(
+                ("state", "past", "curves", "log", "tasks"),
+                every=2 if job.holds_resources else 10,
+                events=f"?project={project}&name={name}",
+            ),
+            job=job,
+            spans=spans,
+            picture=timeline(spans, now),
+            charts=[_chart(metric, points) for metric, points in sorted(curves.items())],
+            log=log,
+            keep_seconds=await self._keep_seconds(job),
+            may_steer=identity.admin or job.spec.user == self.user,
         )
 
     async def _keep_seconds(self, job: Workload) -> float:
@@ -84,7 +82,7 @@ class JobDeletion(SignedInPage):
     async def get(self, project: str, name: str) -> None:
         """Ask, naming the object and what is lost."""
         job = await self.client.get_workload(project, name)
-        self.finish(self.page("job_delete.html", job=job))
+        self.show("job_delete.html", job=job)
 
     @override
     async def post(self, project: str, name: str) -> None:
@@ -123,7 +121,7 @@ class SubmitPage(SignedInPage):
         self._show(form, identity.projects)
 
     def _show(self, form: Form, projects: list[str]) -> None:
-        self.finish(self.page("submit.html", section="home", form=form, projects=projects))
+        self.show("submit.html", section="home", form=form, projects=projects)
 
 
 async def last_lines(client: AsyncClient, project: str, name: str) -> str:

@@ -34,18 +34,16 @@ class HomePage(SignedInPage):
         )
         own = [project for project in projects if project.name in identity.projects]
         waiting = [work for work in mine if work.status.phase == "pending"]
-        self.finish(
-            self.page(
-                "home.html",
-                section="home",
-                live=Live(("running", "next", "quota"), 15),
-                running=sorted(
-                    (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
-                ),
-                waiting=sorted(waiting, key=_place),
-                projects=own,
-                may_submit=bool(own),
-            )
+        self.show(
+            "home.html",
+            section="home",
+            live=Live(("running", "next", "quota"), 15),
+            running=sorted(
+                (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
+            ),
+            waiting=sorted(waiting, key=_place),
+            projects=own,
+            may_submit=bool(own),
         )
 
 
@@ -59,17 +57,15 @@ class JobsPage(SignedInPage):
         phases = FILTERS.get(state, ())
         found = await self.client.list_workloads(user=self.user, phases=phases)
         found.sort(key=_newest_first)
-        self.finish(
-            self.page(
-                "jobs.html",
-                section="home",
-                live=Live(("jobs",), 15),
-                jobs=found[:_LONGEST_LIST],
-                hidden=max(len(found) - _LONGEST_LIST, 0),
-                state=state if state in FILTERS else "all",
-                filters=list(FILTERS),
-                at_rest=AT_REST,
-            )
+        self.show(
+            "jobs.html",
+            section="home",
+            live=Live(("jobs",), 15),
+            jobs=found[:_LONGEST_LIST],
+            hidden=max(len(found) - _LONGEST_LIST, 0),
+            state=state if state in FILTERS else "all",
+            filters=list(FILTERS),
+            at_rest=AT_REST,
         )
 
 
@@ -86,15 +82,13 @@ class ClusterPage(SignedInPage):
             for device in node.devices
             for holder in device.holders
         }
-        self.finish(
-            self.page(
-                "cluster.html",
-                section="cluster",
-                live=Live(("cluster",), 5),
-                nodes=nodes,
-                picture=gpu_map(nodes, self.console.urls.job, self.console.clock()),
-                holding=sorted(holding.items()),
-            )
+        self.show(
+            "cluster.html",
+            section="cluster",
+            live=Live(("cluster",), 5),
+            nodes=nodes,
+            picture=gpu_map(nodes, self.console.urls.job, self.console.clock()),
+            holding=sorted(holding.items()),
         )
 
 
@@ -105,13 +99,11 @@ class QueuePage(SignedInPage):
     async def get(self) -> None:
         """Show it."""
         entries = await self.client.queue()
-        self.finish(
-            self.page(
-                "queue.html",
-                section="queue",
-                live=Live(("queue",), 15),
-                entries=entries,
-            )
+        self.show(
+            "queue.html",
+            section="queue",
+            live=Live(("queue",), 15),
+            entries=entries,
         )
 
 

@@ -30,15 +30,13 @@ class ProjectsPage(SignedInPage):
     async def get(self) -> None:
         """Show them."""
         identity, projects = await asyncio.gather(self.client.whoami(), self.client.list_projects())
-        self.finish(
-            self.page(
-                "projects.html",
-                section="projects",
-                live=Live(("projects",), 15),
-                projects=sorted(projects, key=lambda project: project.name),
-                scale=max((scale_of(project) for project in projects), default=1.0),
-                admin=identity.admin,
-            )
+        self.show(
+            "projects.html",
+            section="projects",
+            live=Live(("projects",), 15),
+            projects=sorted(projects, key=lambda project: project.name),
+            scale=max((scale_of(project) for project in projects), default=1.0),
+            admin=identity.admin,
         )
 
 
@@ -83,19 +81,17 @@ class ProjectPage(SignedInPage):
         )
         context = {"impact": None, "previewed": False} | more
         note = self.get_query_argument("note", "")
-        self.finish(
-            self.page(
-                "project.html",
-                section="projects",
-                live=Live(("use", "work"), 15),
-                project=project,
-                form=form,
-                members=sorted(members),
-                work=sorted(work, key=lambda one: (one.status.phase == "pending", one.name)),
-                admin=identity.admin,
-                note=NOTES.get(note, ""),
-                **context,
-            )
+        self.show(
+            "project.html",
+            section="projects",
+            live=Live(("use", "work"), 15),
+            project=project,
+            form=form,
+            members=sorted(members),
+            work=sorted(work, key=lambda one: (one.status.phase == "pending", one.name)),
+            admin=identity.admin,
+            note=NOTES.get(note, ""),
+            **context,
         )
 
 
@@ -107,7 +103,7 @@ class ProjectCreation(SignedInPage):
         """Show it (to admins)."""
         await self._check_admin()
         form = project_form.form_of(project_form.new_project(""))
-        self.finish(self.page("project_new.html", section="projects", form=form))
+        self.show("project_new.html", section="projects", form=form)
 
     @override
     async def post(self) -> None:
@@ -126,7 +122,7 @@ class ProjectCreation(SignedInPage):
             self.see_other(f"{self.console.urls.project(name)}?note=created")
             return
         self.set_status(422)
-        self.finish(self.page("project_new.html", section="projects", form=form))
+        self.show("project_new.html", section="projects", form=form)
 
     async def _check_admin(self) -> None:
         if not (await self.client.whoami()).admin:
@@ -156,7 +152,7 @@ class ProjectDeletion(SignedInPage):
     async def get(self, name: str) -> None:
         """Ask."""
         project = await self.client.get_project(name)
-        self.finish(self.page("project_delete.html", section="projects", project=project))
+        self.show("project_delete.html", section="projects", project=project)
 
     @override
     async def post(self, name: str) -> None:

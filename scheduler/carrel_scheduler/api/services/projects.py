@@ -14,9 +14,9 @@ import msgspec
 from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems, refusals
-from carrel_scheduler.api.authentication import hub_unavailable
+from carrel_scheduler.api.authentication import asking_the_hub
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.identity import IdentityUnavailable, Principal, UnknownHubUser
+from carrel_scheduler.api.identity import Principal, UnknownHubUser
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.decision.resources import MILLI
@@ -174,18 +174,15 @@ class Projects:
     async def members(self, name: str) -> Sequence[str]:
         """Users of a project."""
         await self.get(name)
-        try:
+        with asking_the_hub():
             return await self._deps.membership.users(name)
-        except IdentityUnavailable as error:
-            raise hub_unavailable() from error
 
     async def add_member(self, name: str, user: str) -> Sequence[str]:
         """Make a user a member; returns all."""
         await self.get(name)
         try:
-            await self._deps.membership.add(name, user)
-        except IdentityUnavailable as error:
-            raise hub_unavailable() from error
+            with asking_the_hub():
+                await self._deps.membership.add(name, user)
         except UnknownHubUser as error:
             raise problems.Missing(Code.UNKNOWN_USER, f"JupyterHub has no user `{user}`") from error
         self._deps.identity.forget(user)
@@ -194,21 +191,17 @@ class Projects:
     async def remove_member(self, name: str, user: str) -> None:
         """End a membership."""
         await self.get(name)
-        try:
+        with asking_the_hub():
             await self._deps.membership.remove(name, user)
-        except IdentityUnavailable as error:
-            raise hub_unavailable() from error
         self._deps.identity.forget(user)
 
     async def _hub_group(self, name: str, *, exists: bool) -> None:
         membership = self._deps.membership
-        try:
+        with asking_the_hub():
             if exists:
                 await membership.create_group(name)
             else:
                 await membership.delete_group(name)
-        except IdentityUnavailable as error:
-            raise hub_unavailable() from error
 
 
 def _unknown(name: str) -> problems.Invalid:

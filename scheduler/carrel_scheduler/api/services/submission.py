@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.api import convert, problems
-from carrel_scheduler.api.authentication import hub_unavailable
+from carrel_scheduler.api.authentication import asking_the_hub
 from carrel_scheduler.api.dependencies import ApiDependencies
-from carrel_scheduler.api.identity import IdentityUnavailable, Principal
+from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.naming import Naming
@@ -75,10 +75,8 @@ class Submission:
             raise problems.invalid_field(
                 "user", Code.MISSING_FIELD, None, "the user whose workspace it is"
             )
-        try:
+        with asking_the_hub():
             member = await self._deps.membership.includes(body.project, body.user)
-        except IdentityUnavailable as error:
-            raise hub_unavailable() from error
         if not member:
             raise problems.Forbidden(
                 Code.NOT_A_MEMBER, f"{body.user} is not in the project `{body.project}`"
