@@ -74,7 +74,7 @@ class Search:
         last = taken[-1]
         if len(self.step) == 1:
             for node in last.nodes:
-                here = [share for share in taken if node in share.nodes]
+                here = _with_those_before(taken, [one for one in taken if node in one.nodes])
                 if len(here) < len(taken) and self._try(here):
                     return here
         return list(taken) if self._try(taken) else None
@@ -172,3 +172,11 @@ class Search:
 
     def _in_order_of_service(self, shares: Sequence[Share]) -> list[Share]:
         return list(reversed(shares))
+
+
+def _with_those_before(taken: Sequence[Share], chosen: Sequence[Share]) -> list[Share]:
+    """The chosen, and what their jobs gave before them: what runs on must be whole."""
+    last = {share.job.spec.uid: number for number, share in enumerate(taken) if share in chosen}
+    return [
+        share for number, share in enumerate(taken) if number <= last.get(share.job.spec.uid, -1)
+    ]
