@@ -84,7 +84,8 @@ class Capacity:
             if self._view is None:
                 raise RuntimeError("sync comes first")
             return self.counts(self._view, class_id).astype(np.int16)
-        return self._rows[column]
+        row: Rows = self._rows[column]
+        return row
 
     def total(self, class_id: int) -> int:
         """The sum of ``column``."""

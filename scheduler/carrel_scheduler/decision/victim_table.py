@@ -95,7 +95,7 @@ class VictimTable:
         return [job for job in found.values() if job.spec.uid not in state.promised]
 
     def that_hold(self, excess: Counts) -> "VictimTable":
-        """Only units that hold something of which their queue may lose any, by (Q, 3) ``excess``."""
+        """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
         tasks, rows = self.cycle.state.tasks, self.rows
         gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
         open_ = excess.take(self.cycle.state.jobs.queue.take(self.job), 0) > 0
