@@ -9,6 +9,8 @@ them in their queue does not start (here), and places are held for them on which
 (``actions.reserve``). Held room stands idle, so few starve at a time; the oldest come first.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from carrel_scheduler.decision.barred import barred
@@ -33,6 +35,8 @@ def held_back(cycle: Cycle, rows: Counts) -> Bools:
     waiting = cycle.state.waiting
     found = np.zeros(len(rows), np.bool_)
     for job in starving(cycle):
+        if _fits(cycle, job, cycle.room.idle):
+            continue
         mine = job.waiting.id if job.waiting is not None else -1
         priority, spec = waiting.priority.take(rows), job.spec
         later = waiting.since.take(rows) > spec.created_at
@@ -90,7 +94,7 @@ def _has_right(cycle: Cycle, job: Job) -> bool:
         standings.add(job.queue, behind, sign=-1)
         right = _is_free(cycle, job, step)
         standings.add(job.queue, behind)
-    return right and _fits_when_empty(cycle, job)
+    return right and _fits(cycle, job, _empty(cycle))
 
 
 def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
@@ -112,13 +116,15 @@ def _behind(cycle: Cycle, job: Job) -> Triple:
     return int(gpu.sum()), int(host[0]), int(host[1])
 
 
-def _fits_when_empty(cycle: Cycle, job: Job) -> bool:
-    """Whether empty nodes would hold the first step, as far as counting tells."""
-    nodes, shape = cycle.state.nodes, job.shape
+def _empty(cycle: Cycle) -> Layer:
+    """All nodes as if nothing ran."""
+    nodes = cycle.state.nodes
     full = np.where(nodes.usable & nodes.schedulable, np.int16(MILLI), np.int16(0))
-    empty = Layer(full, nodes.capacity * nodes.schedulable, nodes.empty_slots())
-    needs: dict[int, int] = {}
-    for index in shape.first_step:
-        needs[shape.classes[index]] = needs.get(shape.classes[index], 0) + 1
+    return Layer(full, nodes.capacity * nodes.schedulable, nodes.empty_slots())
+
+
+def _fits(cycle: Cycle, job: Job, view: Layer) -> bool:
+    """Whether there is room for the first step, as far as counting tells."""
+    needs = Counter(job.shape.classes[index] for index in job.shape.first_step)
     counts = cycle.state.capacity.counts
-    return all(int(counts(empty, cls).sum()) >= need for cls, need in needs.items())
+    return all(int(counts(view, cls).sum()) >= need for cls, need in needs.items())
