@@ -4,7 +4,7 @@ The operators are Cosmic Ray's, but not every replacement of theirs: of arithmet
 counterpart only, comparisons among themselves, ``is`` with ``is not``. What is left out mostly
 raises an error at once (``a ** b`` of large arrays, ``"x" < None``) and would flatter the figure,
 or, as ``==`` for ``is``, changes nothing and would blacken it. Nothing is put into declarations:
-annotations, names of types, decorators.
+annotations, names of types, decorators, and the ``strict`` of ``zip``, which says what is so.
 """
 
 from collections import defaultdict
@@ -118,10 +118,12 @@ def _operator(name: str) -> Operator:
 
 
 def _declares(node: NodeOrLeaf) -> bool:
-    """Whether it lies in an annotation, a decorator or the definition of a type's name."""
+    """Whether it says what something is: an annotation, a decorator, a type's name, ``strict=``."""
     child: NodeOrLeaf = node
     for parent in _above(node):
         if parent.type in {"decorator", "import_from"}:
+            return True
+        if parent.type == "argument" and _is_strict(parent):
             return True
         if parent.type == "tfpdef" and child is parent.children[2]:
             return True
@@ -133,6 +135,11 @@ def _declares(node: NodeOrLeaf) -> bool:
             return True
         child = parent
     return False
+
+
+def _is_strict(argument: BaseNode) -> bool:
+    name = argument.children[0]
+    return isinstance(name, Name) and name.value == "strict"
 
 
 def _above(node: NodeOrLeaf) -> Iterator[BaseNode]:
