@@ -37,14 +37,15 @@ class Coverage:
     def choose(self, module: str, line: int, budget: float) -> Chosen:
         """Tests of this line, the fastest first, as many as fit into the seconds of the budget.
 
-        Behind them the others of the module: what a cache kept from running a second time, and
-        lines that are run by the import, are not seen as run by a test.
+        Behind them the others of the module, since what a cache kept from running a second time is
+        not seen as run by a test; and all tests where none runs the line, but the import may.
         """
         by_line = self.lines.get(module, {})
         here = by_line.get(line, set()) & self.seconds.keys()
         others = (set[str]().union(*by_line.values()) & self.seconds.keys()) - here
+        rest = set[str]() if here or not by_line else self.seconds.keys() - others
         tests, total = list[str](), 0.0
-        for test in [*self._fastest_first(here), *self._fastest_first(others)]:
+        for test in [each for some in (here, others, rest) for each in self._fastest_first(some)]:
             if total + self.seconds[test] <= budget:
                 tests.append(test)
                 total += self.seconds[test]

@@ -64,6 +64,8 @@ def test_tests_of_the_line_come_first_then_those_of_the_module() -> None:
     assert coverage.choose("m.py", 1, 10).tests == ["quick", "slow", "beside"]
     assert coverage.choose("m.py", 2, 2).tests == ["beside", "quick"]
     assert coverage.choose("m.py", 3, 1).tests == ["beside"]
+    coverage.lines["import.py"] = {1: set()}
+    assert coverage.choose("import.py", 1, 10).tests == ["beside", "quick", "slow"]
     assert coverage.choose("other.py", 1, 10).tests == []
 
 
