@@ -1,18 +1,19 @@
 """Situations of hundreds of units, of the kinds between which clearing has to tell apart.
 
-Costs and amounts are drawn; every node is filled, and queues stand in two levels with budgets of
-which some bind. What they cost at most is written in ``test_quality``.
+Costs and amounts are drawn; nearly every device is taken, and queues stand in two levels with
+budgets of which some bind. What they cost at most is written in ``quality.json``.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from carrel_scheduler.decision.clearing.claims import Budgets, Claim, Ground
+from carrel_scheduler.decision.clearing.claims import Budgets, Claim, Ground, Ints, Room
 from unit.decision.clearing.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
 NODES, DEVICES, LEAVES = 24, 8, 12
+ENDED = 0.06
 FILL = Callable[[np.random.Generator, int], list[Row]]
 
 
@@ -71,7 +72,7 @@ def large_situation(fill: FILL, claim: Claim, seed: int, keep: float) -> Situati
     With ``keep`` 0 all may go.
     """
     dice = np.random.default_rng(seed)
-    rows = fill(dice, 0)
+    rows, free, host = _partly_free(dice, fill(dice, 0))
     units = max(row[-1] for row in rows) + 1
     victims = victims_of(
         rows, dice.integers(1, 1000, units).tolist(), dice.permutation(units).tolist()
@@ -83,7 +84,22 @@ def large_situation(fill: FILL, claim: Claim, seed: int, keep: float) -> Situati
     parent = np.append(np.repeat(np.arange(LEAVES, LEAVES + 3), LEAVES // 3), [-1, -1, -1])
     budgets = Budgets(parent, excess, np.full(LEAVES + 3, keep == 0))
     ground = Ground(
-        dice.random(NODES) < 0.95, np.zeros((DEVICES, NODES), np.int16),
-        np.full((2, NODES), 2, np.int64), np.asarray(dice.permutation(NODES)),
+        dice.random(NODES) < 0.95, free, host, np.asarray(dice.permutation(NODES)),
     )  # fmt: skip
     return Situation(claim, ground, victims, budgets)
+
+
+def _partly_free(dice: np.random.Generator, rows: list[Row]) -> tuple[list[Row], Room, Ints]:
+    """Some of the tasks ended: the others with units numbered anew, free devices, free hosts."""
+    kept: list[Row] = []
+    numbers: dict[int, int] = {}
+    free, host = np.zeros((DEVICES, NODES), np.int16), np.full((2, NODES), 2, np.int64)
+    for node, mask, share, cpu, memory, queue, unit in rows:
+        if dice.random() < ENDED:
+            host[:, node] += (cpu, memory)
+            for device in range(DEVICES):
+                free[device, node] += (mask >> device & 1) * share
+        else:
+            number = numbers.setdefault(unit, len(numbers))
+            kept.append((node, mask, share, cpu, memory, queue, number))
+    return kept, free, host
