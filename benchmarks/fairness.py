@@ -18,12 +18,12 @@ from benchmarks import static_quota
 from benchmarks.philly import TraceJob
 from benchmarks.quota import GPUS_A_NODE, GRACE_S, HOUR_S
 from benchmarks.report import Figure, show
-from carrel_scheduler.decision.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.reasons import Token
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI, UNLIMITED, Amounts
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.state import State
 from carrel_scheduler.simulation.run import Simulation
 
 PROJECTS = 20

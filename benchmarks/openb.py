@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.requests import ANYWHERE, Request, Where
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.requests import ANYWHERE, Request, Where
+from carrel_scheduler.core.resources import MILLI
 
 MODEL = "gpu-model"
 FILL = 1.3

@@ -12,17 +12,17 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import lil_matrix
 
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import (
     Event,
     NodeSet,
     Preemptibility,
     QueueSet,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI, OPEN
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI, OPEN
+from carrel_scheduler.core.state import State
 
 NOW = 1000.0
 MOST_NODES, MOST_JOBS = 6, 12

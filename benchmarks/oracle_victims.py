@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
-from carrel_scheduler.decision.actions import allocate, preempt, reclaim
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.actions import allocate, preempt, reclaim
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import (
     CheckpointSeen,
     Event,
     NodeSet,
@@ -25,9 +25,9 @@ from carrel_scheduler.decision.events import (
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI, UNLIMITED, Amounts
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.state import State
 
 NOW = 100_000.0
 MOST_NODES, MOST_JOBS = 6, 12

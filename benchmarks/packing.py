@@ -29,9 +29,9 @@ from benchmarks.packing_core import CorePolicy
 from benchmarks.packing_fgd import FragmentationGradient
 from benchmarks.packing_peers import BestFit
 from benchmarks.report import Figure, show
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI
 
 FIRST_SEED = 42
 NO_GOAL = "-"

@@ -19,9 +19,9 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from benchmarks.openb import MODEL, gpu_milli
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI
 
 Size = tuple[int, int]
 """Whole devices and thousandths of a share; one of them is 0."""

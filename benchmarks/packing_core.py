@@ -8,8 +8,8 @@ typical it learns from the pods queued so far.
 
 from collections.abc import Sequence
 
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import (
     NodeSet,
     Outcome,
     Preemptibility,
@@ -19,10 +19,10 @@ from carrel_scheduler.decision.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.priorities import NAMED
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import OPEN
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import OPEN
+from carrel_scheduler.core.state import State
 
 PROJECT = "openb"
 

@@ -17,10 +17,10 @@ import numpy as np
 from typing_extensions import override
 
 from benchmarks.packing_peers import EXACT, Floats, Peer, PodType
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.layers import Counts
-from carrel_scheduler.decision.requests import Request, Where
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.resources import MILLI
 
 TYPICAL = 0.95
 Key = tuple[int, int, int, Where]

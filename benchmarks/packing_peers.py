@@ -13,10 +13,10 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from benchmarks.openb import MODEL
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.layers import Bools, Counts
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI
 
 IMPOSSIBLE = -np.inf
 EXACT = 1e-6

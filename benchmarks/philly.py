@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.resources import MILLI
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from benchmarks import static_quota
 from benchmarks.philly import TraceJob, quotas, read_jobs
 from benchmarks.report import Figure, show
-from carrel_scheduler.decision.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
-from carrel_scheduler.decision.gangs import Group
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import UNLIMITED, Amounts
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.state import State
 from carrel_scheduler.simulation.run import Simulation
 
 GPUS_A_NODE = 8

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.philly import TraceJob
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.resources import MILLI
 
 
 @dataclass(slots=True)

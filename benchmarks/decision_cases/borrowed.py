@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.events import (
     CheckpointSeen,
     NodeSet,
     Preemptibility,
@@ -18,9 +18,9 @@ from carrel_scheduler.decision.events import (
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.loading import Listing
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.loading import Listing
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 
 NOW = 1_000_000.0
 GPUS = 8

@@ -11,8 +11,8 @@ from collections import deque
 from benchmarks.decision_cases import steady
 from benchmarks.decision_cases.timing import Times, percentile
 from benchmarks.report import Figure, median
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import (
     Event,
     Outcome,
     RoomPromised,
@@ -21,9 +21,9 @@ from carrel_scheduler.decision.events import (
     TaskReleasing,
     WorkloadGone,
 )
-from carrel_scheduler.decision.loading import load
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.loading import load
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
 
 GOALS_MS = {4000: 10.0, 10_000: 25.0}
 PEER_S = {4000: 1.2}

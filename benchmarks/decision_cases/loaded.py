@@ -16,8 +16,8 @@ import psutil
 
 from benchmarks.decision_cases import steady
 from benchmarks.report import Figure, median
-from carrel_scheduler.decision.loading import load
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.loading import load
+from carrel_scheduler.core.state import State
 
 GOAL_S = 1.0
 GOAL_MB = 300.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from benchmarks.decision_cases.borrowed import GPUS, NOW, node, quota
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.events import (
     NodeSet,
     Preemptibility,
     QueueSet,
@@ -11,9 +11,9 @@ from carrel_scheduler.decision.events import (
     TopologySet,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.gangs import Group, Level
-from carrel_scheduler.decision.loading import Listing
-from carrel_scheduler.decision.requests import Request
+from carrel_scheduler.core.gangs import Group, Level
+from carrel_scheduler.core.loading import Listing
+from carrel_scheduler.core.requests import Request
 
 NODES = 1000
 GANGS, GANG_TASKS = 41, 10

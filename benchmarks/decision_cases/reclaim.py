@@ -3,11 +3,11 @@
 from benchmarks.decision_cases import borrowed
 from benchmarks.decision_cases.timing import Times, figures, repeat
 from benchmarks.report import Figure
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import WorkloadGone
-from carrel_scheduler.decision.loading import load
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import WorkloadGone
+from carrel_scheduler.core.loading import load
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
 
 GOALS_MS = {1000: 8.0, 10_000: 30.0}
 PEER_S = {100: 0.2, 500: 1.5, 1000: 6.1}

@@ -7,10 +7,10 @@ and the job is taken out again.
 from benchmarks.decision_cases.cycle import Cluster
 from benchmarks.decision_cases.timing import figures, repeat
 from benchmarks.report import Figure
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import Preemptibility, WorkloadQueued
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.speculation import what_if
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import Preemptibility, WorkloadQueued
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.speculation import what_if
 
 GOAL_MS = 5.0
 SETTLING = 5

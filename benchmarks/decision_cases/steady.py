@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.events import (
     NodeSet,
     Preemptibility,
     QueueSet,
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.loading import Listing
-from carrel_scheduler.decision.requests import Request, Where
-from carrel_scheduler.decision.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.loading import Listing
+from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 
 NOW = 1_000_000.0
 GPUS = 8

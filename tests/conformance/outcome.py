@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from carrel_scheduler.decision.actions import allocate, consolidate, preempt, reclaim, stale
-from carrel_scheduler.decision.decide import ACTIONS, Action, decide
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.actions import allocate, consolidate, preempt, reclaim, stale
+from carrel_scheduler.core.decide import ACTIONS, Action, decide
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.resources import MILLI
 from conformance.situation import NOW, PLACED, Built, Json, build
 
 ACTIONS_OF: dict[str, tuple[Action, ...]] = {

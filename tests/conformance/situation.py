@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.events import (
     CheckpointSeen,
     NodeSet,
     Outcome,
@@ -21,10 +21,10 @@ from carrel_scheduler.decision.events import (
     TopologySet,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.gangs import Group, Level
-from carrel_scheduler.decision.requests import ANYWHERE, Request, Where
-from carrel_scheduler.decision.resources import MILLI, UNLIMITED, Amounts
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.gangs import Group, Level
+from carrel_scheduler.core.requests import ANYWHERE, Request, Where
+from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.state import State
 
 NOW = 1_000_000.0
 DEFAULT_RANK = 100

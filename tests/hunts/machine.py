@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from unit.decision.runs import Violated
-from unit.decision.stories import tell
+from unit.core.runs import Violated
+from unit.core.stories import tell
 
 
 def main() -> int:

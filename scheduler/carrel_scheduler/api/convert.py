@@ -13,7 +13,7 @@ from carrel_scheduler.api.models.projects import (
     ProjectPatch,
 )
 from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import (
     InteractiveLimits,
     Meta,

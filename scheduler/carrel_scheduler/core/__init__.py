@@ -1,8 +1,7 @@
-"""Decisions: events in, a plan out. Pure: no I/O, no clock, no threads, no randomness.
+"""The decision core: who gets which GPU, CPU and memory, when, and who gives way.
 
-``State.apply(event)`` changes the arrays in place; ``decide(state, now)`` reads them and returns a
-``Plan``. The same state and the same ``now`` give the same plan, byte for byte. Deciding changes
-nothing: whoever carries the plan out applies the events that follow from it.
+Pure: no I/O, no clock, no threads, no randomness. Facts go in as events, a plan comes out, and the
+same state and time give the same plan, byte for byte. ``docs/core.md`` is the way in.
 """
 
 from carrel_scheduler.core.decide import decide

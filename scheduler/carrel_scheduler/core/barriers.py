@@ -1,14 +1,16 @@
-"""What stands in a workload's way before any node is looked at: limits and quotas.
+"""What stands in a workload's way before any node is looked at: limits and quotas, at every level.
 
 A resource that the workload does not ask for never stands in its way.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from carrel_scheduler.core.projects import Triple
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import UNLIMITED
-from carrel_scheduler.core.standings import RESOURCES, Standing
+from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.rules import RuleTable
+
+Rows = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,7 @@ class Barrier:
 
     Attributes:
         token: which rule.
+        queue: whose rule, by name; ``slot``: its slot.
         resource: index of the resource.
         held: what counts against the bound already.
         asked: what the workload asks for in all.
@@ -24,6 +27,8 @@ class Barrier:
     """
 
     token: Token
+    queue: str
+    slot: int
     resource: int
     held: int
     asked: int
@@ -31,25 +36,39 @@ class Barrier:
 
     @property
     def for_ever(self) -> bool:
-        """Whether it stands even when the project holds nothing else."""
+        """Whether it stands even when the queue holds nothing else."""
         return self.asked > self.bound
 
 
-def barrier(standing: Standing, demand: Triple, *, preemptible: bool) -> Barrier | None:
-    """The first rule that keeps this demand from starting, or ``None``."""
-    limit = standing.rule.limit.as_tuple()
-    found = _exceeded(Token.OVER_LIMIT, limit, standing.used, demand)
-    if found is None and not preemptible:
-        token = Token.NON_PREEMPTIBLE_BEYOND_QUOTA
-        found = _exceeded(token, standing.quota, standing.fixed, demand)
-    if found is None and not standing.rule.over_quota:
-        found = _exceeded(Token.OVER_QUOTA_OFF, standing.quota, standing.used, demand)
-    return found
+def find_barrier(
+    table: RuleTable,
+    leaf: int,
+    asked: tuple[Sequence[int], Sequence[int]],
+    held: tuple[Rows, Rows],
+) -> Barrier | None:
+    """The first bound that a leaf's work would break, the nearest queue's first, or ``None``.
 
-
-def _exceeded(token: Token, bound: Triple, held: list[int], demand: Triple) -> Barrier | None:
-    for resource in RESOURCES:
-        most, asked = bound[resource], demand[resource]
-        if asked and most != UNLIMITED and held[resource] + asked > most:
-            return Barrier(token, resource, held[resource], asked, most)
+    Args:
+        table: the rules.
+        leaf: the slot of its queue.
+        asked: what it asks for in all, and the non-preemptible part of it.
+        held: what each queue holds by slot, in all and by non-preemptible work.
+    """
+    demand, fixed_demand = asked
+    used, fixed = held
+    for slot, resource, bound, token in table.bounds[leaf]:
+        if token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA:
+            amount, has = fixed_demand[resource], fixed[slot][resource]
+        else:
+            amount, has = demand[resource], used[slot][resource]
+        if amount and has + amount > bound:
+            return Barrier(token, table.names[slot], slot, resource, has, amount, bound)
     return None
+
+
+def lasting_barrier(
+    table: RuleTable, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE
+) -> Barrier | None:
+    """The first bound that the work would break even if nobody held anything, or ``None``."""
+    nobody = (NONE,) * len(table.names)
+    return find_barrier(table, leaf, (demand, fixed_demand), (nobody, nobody))

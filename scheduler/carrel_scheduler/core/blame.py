@@ -2,33 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from carrel_scheduler.core.standings import RESOURCES
-from carrel_scheduler.core.workloads import Shape
 
-
-def asked_resources(shape: Shape) -> list[int]:
-    """The resources that a shape asks for."""
-    return [resource for resource in RESOURCES if shape[resource]]
-
-
-def asking(shape: Shape, resources: Sequence[int]) -> Shape:
-    """The same shape asking for these resources only."""
-    gpu, cpu, memory, tasks, nodes = shape
-    kept = [amount * (r in resources) for r, amount in enumerate((gpu, cpu, memory))]
-    return kept[0], kept[1], kept[2], tasks, nodes
-
-
-def to_blame(shape: Shape, can_be_had: Callable[[Shape], bool]) -> int:
-    """The resource that keeps a shape from being had, where ``can_be_had`` says no to the shape.
+def to_blame(asked: Sequence[int], can_be_had: Callable[[Sequence[int]], bool]) -> int:
+    """The resource that keeps something from being had, where all of ``asked`` cannot.
 
     One that could not be had even if nothing else were asked for; else one without which the rest
-    could be had, GPUs last, because asking for less memory or CPU is easier.
+    could be had, GPUs last, because asking for less of anything else is easier.
+
+    Args:
+        asked: the resources, GPUs first.
+        can_be_had: whether these of them could be had together.
     """
-    asked = asked_resources(shape)
     for resource in asked:
-        if not can_be_had(asking(shape, [resource])):
+        if not can_be_had([resource]):
             return resource
     for resource in reversed(asked):
-        if can_be_had(asking(shape, [other for other in asked if other != resource])):
+        if can_be_had([other for other in asked if other != resource]):
             return resource
     return next(iter(asked), 0)

@@ -1,207 +1,324 @@
-"""One cycle's working memory: overlays of room and standings, and the plan as it grows.
+"""One cycle's working memory: overlays, the moves made on them, and questions about both.
 
-Actions read the state, try moves on the overlays and commit them here; nothing outside changes.
+Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
+Capacity rows belong to the state and follow the overlay while the cycle lasts: the nodes that moves
+have touched are marked, so that the next look at them, in this cycle or after it, counts anew.
 """
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
-from carrel_scheduler.core.barriers import barrier
-from carrel_scheduler.core.layers import Bools, Footprint
-from carrel_scheduler.core.order import job_key
-from carrel_scheduler.core.plan import Binding, Eviction, Nomination
-from carrel_scheduler.core.projects import Triple
-from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.barriers import Barrier
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.device_choice import View, choose, hardware_of
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.members import leaf_states, protected_members
+from carrel_scheduler.core.moves import Moves
+from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.room import Room
-from carrel_scheduler.core.standings import RESOURCE_NAMES, RESOURCES, Standing, standings
-from carrel_scheduler.core.state import State
-from carrel_scheduler.core.tasks import NOBODY
-from carrel_scheduler.core.workloads import Record
+from carrel_scheduler.core.settings import Settings
+from carrel_scheduler.core.standings import Standings
+from carrel_scheduler.core.steps import LeafState, next_step, satisfied
+
+SMALL = 60
+WORK = 64_000
+SERVED = 200_000
+FEW_MOVES = 256
 
 
 class Cycle:
     """What one call of ``decide`` works on.
 
     Attributes:
-        queues: project slot -> all its waiting workloads in order; the projects by name.
-        bound: uid -> places of workloads that start now.
-        held: uid -> workload whose places are held while room is being freed.
-        victims: uid -> the workloads evicted for it in this cycle.
-        evicted: uids evicted in this cycle.
-        evictable: (T,) project slot of each task that may still be evicted, else -1.
-        changed: slots of projects whose work was evicted and not yet taken note of.
-        touched: the nodes of all evictions and promises, in the order of the commitments.
+        now: epoch seconds.
+        room, standings, moves: the overlays and the log.
+        starving: see ``starving``; ``None`` before the first look.
+        not_found: numbers of waiting rows whose search for victims ended at its limits.
+        places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
 
-    def __init__(self, state: State, now: float) -> None:
+    def __init__(self, state: Columns, now: float) -> None:
         self.state, self.now = state, now
         self.room = Room(state.nodes)
-        self.standings = standings(state.nodes, state.project_columns)
-        self.queues = _queues(state)
-        self.bound: dict[str, tuple[Footprint, ...]] = {}
-        self.held: dict[str, Record] = {}
-        self.victims: dict[str, tuple[Record, ...]] = {}
-        self.evicted: set[str] = set()
-        self.evictable = state.tasks.victim.copy()
-        self.changed: set[int] = set()
-        self.touched: list[int] = []
-        self.bindings: list[Binding] = []
-        self.evictions: list[Eviction] = []
-        self.nominations: dict[str, Nomination] = {}
-        self.promises: dict[str, tuple[Footprint, ...]] = {}
-        self._eligible: dict[frozenset[str] | None, Bools] = {None: state.nodes.schedulable}
+        self.standings = Standings(state.queues, state.division, cluster_total(state))
+        self.moves = Moves(state, self.room, self.standings)
+        self.settings: Settings = state.settings
+        self.not_found: set[int] = set()
+        self.starving: tuple[Job, ...] | None = None
+        self._seen = 0
+        self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
+        self._given: tuple[int, dict[int, Triple]] = (0, {})
+        self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
+        state.capacity.forget_tried()
 
-    # Looking
+    # Jobs as the moves leave them
 
-    def standing(self, record: Record) -> Standing:
-        """How the workload's project stands."""
-        found = self.standings[record.project]
+    def states_of(self, job: Job) -> tuple[LeafState, ...]:
+        """Where its tasks are, counting what this cycle places and stops."""
+        uid, moves = job.spec.uid, self.moves
+        placed = {**moves.started.get(uid, {}), **moves.held.get(uid, {})}
+        return leaf_states(job, placed, moves.stopped_of(job) if job.rows else ())
+
+    def next_step(self, job: Job) -> tuple[int, ...]:
+        """Indices of the tasks that are offered a place next."""
+        if job.waiting is not None and not self.answered(job):
+            return job.shape.first_step
+        step = next_step(job.shape.structure, self.states_of(job))
+        return tuple(index for leaf in step for index in leaf)
+
+    def answered(self, job: Job) -> bool:
+        """Whether some of its tasks start or have room held."""
+        uid = job.spec.uid
+        moves = self.moves
+        return uid in moves.started or uid in moves.held or uid in moves.held_many
+
+    def started(self, job: Job) -> bool:
+        """Whether some of its tasks start in this cycle."""
+        return job.spec.uid in self.moves.started
+
+    def grows(self, job: Job) -> bool:
+        """Whether it has its minimum, so that what it asks for is surplus."""
+        states = self.states_of(job)
+        return satisfied(job.shape.structure, [state.there for state in states])
+
+    def stage(self, job: Job) -> int:
+        """0 below its minimum, 1 just at it, 2 above: who has less is served first."""
+        if not job.shape.elastic:
+            return 0
+        states = self.states_of(job)
+        there = [state.there for state in states]
+        if not satisfied(job.shape.structure, there):
+            return 0
+        return 1 if sum(there) <= len(job.shape.first_step) else 2
+
+    def is_fixed(self, job: Job) -> bool:
+        """Whether the tasks that it is given next may not be stopped for others later."""
+        kind = job.spec.preemptible
+        if kind is Preemptibility.YES:
+            return False
+        return kind is Preemptibility.NO or not self.grows(job)
+
+    def is_protected(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether these running tasks count as non-preemptible."""
+        kind = job.spec.preemptible
+        if kind is Preemptibility.SURPLUS:
+            return bool(set(indices) & protected_members(job))
+        return kind is Preemptibility.NO
+
+    @property
+    def given(self) -> dict[int, Triple]:
+        """What this cycle has given every queue, at all levels, by slot."""
+        moves = self.moves
+        if self._given[0] != len(moves.log):
+            found: dict[int, list[Triple]] = {}
+            for places in (moves.started, moves.held):
+                for uid, by_index in places.items():
+                    if uid in self.state.promised and places is moves.held:
+                        continue
+                    amounts = added(place.amounts for place in by_index.values())
+                    for slot in self.standings.table.path[self.state.jobs.get(uid).queue]:
+                        found.setdefault(slot, []).append(amounts)
+            self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
+        return self._given[1]
+
+    def waited_s(self, job: Job) -> float:
+        """How long it has waited, since its submission or its last eviction."""
+        return self.now - max(job.spec.created_at, job.evicted_at or 0.0)
+
+    def within_share(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether its queue stays within its fair share with these tasks."""
+        standings = self.standings
+        return standings.within(standings.fair[job.queue], job.queue, self.demand(job, indices))
+
+    def demand(self, job: Job, indices: Sequence[int]) -> Triple:
+        """What these tasks count for."""
+        amounts = job.shape.amounts
+        if len(indices) == len(amounts):
+            return job.shape.total
+        return added(amounts[index] for index in indices)
+
+    def barrier(self, job: Job, indices: Sequence[int]) -> Barrier | None:
+        """The limit or quota that keeps these tasks from starting, if there is one."""
+        demand = self.demand(job, indices)
+        fixed = demand if self.is_fixed(job) else NONE
+        return self.standings.barrier(job.queue, demand, fixed)
+
+    # Who still looks, and who may give way
+
+    def free_in_all(self) -> Triple:
+        """The room of all nodes together, coming room included."""
+        view = self.room.soon
+        devices = int(view.devices.sum(dtype=np.int64))
+        return devices, int(view.host[0].sum()), int(view.host[1].sum())
+
+    def open_singles(self) -> list[Job]:
+        """Other jobs that ask for room and for which none is held, also those that just started."""
+        asking = dict(self.state.partial)
+        for uid in self.moves.started:
+            job = self.state.jobs.get(uid)
+            if job.shape.elastic:
+                asking[uid] = job
+        return [asking[uid] for uid in sorted(asking) if uid not in self.moves.held]
+
+    def delayed(self, job: Job) -> bool:
+        """Whether it may not make others give way yet."""
+        spec = job.spec
+        begin = max(spec.created_at, job.evicted_at or 0.0)
+        return spec.preemption_delay_s > 0 and self.now < begin + spec.preemption_delay_s
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether anybody runs, or is to start, who may be stopped."""
+        if self.state.tasks.victims:
+            return True
+        moves, get = self.moves, self.state.jobs.get
+        new = chain(moves.started, moves.held, moves.held_many)
+        return any(get(uid).spec.preemptible is not Preemptibility.NO for uid in new)
+
+    @property
+    def claims(self) -> int:
+        """How many looks in vain an action that stops others may take: fewer where each is dear."""
+        tasks = max(1, self.state.tasks.count)
+        return max(1, min(self.settings.claims_per_cycle, WORK // tasks))
+
+    @property
+    def served(self) -> int:
+        """For how many such an action makes room: fewer where each is dear, the rest in turns."""
+        return max(1, SERVED // max(1, self.state.tasks.count))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether so few tasks may be stopped that all of them can be looked at."""
+        counts = self.state.tasks.victims.values()
+        return sum(sum(by_priority.values()) for by_priority in counts) <= SMALL
+
+    def evictable(self) -> list[Job]:
+        """Jobs of which something may be stopped and that were left alone so far.
+
+        Also those to which this cycle gave room: nothing starts that would give way at once. Room
+        that was promised earlier is not taken back, nor room for which others gave way.
+        """
+        moves, promised = self.moves, self.state.promised
+        claimers = moves.claimers()
+        jobs = dict(self.state.holding)
+        for uid in (*moves.started, *moves.held):
+            jobs[uid] = self.state.jobs.get(uid)
+        return [
+            job
+            for uid, job in jobs.items()
+            if (job.evictable or uid not in self.state.holding)
+            and job.spec.preemptible is not Preemptibility.NO
+            and uid not in promised
+            and uid not in claimers
+            and not any(moves.stopped[row] for row in job.rows.values())
+        ]
+
+    @cached_property
+    def borrowers(self) -> Bools:
+        """(Q,) queues beyond what they keep against a claim, when this was first asked."""
+        standings = self.standings
+        kept = np.minimum(
+            np.array(standings.allocatable, np.int64), np.array(standings.quota, np.int64)
+        )
+        return np.asarray((np.array(standings.used, np.int64) > kept).any(axis=1))
+
+    def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
+        """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
+
+        As of the beginning of the cycle; what it has stopped since is told once more by ``room``.
+        """
+        key = giving.tobytes()
+        found = self._lendable.get(key)
         if found is None:
-            raise KeyError(record.spec.project)
+            gpu, cpu = self.state.tasks.lending.of(giving, len(self.state.nodes.schedulable))
+            found = self._lendable[key] = (gpu, cpu)
         return found
 
-    def in_name_order(self) -> list[Standing]:
-        """The standings of all projects by name."""
-        found = [standing for standing in self.standings if standing is not None]
-        return sorted(found, key=lambda standing: standing.rule.name)
+    # Room
 
-    def barred(self, record: Record) -> bool:
-        """Whether a limit or quota keeps it from starting now."""
-        standing = self.standing(record)
-        return barrier(standing, record.demand, preemptible=record.spec.preemptible) is not None
+    def sync(self) -> None:
+        """Bring the capacity rows up to date with the moves."""
+        log = self.room.log
+        if self._seen < len(log):
+            self.state.capacity.mark_tried(log[self._seen :])
+            self._seen = len(log)
+        self.state.capacity.sync(self.room.idle)
 
-    def eligible(self, names: frozenset[str] | None) -> Bools:
-        """(N,) the schedulable nodes among ``names``; ``None`` means all."""
-        mask = self._eligible.get(names)
-        if mask is None:
-            nodes = self.state.nodes
-            mask = np.zeros(len(nodes.schedulable), np.bool_)
-            mask[[nodes.slots[name] for name in names or () if name in nodes.slots]] = True
-            mask &= nodes.schedulable
-            self._eligible[names] = mask
+    def counts(self, cls: int, *, soon: bool) -> Counts:
+        """(N,) how many tasks of a class fit on each node, at once or soon."""
+        if soon:
+            return self.state.capacity.counts(self.room.soon, cls)
+        self.sync()
+        return self.state.capacity.column(cls).astype(np.int64)
+
+    def counts_kept(self, cls: int, *, soon: bool) -> Counts:
+        """``counts``, kept for the cycle and brought up to date. Do not change it."""
+        log, view = self.room.log, self.room.soon if soon else self.room.idle
+        seen, found = self._kept.get((cls, soon), (0, None))
+        if found is None or len(log) - seen > FEW_MOVES:
+            found = self.state.capacity.counts(view, cls)
+        elif seen < len(log):
+            nodes = np.array(sorted(set(log[seen:])), np.int64)
+            found[nodes] = self.state.capacity.counts(view, cls, nodes)
+        self._kept[cls, soon] = len(log), found
+        return found
+
+    def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
+        """What a task of this class takes on a node, or ``None`` where it does not fit."""
+        state = self.state
+        view = self.room.soon if soon else self.room.idle
+        host = state.classes.host(cls)
+        if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
+            return None
+        kind = state.classes.kinds[cls]
+        if not soon:
+            device = state.chooser.device(cls, view, node)
+            if device >= 0:
+                return Footprint(node, (device,), kind.amount, host)
+        fact = state.nodes.fact(node)
+        idle = self.room.idle
+        choice = choose(
+            kind,
+            hardware_of(fact),
+            View(view.devices[:, node], view.slots[:, node]),
+            idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
+            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
+            tasks=tasks,
+        )
+        if choice is None:
+            return None
+        return Footprint(node, choice.devices, choice.milli, host, choice.slots)
+
+    def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
+        """(N,) where tasks of a job run or have room, among ``indices`` of it."""
+        mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
+        uid, moves = job.spec.uid, self.moves
+        for index in indices:
+            row = job.rows.get(index)
+            if row is not None and not moves.stopped[row]:
+                mask[self.state.tasks.node[row]] = True
+            for places in (moves.started.get(uid), moves.held.get(uid)):
+                if places and index in places:
+                    mask[places[index].node] = True
         return mask
 
-    def open(self, record: Record) -> bool:
-        """Whether it still looks for an answer."""
-        return record.spec.uid not in self.bound and record.spec.uid not in self.held
 
-    def pending(self) -> dict[int, list[Record]]:
-        """The queues without those that have their answer."""
-        left = {slot: [r for r in queue if self.open(r)] for slot, queue in self.queues.items()}
-        return {slot: queue for slot, queue in left.items() if queue}
-
-    # Moves that are tried and undone
-
-    def count_out(self, record: Record) -> None:
-        """Count a running workload's amounts out of its project."""
-        preemptible = record.spec.preemptible
-        self.standing(record).add(self.held_by(record), preemptible=preemptible, sign=-1)
-
-    def count_in(self, record: Record) -> None:
-        """The opposite of ``count_out``."""
-        self.standing(record).add(self.held_by(record), preemptible=record.spec.preemptible)
-
-    def keep(self, record: Record) -> None:
-        """A victim whose room was cleared stays after all."""
-        for row in record.rows.values():
-            self.room.keep(self.state.tasks.footprint(row))
-        self.count_in(record)
-
-    def held_by(self, record: Record) -> Triple:
-        """What a running workload's placed tasks hold."""
-        tasks, (gpu, cpu, memory) = len(record.rows), record.spec.request.as_tuple()
-        return gpu * tasks, cpu * tasks, memory * tasks
-
-    # Commitments
-
-    def bind(self, record: Record, places: tuple[Footprint, ...]) -> None:
-        """It starts now; its promise must have been lifted."""
-        names, uid = self.state.nodes.names, record.spec.uid
-        for index, place in enumerate(places):
-            self.room.bind(place)
-            self.bindings.append(Binding(uid, index, names[place.node], place.devices))
-        self.standing(record).add(record.demand, preemptible=record.spec.preemptible)
-        self.bound[uid] = places
-        self.nominations.pop(uid, None)
-        self.promises.pop(uid, None)
-        self.held.pop(uid, None)
-
-    def hold(self, record: Record, places: tuple[Footprint, ...]) -> None:
-        """Its places are held until they are free."""
-        uid = record.spec.uid
-        self.room.promise(places)
-        self.touched += [place.node for place in places]
-        self.standing(record).add(record.demand, preemptible=record.spec.preemptible)
-        self.held[uid] = record
-        self.promises[uid] = places
-        if places != record.promise:
-            self.nominations[uid] = Nomination(uid, self.named(places))
-
-    def lift(self, record: Record) -> tuple[Footprint, ...]:
-        """Take its held places back; returns them."""
-        uid = record.spec.uid
-        places = self.promises.pop(uid, record.promise)
-        self.room.lift(places)
-        preemptible = record.spec.preemptible
-        self.standing(record).add(record.demand, preemptible=preemptible, sign=-1)
-        self.held.pop(uid, None)
-        self.nominations.pop(uid, None)
-        return places
-
-    def end_promise(self, record: Record) -> None:
-        """Tell that places are not held for it any more; they must have been lifted."""
-        self.nominations[record.spec.uid] = Nomination(record.spec.uid, ())
-
-    def changed_promises(self) -> tuple[Nomination, ...]:
-        """The ends of all promises that change, then the new ones."""
-        changed = [n for n in self.nominations.values() if n.places]
-        ends = []
-        for uid in self.nominations:
-            record = self.state.records.get(uid)
-            if record is not None and record.promise:
-                ends.append(Nomination(uid, ()))
-        return (*ends, *changed)
-
-    def give_way(self, victims: tuple[Record, ...], claimer: Record, token: Token) -> None:
-        """Evictions, whose room is cleared already, become part of the plan.
-
-        The claimer must not be counted yet. ``bound`` of the reason is its project's quota when
-        it claims within it, 0 when it claims more.
-        """
-        reason = self._eviction_reason(claimer, token)
-        for victim in victims:
-            self.evictions.append(Eviction(victim.spec.uid, reason))
-            self.evicted.add(victim.spec.uid)
-            rows = list(victim.rows.values())
-            self.evictable[rows] = NOBODY
-            self.touched += self.state.tasks.node[rows].tolist()
-            self.changed.add(victim.project)
-        self.victims[claimer.spec.uid] = victims
-
-    def _eviction_reason(self, claimer: Record, token: Token) -> Reason:
-        standing, spec = self.standing(claimer), claimer.spec
-        asked = next((r for r in RESOURCES if claimer.demand[r]), 0)
-        guaranteed = standing.within(standing.quota, claimer.demand)
-        return Reason(
-            ReasonClass.EVICTED,
-            token,
-            resource=RESOURCE_NAMES[asked],
-            requested=claimer.demand[asked],
-            bound=standing.quota[asked] if guaranteed else 0,
-            project=spec.project,
-            workload=spec.name,
-            workload_uid=spec.uid,
-        )
-
-    def named(self, places: tuple[Footprint, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Places as they leave the core."""
-        names = self.state.nodes.names
-        return tuple((names[place.node], place.devices) for place in places)
-
-
-def _queues(state: State) -> dict[int, list[Record]]:
-    waiting: dict[str, list[Record]] = {}
-    for record in state.waiting_records():
-        waiting.setdefault(record.spec.project, []).append(record)
-    for queue in waiting.values():
-        queue.sort(key=job_key)
-    return {waiting[name][0].project: waiting[name] for name in sorted(waiting)}
+def cluster_total(state: Columns) -> Triple:
+    """What is shared out: the room of schedulable nodes, and what others' tasks hold elsewhere."""
+    nodes = state.nodes
+    usable = nodes.usable.sum(axis=0)
+    healthy = int((usable * nodes.schedulable).sum()) * MILLI
+    cpu, memory = (nodes.capacity[:2] * nodes.schedulable).sum(axis=1)
+    resting = ~nodes.schedulable
+    if resting.any():
+        used = (nodes.capacity[:2] - nodes.free.host[:2]) * resting
+        cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
+        held = nodes.usable & resting & (nodes.free.devices < MILLI)
+        healthy += int(held.sum()) * MILLI
+    return healthy, int(cpu), int(memory)

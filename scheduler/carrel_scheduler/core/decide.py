@@ -1,43 +1,51 @@
-"""One cycle: from a state to a plan, changing nothing."""
+"""One decision: the state and the time in, a plan out; nothing outside changes.
+
+The order of the actions: what was promised; what is free; what can be had by moving work, for those
+within their fair share; what other queues borrowed; what is of lower priority in the own queue;
+moving work for those who borrow. Then what runs in vain, what has to leave its node, and places for
+those who have waited too long.
+"""
 
 from collections.abc import Callable, Sequence
 
-from carrel_scheduler.core.actions import allocate, preempt, promises, reclaim
+from carrel_scheduler.core.actions import (
+    allocate,
+    consolidate,
+    drain,
+    preempt,
+    promises,
+    reclaim,
+    reserve,
+    stale,
+)
+from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.explain import Explainer
-from carrel_scheduler.core.order import service_order
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.state import State
 
 Action = Callable[[Cycle], None]
-ACTIONS: tuple[Action, ...] = (promises.run, allocate.run, reclaim.run, preempt.run)
+
+ACTIONS: Sequence[Action] = (
+    promises.run,
+    allocate.run,
+    consolidate.for_entitled,
+    reclaim.run,
+    preempt.run,
+    consolidate.run,
+    stale.run,
+    drain.run,
+    reserve.run,
+)
 
 
-def decide(state: State, now: float) -> Plan:
-    """What is to be done now. The same state and ``now`` give the same plan.
-
-    Whoever carries it out applies ``TaskPlaced`` for each binding, ``TaskReleasing`` for each task
-    of an evicted workload, and ``RoomPromised`` for each nomination, in this order. A nomination
-    without places ends a promise; all ends come first, so that the room can be promised anew.
+def decide(state: Columns, now: float, actions: Sequence[Action] = ACTIONS) -> Plan:
+    """What to do now.
 
     Args:
-        state: not changed, and not kept.
-        now: epoch seconds; only the work that victims would lose is measured with it.
+        state: the facts.
+        now: epoch seconds.
+        actions: in their order.
     """
-    return decide_with(state, now, ACTIONS)
-
-
-def decide_with(state: State, now: float, actions: Sequence[Action]) -> Plan:
-    """A cycle of some actions only, for studies of one of them."""
     cycle = Cycle(state, now)
-    queue = service_order(cycle.standings, cycle.queues)
     for action in actions:
         action(cycle)
-    return Plan(
-        bindings=tuple(cycle.bindings),
-        evictions=tuple(cycle.evictions),
-        nominations=cycle.changed_promises(),
-        reasons=Explainer(cycle).reasons(),
-        queue=queue,
-        fair_share={standing.rule.name: standing.fair[0] for standing in cycle.in_name_order()},
-    )
+    return Plan(cycle)

@@ -4,14 +4,65 @@ Times are seconds since the epoch, given by the caller. Names and ids are plain 
 identifies a workload for ever, a task is (uid, index).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import StrEnum
 
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.requests import NOTHING, Request
 from carrel_scheduler.core.resources import OPEN, Amounts
+
+Devices = tuple[int, ...]
+Place = tuple[str, Devices, int]
+"""Node, device indices, and the memory slots of a MIG instance as bits (0 for any other task)."""
+
+
+class Preemptibility(StrEnum):
+    """Who may be told to stop for others."""
+
+    YES = "preemptible"
+    NO = "non-preemptible"
+    SURPLUS = "semi-preemptible"
+    """The minimum is protected and counts as non-preemptible; members beyond it are not."""
+
+
+class Outcome(StrEnum):
+    """What became of a task whose room is free."""
+
+    AGAIN = "again"
+    """It wants to run again: evicted, or lost."""
+    GONE = "gone"
+    """It does not run again by itself; ``WorkloadQueued`` may queue the whole workload anew."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How well two devices of a node are connected; a smaller ``hops`` is better.
+
+    By convention 0 NVLink or NVSwitch, 1 one PCIe switch, 2 one host bridge, 3 across sockets.
+    Pairs that are not named count as 3.
+    """
+
+    first: int
+    second: int
+    hops: int
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSet:
-    """A node appeared or changed. ``devices`` is its number of GPUs (at most 64)."""
+    """A node appeared or changed.
+
+    Attributes:
+        devices: its number of GPUs, at most 64.
+        gpu_memory_mib: memory of each of them; 0 when unknown.
+        mig_model: the GPU model whose MIG instances the core may create and remove on this node
+            (see ``mig``); empty where the geometry is fixed. Shares of GPUs are then not used here.
+        extended: countable resources by name.
+        taints: ``key`` or ``key=value``; keep away tasks that do not tolerate them.
+        draining: nothing new starts here and what may be moved is moved away.
+        links: pairs of well connected devices.
+    """
 
     name: str
     devices: int
@@ -20,6 +71,12 @@ class NodeSet:
     schedulable: bool = True
     broken_devices: frozenset[int] = frozenset()
     labels: tuple[tuple[str, str], ...] = ()
+    gpu_memory_mib: int = 0
+    mig_model: str = ""
+    extended: tuple[tuple[str, int], ...] = ()
+    taints: frozenset[str] = frozenset()
+    draining: bool = False
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,32 +87,60 @@ class NodeGone:
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectSet:
-    """A project appeared or its rules changed.
+class TopologySet:
+    """The levels of a topology: keys of node labels, from coarse to fine."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSet:
+    """A queue appeared or its rules changed: a department, a project, or a user's part of one.
 
     Attributes:
-        quota: guaranteed amounts; ``UNLIMITED`` per resource means all of the cluster.
+        parent: the queue above; empty at the top. Only queues without children hold workloads.
+        quota: guaranteed amounts; ``UNLIMITED`` per resource means all of the parent's.
         limit: never more than this, also of idle resources; ``UNLIMITED`` means open.
-        weight: share of the surplus; ``None`` means in proportion to the GPU quota.
+        weight: shares of the surplus of GPUs, CPU and memory, thousandths; ``None`` means in
+            proportion to the quota of the resource (unlimited: to the cluster's amount).
         rank: served strictly first out of the surplus when higher.
         over_quota: whether preemptible work may borrow idle resources beyond the quota.
-        created_at: ties go to the older project.
+        created_at: ties go to the older queue.
+        preempt_min_runtime_s, reclaim_min_runtime_s: a workload is not told to stop for its own
+            queue's, or for another queue's, work before it has run so long; ``None`` asks the
+            queue above.
     """
 
     name: str
     quota: Amounts
     limit: Amounts = OPEN
-    weight: int | None = None
+    weight: tuple[int, int, int] | None = None
     rank: int = 0
     over_quota: bool = True
     created_at: float = 0.0
+    parent: str = ""
+    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectGone:
-    """A project was deleted; it has no workloads any more."""
+class QueueGone:
+    """A queue was deleted; it has neither children nor workloads any more."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSeen:
+    """Past use of a queue in the window of time-based fair share.
+
+    ``part`` is its use over the cluster's capacity in millionths, for GPU, CPU and memory, decayed
+    as the edge is configured; see ``usage.py``.
+    """
+
+    queue: str
+    part: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +148,16 @@ class WorkloadQueued:
     """A workload waits for room (submitted, resumed, or returned after an eviction).
 
     Attributes:
-        priority: larger is served first inside the project (see ``core.priorities``).
-        request: of one task.
-        tasks: all of them start together.
+        priority: larger is served first inside the project (see ``priorities``).
+        request: of one task, when all ``tasks`` are alike and start together.
+        gang: the structure of any other workload; ``request`` and ``tasks`` are then not looked at.
         created_at: the submission, kept over evictions, so that it keeps its place.
-        nodes: when given, only these nodes may be used.
+        evicted_at: the last eviction.
+        preemption_delay_s: it makes nobody give way before this time has passed since its
+            submission or last eviction.
+        stale_grace_s: how long it may run with fewer tasks than its minimum; negative: for ever;
+            ``None``: as the settings say.
+        gated: indices of tasks that may not start yet.
     """
 
     uid: str
@@ -75,12 +165,16 @@ class WorkloadQueued:
     project: str
     user: str
     priority: int
-    preemptible: bool
-    request: Amounts
+    preemptible: Preemptibility
+    request: Request = NOTHING
     tasks: int = 1
     created_at: float = 0.0
-    nodes: frozenset[str] | None = None
     interactive: bool = False
+    gang: Group | None = None
+    evicted_at: float | None = None
+    preemption_delay_s: float = 0.0
+    stale_grace_s: float | None = None
+    gated: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +188,16 @@ class WorkloadGone:
 class TaskPlaced:
     """A task got a place: a binding of a plan that was recorded, or one found at start-up.
 
-    ``devices`` are device indices on the node; ``at`` is when it started, for minimum run times and
-    the order of victims.
+    ``devices`` are device indices on the node, ``slots`` the bits of a MIG instance; ``at`` is
+    when it started, for minimum run times and the order of victims.
     """
 
     uid: str
     index: int
     node: str
-    devices: tuple[int, ...]
+    devices: Devices
     at: float
+    slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +209,21 @@ class TaskReleasing:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskReleased:
-    """A task's room is free. The workload is not queued again by this: say ``WorkloadQueued``."""
+class TaskStuck:
+    """A task does not end although told to: it holds its place and is not expected to free it."""
 
     uid: str
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReleased:
+    """A task's room is free, since ``at``."""
+
+    uid: str
+    index: int
+    outcome: Outcome = Outcome.GONE
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +238,38 @@ class CheckpointSeen:
 class RoomPromised:
     """Room being freed is held for a waiting workload until it is placed or gone.
 
-    Follows from a plan's nomination; survives cycles, so nobody slips in between.
+    Follows from a plan's nomination; survives cycles, so nobody slips in between. ``indices`` are
+    the tasks, in the order of ``places``; empty means tasks 0, 1, ...
     """
 
     uid: str
-    places: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
+    places: tuple[Place, ...] = ()
+    indices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRemoved:
+    """A MIG instance that nobody uses was removed; its slots are no longer kept warm."""
+
+    node: str
+    device: int
+    slots: int
 
 
 Event = (
     NodeSet
     | NodeGone
-    | ProjectSet
-    | ProjectGone
+    | TopologySet
+    | QueueSet
+    | QueueGone
+    | UsageSeen
     | WorkloadQueued
     | WorkloadGone
     | TaskPlaced
     | TaskReleasing
+    | TaskStuck
     | TaskReleased
     | CheckpointSeen
     | RoomPromised
+    | InstanceRemoved
 )

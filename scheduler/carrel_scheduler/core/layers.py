@@ -1,19 +1,27 @@
-"""One layer of room: an amount per device and per node, as NumPy columns.
+"""Amounts per device and per node, as NumPy columns.
 
 Device columns are device-major, (D, N) int16 in thousandths of a GPU: reductions over the devices
-of all nodes are then sums of D contiguous rows. CPU (millicores) and memory (MiB) are the two rows
-of a (2, N) int64 array. The state keeps three layers: what is free, what is being released, what
-is promised; a cycle works on copies of them.
+of all nodes are then sums of D contiguous rows. Host resources are the rows of a (H, N) int64
+array: millicores, MiB, then the extended resources in the order of ``NodeColumns.extended``. Memory
+slots of GPUs with MIG instances are bits in a (D, N) uint8 array; such a device counts as many
+thousandths as its slots are worth, so an empty one is a whole GPU either way.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Bools = npt.NDArray[np.bool_]
 Milli = npt.NDArray[np.int16]
+Slots = npt.NDArray[np.uint8]
 Counts = npt.NDArray[np.int64]
+
+CPU, MEMORY = 0, 1
+LARGEST: Final = (1 << 63) - 1
+"""The largest amount."""
+HOST_ROWS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,54 +30,70 @@ class Footprint:
 
     Attributes:
         node: the node's slot.
-        devices: the indices of its devices.
+        devices: the indices of its devices, ascending.
         share: thousandths of each of these devices.
-        cpu, memory: millicores and MiB.
+        host: amounts by host row; shorter than the rows when the rest is not asked for.
+        slots: bits of a MIG instance on its one device.
     """
 
     node: int
     devices: tuple[int, ...]
     share: int
-    cpu: int
-    memory: int
+    host: tuple[int, ...]
+    slots: int = 0
+
+    @property
+    def amounts(self) -> tuple[int, int, int]:
+        """What counts against quotas: GPU thousandths, millicores, MiB."""
+        return (self.share * len(self.devices), self.host[CPU], self.host[MEMORY])
 
 
 class Layer:
-    """An amount of GPU, CPU and memory per node."""
+    """An amount of everything on every node."""
 
-    __slots__ = ("devices", "host")
+    __slots__ = ("devices", "host", "slots")
 
-    def __init__(self, devices: Milli, host: Counts) -> None:
+    def __init__(self, devices: Milli, host: Counts, slots: Slots) -> None:
         self.devices = devices
         self.host = host
+        self.slots = slots
 
     @classmethod
-    def empty(cls, devices: int, nodes: int) -> "Layer":
-        """Nothing anywhere; ``devices`` rows, ``nodes`` columns."""
-        return cls(np.zeros((devices, nodes), np.int16), np.zeros((2, nodes), np.int64))
+    def empty(cls, devices: int, nodes: int, rows: int = HOST_ROWS) -> "Layer":
+        """Nothing anywhere; ``devices`` device rows, ``rows`` host rows, ``nodes`` columns."""
+        return cls(
+            np.zeros((devices, nodes), np.int16),
+            np.zeros((rows, nodes), np.int64),
+            np.zeros((devices, nodes), np.uint8),
+        )
 
     def copy(self) -> "Layer":
         """An independent copy: a few microseconds at thousands of nodes."""
-        return Layer(self.devices.copy(), self.host.copy())
+        return Layer(self.devices.copy(), self.host.copy(), self.slots.copy())
 
-    def grown(self, devices: int, nodes: int) -> "Layer":
-        """The same amounts with room for more devices and nodes."""
-        larger = Layer.empty(devices, nodes)
-        rows, columns = self.devices.shape
-        larger.devices[:rows, :columns] = self.devices
-        larger.host[:, :columns] = self.host
+    def grown(self, devices: int, nodes: int, rows: int) -> "Layer":
+        """The same amounts with room for more devices, nodes and host resources."""
+        larger = Layer.empty(devices, nodes, rows)
+        d, n = self.devices.shape
+        larger.devices[:d, :n] = self.devices
+        larger.slots[:d, :n] = self.slots
+        larger.host[: len(self.host), :n] = self.host
         return larger
 
-    def add(self, print_: Footprint) -> None:
+    def add(self, place: Footprint) -> None:
         """Add a task's footprint."""
-        for device in print_.devices:
-            self.devices[device, print_.node] += print_.share
-        self.host[0, print_.node] += print_.cpu
-        self.host[1, print_.node] += print_.memory
+        node = place.node
+        for device in place.devices:
+            self.devices[device, node] += place.share
+            self.slots[device, node] |= place.slots
+        for row, amount in enumerate(place.host):
+            self.host[row, node] += amount
 
-    def subtract(self, print_: Footprint) -> None:
+    def subtract(self, place: Footprint) -> None:
         """Take a task's footprint away."""
-        for device in print_.devices:
-            self.devices[device, print_.node] -= print_.share
-        self.host[0, print_.node] -= print_.cpu
-        self.host[1, print_.node] -= print_.memory
+        node = place.node
+        for device in place.devices:
+            self.devices[device, node] -= place.share
+            self.slots[device, node] &= ~place.slots & 0xFF
+        for row, amount in enumerate(place.host):
+            self.host[row, node] -= amount

@@ -1,17 +1,24 @@
 """Nodes as columns: slots that are reused, names in a list, ranks by name for ties.
 
 Slot numbers follow the history of events, so nothing may be decided by them: ties between nodes go
-by ``rank``, the place of the name in alphabetical order.
+by ``rank``, the place of the name in alphabetical order. ``version`` changes with everything that
+decides where tasks may run (names, labels, taints, devices), so that masks may be cached by it.
 """
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.layers import Bools, Counts, Layer
+from carrel_scheduler.core.layers import CPU, HOST_ROWS, MEMORY, Bools, Counts, Layer, Slots
+from carrel_scheduler.core.mig import full_slots
 from carrel_scheduler.core.resources import MILLI
 
 MOST_DEVICES = 64
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class NodeColumns:
@@ -19,35 +26,33 @@ class NodeColumns:
 
     Attributes:
         slots: name -> slot; ``names``: slot -> name, empty for a slot without a node.
-        devices: (N,) number of GPUs.
-        capacity: (2, N) millicores and MiB.
+        facts: slot -> the last ``NodeSet``.
+        devices: (N,) number of GPUs; ``gpu_memory``: (N,) MiB of each, 0 unknown.
+        capacity: (H, N) host resources; ``extended``: name -> host row.
         usable: (D, N) the device exists and is not broken.
-        schedulable: (N,) may take new work.
-        free, releasing, promised: the three layers of room.
+        schedulable: (N,) may take new work: neither switched off nor draining.
+        mig: (N,) MIG instances are made here as needed.
+        free, releasing, promised: the three layers of room. ``free.slots`` has a bit set for each
+            free memory slot, the other two for each slot concerned.
     """
 
     def __init__(self) -> None:
+        self.version = 0
         self.slots: dict[str, int] = {}
         self.names: list[str] = []
+        self.facts: list[NodeSet | None] = []
+        self.extended: dict[str, int] = {}
         self.devices: Counts = np.zeros(0, np.int64)
-        self.capacity: Counts = np.zeros((2, 0), np.int64)
+        self.gpu_memory: Counts = np.zeros(0, np.int64)
+        self.capacity: Counts = np.zeros((HOST_ROWS, 0), np.int64)
         self.usable: Bools = np.zeros((1, 0), np.bool_)
         self.schedulable: Bools = np.zeros(0, np.bool_)
+        self.mig: Bools = np.zeros(0, np.bool_)
         self.free = Layer.empty(1, 0)
         self.releasing = Layer.empty(1, 0)
         self.promised = Layer.empty(1, 0)
         self._spare: list[int] = []
         self._rank: Counts | None = None
-
-    def copy(self) -> "NodeColumns":
-        """An independent copy."""
-        twin = NodeColumns()
-        twin.slots, twin.names, twin._spare = dict(self.slots), list(self.names), list(self._spare)
-        twin.devices, twin.capacity = self.devices.copy(), self.capacity.copy()
-        twin.usable, twin.schedulable = self.usable.copy(), self.schedulable.copy()
-        twin.free, twin.releasing = self.free.copy(), self.releasing.copy()
-        twin.promised, twin._rank = self.promised.copy(), self._rank
-        return twin
 
     @property
     def rank(self) -> Counts:
@@ -66,24 +71,60 @@ class NodeColumns:
             raise InvalidEvent("unknown_node", "node", name, "the name of a known node")
         return slot
 
+    def fact(self, slot: int) -> NodeSet:
+        """What was last said about the node in this slot."""
+        fact = self.facts[slot]
+        if fact is None:
+            raise KeyError(slot)
+        return fact
+
+    def empty_slots(self) -> Slots:
+        """(D, N) bits of memory slots when nothing runs; 0 where no MIG instances are made."""
+        found = np.zeros(self.usable.shape, np.uint8)
+        for slot in np.flatnonzero(self.mig).tolist():
+            found[: int(self.devices[slot]), slot] = full_slots(self.fact(slot).mig_model)
+        return found
+
+    def host_row(self, name: str) -> int:
+        """The host row of an extended resource, new if need be."""
+        row = self.extended.get(name)
+        if row is None:
+            row = self.extended[name] = HOST_ROWS + len(self.extended)
+            self._grow(self.usable.shape[0], self.usable.shape[1], row + 1)
+        return row
+
     def set(self, event: NodeSet) -> None:
         """Add a node or change it; what its tasks hold stays held."""
         _check_node(event)
+        rows = [self.host_row(name) for name, _ in event.extended]
         known = event.name in self.slots
         if known:
-            self._check_shrink(event)
+            self._check_change(event)
         slot = self.slots[event.name] if known else self._new_slot(event.name, event.devices)
-        self._grow(event.devices, len(self.names))
-        before = int(self.devices[slot])
-        if event.devices > before:
-            self.free.devices[before : event.devices, slot] = MILLI
-        else:
-            self.free.devices[event.devices : before, slot] = 0
-        capacity = np.array([event.cpu_milli, event.memory_mib], np.int64)
+        self._grow(event.devices, len(self.names), len(self.capacity))
+        self._set_devices(event, slot)
+        capacity = np.zeros(len(self.capacity), np.int64)
+        capacity[[CPU, MEMORY]] = event.cpu_milli, event.memory_mib
+        capacity[rows] = [amount for _, amount in event.extended]
         self.free.host[:, slot] += capacity - self.capacity[:, slot]
         self.capacity[:, slot] = capacity
+        self.gpu_memory[slot] = event.gpu_memory_mib
+        self.schedulable[slot] = event.schedulable and not event.draining
+        if _elsewhere(self.facts[slot], event):
+            self.version += 1
+        self.facts[slot] = event
+
+    def _set_devices(self, event: NodeSet, slot: int) -> None:
+        before = int(self.devices[slot])
+        self.mig[slot] = bool(event.mig_model)
+        full = full_slots(event.mig_model) if event.mig_model else 0
+        if event.devices > before:
+            self.free.devices[before : event.devices, slot] = MILLI
+            self.free.slots[before : event.devices, slot] = full
+        else:
+            self.free.devices[event.devices : before, slot] = 0
+            self.free.slots[event.devices : before, slot] = 0
         self.devices[slot] = event.devices
-        self.schedulable[slot] = event.schedulable
         self.usable[:, slot] = False
         self.usable[: event.devices, slot] = True
         self.usable[sorted(event.broken_devices), slot] = False
@@ -91,27 +132,27 @@ class NodeColumns:
     def drop(self, name: str) -> None:
         """Forget a node on which nothing is placed."""
         slot = self.slots.pop(name)
-        self.names[slot] = ""
-        self.devices[slot] = 0
+        self.names[slot], self.facts[slot] = "", None
+        self.devices[slot] = self.gpu_memory[slot] = 0
         self.capacity[:, slot] = 0
         self.usable[:, slot] = False
-        self.schedulable[slot] = False
+        self.schedulable[slot] = self.mig[slot] = False
         for layer in (self.free, self.releasing, self.promised):
-            layer.devices[:, slot] = 0
+            layer.devices[:, slot] = layer.slots[:, slot] = 0
             layer.host[:, slot] = 0
         self._spare.append(slot)
         self._rank = None
+        self.version += 1
 
-    def _check_shrink(self, event: NodeSet) -> None:
+    def _check_change(self, event: NodeSet) -> None:
         slot = self.slots[event.name]
-        gone = self.free.devices[event.devices : int(self.devices[slot]), slot]
-        if bool((gone != MILLI).any()):
-            raise InvalidEvent(
-                "device_in_use",
-                "devices",
-                event.devices,
-                "devices in use can be reported broken, not left out",
-            )
+        free = self.free.devices[: int(self.devices[slot]), slot]
+        if bool((free[event.devices :] != MILLI).any()):
+            expected = "devices in use can be reported broken, not left out"
+            raise InvalidEvent("device_in_use", "devices", event.devices, expected)
+        if event.mig_model != self.fact(slot).mig_model and bool((free != MILLI).any()):
+            expected = "the mode of a node changes when none of its GPUs is in use"
+            raise InvalidEvent("device_in_use", "mig_model", event.mig_model, expected)
 
     def _new_slot(self, name: str, devices: int) -> int:
         if self._spare:
@@ -120,29 +161,48 @@ class NodeColumns:
         else:
             slot = len(self.names)
             self.names.append(name)
+            self.facts.append(None)
         self.slots[name] = slot
-        self._grow(devices, len(self.names))
+        self._grow(devices, len(self.names), len(self.capacity))
         self._rank = None
         return slot
 
-    def _grow(self, devices: int, nodes: int) -> None:
-        rows, columns = self.usable.shape
-        if devices <= rows and nodes <= columns:
+    def reserve(self, nodes: int, devices: int) -> None:
+        """Make room for so many nodes at once, before a bulk load."""
+        self._grow(devices, nodes, len(self.capacity))
+
+    def _grow(self, devices: int, nodes: int, rows: int) -> None:
+        d, n = self.usable.shape
+        if devices <= d and nodes <= n and rows <= len(self.capacity):
             return
-        rows = max(rows, devices)
-        columns = columns if nodes <= columns else max(nodes, 2 * columns, 8)
-        usable, schedulable = np.zeros((rows, columns), np.bool_), np.zeros(columns, np.bool_)
-        usable[: self.usable.shape[0], : self.usable.shape[1]] = self.usable
-        schedulable[: len(self.schedulable)] = self.schedulable
-        counts, capacity = np.zeros(columns, np.int64), np.zeros((2, columns), np.int64)
-        counts[: len(self.devices)] = self.devices
-        capacity[:, : self.capacity.shape[1]] = self.capacity
-        self.usable, self.schedulable = usable, schedulable
-        self.devices, self.capacity = counts, capacity
-        self.free = self.free.grown(rows, columns)
-        self.releasing = self.releasing.grown(rows, columns)
-        self.promised = self.promised.grown(rows, columns)
+        devices = max(devices, d)
+        nodes = n if nodes <= n else max(nodes, 2 * n, 8)
+        rows = max(rows, len(self.capacity))
+        for name in ("devices", "gpu_memory", "schedulable", "mig"):
+            setattr(self, name, _widened(getattr(self, name), (nodes,)))
+        self.usable = _widened(self.usable, (devices, nodes))
+        self.capacity = _widened(self.capacity, (rows, nodes))
+        self.free = self.free.grown(devices, nodes, rows)
+        self.releasing = self.releasing.grown(devices, nodes, rows)
+        self.promised = self.promised.grown(devices, nodes, rows)
         self._rank = None
+        self.version += 1
+
+
+def _widened(old: npt.NDArray[Scalar], shape: tuple[int, ...]) -> npt.NDArray[Scalar]:
+    new = np.zeros(shape, old.dtype)
+    new[tuple(slice(0, length) for length in old.shape)] = old
+    return new
+
+
+def _elsewhere(old: NodeSet | None, new: NodeSet) -> bool:
+    """Whether the change may decide where tasks may run."""
+    return old is None or (
+        (old.labels, old.taints, old.schedulable, old.draining, old.gpu_memory_mib)
+        != (new.labels, new.taints, new.schedulable, new.draining, new.gpu_memory_mib)
+        or (old.devices, old.mig_model, old.broken_devices)
+        != (new.devices, new.mig_model, new.broken_devices)
+    )
 
 
 def _check_node(event: NodeSet) -> None:
@@ -150,7 +210,13 @@ def _check_node(event: NodeSet) -> None:
         raise InvalidEvent("bad_name", "name", event.name, "a name that is not empty")
     if not 0 <= event.devices <= MOST_DEVICES:
         raise InvalidEvent("bad_amount", "devices", event.devices, f"0 to {MOST_DEVICES} devices")
-    for name, value in (("cpu_milli", event.cpu_milli), ("memory_mib", event.memory_mib)):
+    amounts: Iterable[tuple[str, int]] = (
+        ("cpu_milli", event.cpu_milli),
+        ("memory_mib", event.memory_mib),
+        ("gpu_memory_mib", event.gpu_memory_mib),
+        *event.extended,
+    )
+    for name, value in amounts:
         if value < 0:
             raise InvalidEvent("bad_amount", name, value, "an amount that is not negative")
     foreign = sorted(d for d in event.broken_devices if not 0 <= d < event.devices)

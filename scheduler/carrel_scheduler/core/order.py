@@ -1,148 +1,180 @@
-"""The order of service: whose workload is tried next.
+"""The order of service between queues: whose work is tried next, and who gives way first.
 
-Inside a project: higher priority, then the older submission, then the uid. Between projects the
-first difference decides, looking at each project's best waiting workload:
+Siblings are compared with the best candidate below each; the first difference decides:
 
-1. a project beyond its fair share in all resources comes last;
-2. a workload with which its project stays within its guarantee comes first;
+1. a queue beyond its fair share in all resources comes last;
+2. a queue that stays within its quota with the candidate comes first;
 3. the higher rank;
-4. a project without any share of something it would use comes last;
-5. the smaller dominant share with the workload, then without it;
-6. the older project, then the name.
+4. a queue without any share of something that it would then hold comes last;
+5. the smaller dominant share with the candidate, then 6. without it;
+7. the smaller allocatable amounts: of GPUs, then of CPU, then of memory;
+8. the older queue, then the name.
+
+The tree is walked from the top, so a department is chosen before a project of it. Victims come in
+exactly the reverse order, their candidate being the one who would give way next and their
+standings those without the victims taken before.
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from carrel_scheduler.core.projects import Triple
-from carrel_scheduler.core.standings import RESOURCES, Standing
-from carrel_scheduler.core.workloads import Record
+from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.rules import RESOURCES
+from carrel_scheduler.core.standings import Standings, dominant_share
 
-Key = tuple[bool, bool, int, bool, int, int, float, str]
-NOTHING: Triple = (0, 0, 0)
+Key = tuple[int, ...]
+Head = Callable[[int], Sequence[int] | None]
+"""What the best candidate of a leaf asks for, or ``None`` when there is none."""
+
+TOP = -1
+SHARE_WITH = 4
+"""Place of the dominant share with the candidate in a key."""
 
 
-def job_key(record: Record) -> tuple[int, float, str]:
-    """The order inside a project."""
-    spec = record.spec
-    return (-spec.priority, spec.created_at, spec.uid)
-
-
-def project_key(standing: Standing, demand: Triple) -> Key:
-    """The order between projects; smaller is served first."""
-    used, fair, ceiling, rule = standing.used, standing.fair, standing.ceiling, standing.rule
+def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
+    """The place of a queue among its siblings; smaller is served first, no two are equal."""
+    gpu, cpu, memory = standings.used[slot]
+    fair, quota = standings.fair[slot], standings.quota[slot]
+    keeps, measure = standings.allocatable[slot], standings.measure[slot]
+    then = (gpu + demand[0], cpu + demand[1], memory + demand[2])
     return (
-        used[0] > fair[0] and used[1] > fair[1] and used[2] > fair[2],
-        not standing.within(standing.quota, demand),
-        -rule.rank,
-        any(ceiling[r] == 0 and used[r] + demand[r] > 0 for r in RESOURCES),
-        standing.share(demand),
-        standing.share(NOTHING),
-        rule.created_at,
-        rule.name,
+        gpu > fair[0] and cpu > fair[1] and memory > fair[2],
+        then[0] > quota[0] or then[1] > quota[1] or then[2] > quota[2],
+        -standings.table.rank[slot],
+        0 in keeps and any(then[r] > 0 and not keeps[r] for r in RESOURCES),
+        dominant_share(then, measure),
+        dominant_share((gpu, cpu, memory), measure),
+        *keeps,
+        standings.table.place[slot],
     )
 
 
+def victim_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
+    """The reverse of ``queue_key``: smaller gives way first.
+
+    Only the dominant share is that without the candidate, which holds ``demand``: what a queue is
+    beyond, it is as long as the candidate is there.
+    """
+    key = list(queue_key(standings, slot))
+    gpu, cpu, memory = standings.used[slot]
+    left = (gpu - demand[0], cpu - demand[1], memory - demand[2])
+    key[SHARE_WITH] = dominant_share(left, standings.measure[slot])
+    return tuple(-part for part in key)
+
+
 class Service:
-    """Serves the waiting workloads of all projects one by one, in the order of service.
+    """A tree of heaps over the leaves that have candidates, with the next one on top.
 
-    A workload that cannot be served does not block others: its project's next one follows, except
-    those of the same kind, which would fail alike. ``changed`` is where an attempt notes the slots
-    of other projects whose standing it changed.
+    Whoever changes standings or candidates tells by ``update``; only that leaf's path is looked at
+    again. Leaves without candidates cost nothing.
     """
 
-    def __init__(
-        self,
-        standings: Sequence[Standing | None],
-        queues: Mapping[int, Sequence[Record]],
-        changed: set[int] | None = None,
-    ) -> None:
-        self._standings = standings
-        self._queues = queues
-        self._changed: set[int] = set() if changed is None else changed
-        self._next = dict.fromkeys(queues, 0)
+    _key = staticmethod(queue_key)
+
+    def __init__(self, standings: Standings, head: Head, leaves: Iterable[int]) -> None:
+        """``leaves``: those that may have candidates, in any order."""
+        self._standings, self._head = standings, head
+        self._leaves = set(leaves)
+        self._popped: int | None = None
+        self._best: dict[int, tuple[int, Sequence[int]]] = {}
         self._keys: dict[int, Key] = {}
-        self._heap: list[tuple[Key, int]] = []
+        self._heaps: dict[int, list[tuple[Key, int]]] = {}
+        self._known: dict[int, tuple[tuple[int, ...], Key]] = {}
+        self.update_all()
 
-    def run(self, attempt: Callable[[Record], bool], *, alike: bool = True) -> None:
-        """Offer every workload to ``attempt``; true means that it was served.
+    def pop(self) -> int | None:
+        """The leaf to serve next, or ``None``.
 
-        Args:
-            attempt: tries to serve a workload.
-            alike: skip what equals a workload that failed before.
+        It is out of the order until ``update`` is called for it; without that it does not return.
         """
-        failed: set[object] = set()
-        for slot in self._queues:
-            self._offer(slot, failed)
-        while self._heap:
-            key, slot = heapq.heappop(self._heap)
-            if self._keys.get(slot) != key:
-                continue
-            record = self._queues[slot][self._next[slot]]
-            self._next[slot] += 1
-            if attempt(record):
-                self._refresh()
-            elif alike:
-                failed.add(kind_of(record))
-            self._offer(slot, failed)
+        if self._popped is not None:
+            self._set_head(self._popped, None)
+        best = self._best.get(TOP)
+        self._popped = None if best is None else best[0]
+        return self._popped
 
-    def _offer(self, slot: int, failed: set[object]) -> None:
-        """Put a project's next workload, which is not known to fail, into the heap."""
-        queue, place = self._queues[slot], self._next[slot]
-        while place < len(queue) and failed and kind_of(queue[place]) in failed:
-            place += 1
-        self._next[slot] = place
-        if place < len(queue):
-            self._push(slot, self._key(slot, queue[place]))
-        else:
+    def update(self, leaf: int) -> None:
+        """A leaf's standing or its candidate changed."""
+        self._leaves.add(leaf)
+        if leaf == self._popped:
+            self._popped = None
+        self._set_head(leaf, self._head(leaf))
+
+    def forget(self, leaves: Iterable[int]) -> None:
+        """These leaves have no candidate any more."""
+        table = self._standings.table
+        above: set[int] = set()
+        for leaf in leaves:
+            if self._best.pop(leaf, None) is not None:
+                del self._keys[leaf]
+                above.update(table.path[leaf][1:])
+        for slot in sorted(above, key=lambda slot: -len(table.path[slot])):
+            self._place(slot, table.parent[slot], self._top_of(slot))
+        self._top_of(TOP)
+
+    def update_all(self) -> None:
+        """Everything may have changed."""
+        self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
+        table = self._standings.table
+        above: set[int] = set()
+        for leaf in sorted(self._leaves):
+            demand = self._head(leaf)
+            if demand is not None:
+                self._place(leaf, table.parent[leaf], (leaf, demand))
+                above.update(table.path[leaf][1:])
+        for slot in sorted(above, key=lambda slot: -len(table.path[slot])):
+            self._place(slot, table.parent[slot], self._top_of(slot))
+        self._top_of(TOP)
+
+    def _set_head(self, leaf: int, demand: Sequence[int] | None) -> None:
+        best = None if demand is None else (leaf, demand)
+        table, slot = self._standings.table, leaf
+        while True:
+            parent = table.parent[slot]
+            self._place(slot, parent, best)
+            best = self._top_of(parent)
+            slot = parent
+            if parent == TOP:
+                return
+
+    def _place(self, slot: int, parent: int, best: tuple[int, Sequence[int]] | None) -> None:
+        """Note the best candidate below a queue, and the queue's place among its siblings."""
+        if best is None:
+            self._best.pop(slot, None)
             self._keys.pop(slot, None)
+            return
+        self._best[slot] = best
+        key = self._key_of(slot, best[1])
+        if self._keys.get(slot) != key:
+            self._keys[slot] = key
+            heapq.heappush(self._heaps.setdefault(parent, []), (key, slot))
 
-    def _refresh(self) -> None:
-        """Take note of standings that a served workload changed."""
-        for slot in sorted(self._changed & self._keys.keys()):
-            if self._next[slot] < len(self._queues[slot]):
-                key = self._key(slot, self._queues[slot][self._next[slot]])
-                if key != self._keys[slot]:
-                    self._push(slot, key)
-        self._changed.clear()
+    def _key_of(self, slot: int, demand: Sequence[int]) -> Key:
+        """The key, worked out again only when what it follows from has changed."""
+        inputs = (*self._standings.used[slot], *demand)
+        known = self._known.get(slot)
+        if known is None or known[0] != inputs:
+            known = self._known[slot] = inputs, self._key(self._standings, slot, demand)
+        return known[1]
 
-    def _key(self, slot: int, record: Record) -> Key:
-        standing = self._standings[slot]
-        if standing is None:
-            raise KeyError(slot)
-        return project_key(standing, record.demand)
-
-    def _push(self, slot: int, key: Key) -> None:
-        self._keys[slot] = key
-        heapq.heappush(self._heap, (key, slot))
-
-
-def kind_of(record: Record) -> tuple[int, bool, object]:
-    """Workloads of one kind meet the same answer: same project, rules and request."""
-    return (record.project, record.spec.preemptible, record.shape)
+    def _top_of(self, parent: int) -> tuple[int, Sequence[int]] | None:
+        """The best candidate below ``parent``; entries that no longer hold are thrown away."""
+        heap = self._heaps.get(parent, [])
+        while heap and self._keys.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        best = self._best[heap[0][1]] if heap else None
+        if parent == TOP:
+            if best is None:
+                self._best.pop(TOP, None)
+            else:
+                self._best[TOP] = best
+        return best
 
 
-def service_order(
-    standings: Sequence[Standing | None], queues: Mapping[int, Sequence[Record]]
-) -> tuple[str, ...]:
-    """All waiting uids in the order in which they would start if room came one by one.
+class VictimOrder(Service):
+    """The same tree in reverse: ``head`` gives what a leaf's next victim holds.
 
-    Each is counted as served before the next is chosen, so equal projects alternate. The standings
-    are the same afterwards.
+    Victims are counted out of the standings as they are taken, and told by ``update``.
     """
-    order: list[Record] = []
 
-    def serve(record: Record) -> bool:
-        standing = standings[record.project]
-        if standing is None:
-            raise KeyError(record.project)
-        standing.add(record.demand, preemptible=record.spec.preemptible)
-        order.append(record)
-        return False
-
-    Service(standings, queues).run(serve, alike=False)
-    for record in order:
-        standing = standings[record.project]
-        if standing is not None:
-            standing.add(record.demand, preemptible=record.spec.preemptible, sign=-1)
-    return tuple(record.spec.uid for record in order)
+    _key = staticmethod(victim_key)

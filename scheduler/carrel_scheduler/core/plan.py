@@ -1,49 +1,246 @@
-"""What ``decide`` returns: bindings, evictions, promises of room, and a reason for each waiter."""
+"""What ``decide`` returns: bindings, evictions, promises of room, and a reason for each waiter.
 
-from dataclasses import dataclass, field
+A plan may hold tens of thousands of decisions, so it keeps the cycle's log and is made into
+objects only for whoever reads them. Read it before the state changes: reasons and the order of
+service are worked out when asked for, on the state that was decided upon.
+"""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import repeat
+from typing import NamedTuple
+
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.events import Devices, Place
+from carrel_scheduler.core.evicted import eviction_reason
+from carrel_scheduler.core.explanations import Reasons, service_order
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.moves import Cause, Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.tasks import devices_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Binding:
     """Start this task there, now: the room is free."""
 
     uid: str
     index: int
     node: str
-    devices: tuple[int, ...]
+    devices: Devices
+    slots: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """Stop this workload (all its tasks) with its grace period; ``reason`` says for whom."""
+class Eviction(NamedTuple):
+    """Stop these tasks with their grace period; ``reason`` says for whom.
+
+    Attributes:
+        indices: the tasks; empty means all that run.
+        moved: places are held for it elsewhere in the same plan.
+    """
 
     uid: str
     reason: Reason
+    indices: tuple[int, ...] = ()
+    moved: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+_NEW = partial(tuple.__new__, Eviction)
+"""Makes one of all its fields, several times faster than the class does."""
+
+
+@dataclass(slots=True)
 class Nomination:
-    """Hold these places, being freed now, for a waiting workload."""
+    """Hold these places for waiting tasks; none ends what was held."""
 
     uid: str
-    places: tuple[tuple[str, tuple[int, ...]], ...]
+    places: tuple[Place, ...]
+    indices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class Removal:
+    """Remove a MIG instance that nobody uses, before the binding that needs its room."""
+
+    node: str
+    device: int
+    slots: int
+
+
 class Plan:
-    """One cycle's decisions, in the order in which they are to be carried out.
+    """One cycle's decisions, to be carried out in the order of the attributes.
 
     Attributes:
-        reasons: one for every waiting workload that does not start, by uid.
-        queue: uids of all waiting workloads in the order of service.
-        fair_share: GPU thousandths per project in this cycle.
+        removals: MIG instances in the way of a binding.
+        bindings, evictions, nominations: what their classes say.
+        reasons, queue: why everything waits, in which order it is served.
+        fair_share: by queue.
     """
 
-    bindings: tuple[Binding, ...] = ()
-    evictions: tuple[Eviction, ...] = ()
-    nominations: tuple[Nomination, ...] = ()
-    reasons: dict[str, Reason] = field(default_factory=dict)
-    queue: tuple[str, ...] = ()
-    fair_share: dict[str, int] = field(default_factory=dict)
+    def __init__(self, cycle: Cycle) -> None:
+        self._cycle = cycle
+        self._version = cycle.state.version
+        self._reasons_given: dict[int, Reason] = {}
+        self._explained: tuple[int, Reasons] | None = None
+
+    @property
+    def reasons(self) -> Reasons:
+        """Why everything that asks for room waits, or that it starts, by uid.
+
+        Before the plan is carried out with what was decided; afterwards of the state as it is when
+        asked. Each is worked out when it is looked at.
+        """
+        state = self._cycle.state
+        if self._explained is None or self._explained[0] != state.version:
+            told = self._version == state.version
+            cycle = self._cycle if told else Cycle(state, self._cycle.now)
+            self._explained = (state.version, Reasons(cycle))
+        return self._explained[1]
+
+    @cached_property
+    def queue(self) -> tuple[str, ...]:
+        """The uids of all waiting workloads in the order of service, those that start too."""
+        return service_order(self._cycle.state, self._cycle.standings.total)
+
+    @property
+    def fair_share(self) -> dict[str, int]:
+        """GPU thousandths per queue in this cycle."""
+        standings = self._cycle.standings
+        names = enumerate(standings.table.names)
+        return {name: standings.fair[slot][0] for slot, name in names if name}
+
+    @property
+    def version(self) -> int:
+        """Of the state that was decided upon."""
+        return self._version
+
+    @cached_property
+    def bindings(self) -> tuple[Binding, ...]:
+        """Tasks that start, in the order in which they were decided."""
+        names = self._cycle.state.nodes.names
+        return tuple(
+            Binding(job.spec.uid, index, names[place.node], place.devices, place.slots)
+            for job, index, place in self._starts()
+        )
+
+    @cached_property
+    def _stays(self) -> frozenset[tuple[str, int]]:
+        """Tasks that were stopped and then given their own place again: nothing happens to them."""
+        found, tasks, held = [], self._cycle.state.tasks, self._cycle.moves.held
+        for uid in held:
+            job = self._cycle.state.jobs.get(uid)
+            for index, place in held[uid].items():
+                row = job.rows.get(index)
+                if row is not None and place == tasks.footprint(row):
+                    found.append((uid, index))
+        return frozenset(found)
+
+    @cached_property
+    def evictions(self) -> tuple[Eviction, ...]:
+        """Workloads that stop, whole or in part, in the order in which they were decided."""
+        stays, held = self._stays, self._cycle.moves.held
+        many: list[Eviction] = []
+        stopped: dict[str, tuple[Job, Cause, list[int]]] = {}
+        for move in self._cycle.moves.log:
+            if isinstance(move, ManyStopped):
+                many += self._evicted_many(move)
+            elif isinstance(move, Move) and move.cause is not None:
+                job = move.job
+                if (job.spec.uid, move.index) not in stays:
+                    stopped.setdefault(job.spec.uid, (job, move.cause, []))[2].append(move.index)
+        for uid, (job, cause, indices) in stopped.items():
+            whole = len(indices) + len(job.halted) == len(job.rows)
+            moved = uid in held and all(index in held[uid] for index in indices)
+            which = () if whole else tuple(sorted(indices))
+            many.append(Eviction(uid, self._reason(cause), which, moved))
+        return tuple(many)
+
+    def _evicted_many(self, move: ManyStopped) -> list[Eviction]:
+        jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
+        reason = self._reason(move.cause)
+        slots = tasks.job.take(move.rows)
+        if bool((jobs.placed.take(slots) == 1).all()):
+            uids = map(jobs.uids.__getitem__, slots.tolist())
+            return list(map(_NEW, zip(uids, repeat(reason), repeat(()), repeat(object=False))))
+        stopped: dict[int, list[int]] = {}
+        for slot, index in zip(slots.tolist(), tasks.index.take(move.rows).tolist(), strict=True):
+            stopped.setdefault(slot, []).append(index)
+        found = []
+        for slot, indices in stopped.items():
+            job = jobs.at(slot)
+            whole = len(indices) + len(job.halted) == len(job.rows)
+            found.append(Eviction(job.spec.uid, reason, () if whole else tuple(sorted(indices))))
+        return found
+
+    def _reason(self, cause: Cause) -> Reason:
+        reason = self._reasons_given.get(id(cause))
+        if reason is None:
+            reason = self._reasons_given[id(cause)] = eviction_reason(self._cycle, cause)
+        return reason
+
+    @cached_property
+    def nominations(self) -> tuple[Nomination, ...]:
+        """The ends of promises that change, then the new ones."""
+        moves, state = self._cycle.moves, self._cycle.state
+        ends, new = [], []
+        for uid in sorted(moves.held.keys() | state.promised.keys()):
+            before = dict(state.jobs.get(uid).promise)
+            after = {
+                index: place
+                for index, place in moves.held.get(uid, {}).items()
+                if (uid, index) not in self._stays
+            }
+            ends_by_start = uid in moves.started
+            if before == after and not ends_by_start:
+                continue
+            if before and not ends_by_start:
+                ends.append(Nomination(uid, ()))
+            if after:
+                new.append(self._nomination(uid, after))
+        return (*ends, *new, *self._many_held())
+
+    @cached_property
+    def removals(self) -> tuple[Removal, ...]:
+        """MIG instances that nobody uses and that lie in the way of a binding."""
+        state, found = self._cycle.state, []
+        for job, index, place in self._starts():
+            request = job.shape.requests[index]
+            for device in place.devices if place.slots else ():
+                for profile, bits in state.warm.on(place.node, device):
+                    if bits & place.slots and (profile, bits) != (request.mig_profile, place.slots):
+                        found.append(Removal(state.nodes.names[place.node], device, bits))
+        return tuple(dict.fromkeys(found))
+
+    def _nomination(self, uid: str, places: dict[int, Footprint]) -> Nomination:
+        names = self._cycle.state.nodes.names
+        indices = tuple(sorted(places))
+        held = tuple(
+            (names[places[index].node], places[index].devices, places[index].slots)
+            for index in indices
+        )
+        return Nomination(uid, held, indices)
+
+    def _many_held(self) -> Iterator[Nomination]:
+        names = self._cycle.state.nodes.names
+        for move in self._cycle.moves.log:
+            if isinstance(move, ManyHeld):
+                known: dict[int, Devices] = {}
+                masks = move.masks.tolist()
+                for mask in masks:
+                    if mask not in known:
+                        known[mask] = devices_of(mask)
+                places = tuple(
+                    (names[node], known[mask], 0)
+                    for node, mask in zip(move.nodes.tolist(), masks, strict=True)
+                )
+                yield Nomination(move.job.spec.uid, places, move.indices)
+
+    def _starts(self) -> Iterator[tuple[Job, int, Footprint]]:
+        started = {uid: dict(places) for uid, places in self._cycle.moves.started.items()}
+        for move in self._cycle.moves.log:
+            if isinstance(move, Move) and move.kind is Kind.START:
+                place = started.get(move.job.spec.uid, {}).pop(move.index, None)
+                if place is not None:
+                    yield move.job, move.index, place

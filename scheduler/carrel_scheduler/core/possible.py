@@ -1,50 +1,55 @@
 """What could never be: asked when a workload is submitted, and told while it waits.
 
-Judged against everything the cluster has, busy, broken or cordoned, and against the project's
-rules as they are: only more hardware or other rules would help.
+Judged against everything the cluster has, busy, broken, drained or switched off, and against the
+rules of all its queues as they are: only more hardware or other rules would help.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrel_scheduler.core.barriers import barrier
-from carrel_scheduler.core.blame import asked_resources, asking, to_blame
+from carrel_scheduler.core.barriers import lasting_barrier
+from carrel_scheduler.core.blame import to_blame
+from carrel_scheduler.core.classes import Form
+from carrel_scheduler.core.conditions import unmet_condition
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.explain_rooms import GPU, Parts, Rooms, Sight
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.room import fitting
-from carrel_scheduler.core.standings import (
-    RESOURCE_NAMES,
-    Standing,
-    cap_of,
-)
+from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.shapes import Shape
+from carrel_scheduler.core.standings import RESOURCE_NAMES
 
 if TYPE_CHECKING:
-    from carrel_scheduler.core.state import State
-    from carrel_scheduler.core.workloads import Record, Shape
+    from carrel_scheduler.core.columns import Columns
 
 
-def never_reason(state: "State", record: "Record") -> Reason | None:
+def never_reason(
+    state: "Columns", queue: int, shape: Shape, kind: Preemptibility, rooms: Rooms | None = None
+) -> Reason | None:
     """Why no node, quota or limit could ever admit it, or ``None``.
 
     A cluster without any node is still coming up and refuses nothing.
+
+    Args:
+        state: what there is.
+        queue: the slot of its queue.
+        shape: what it asks for.
+        kind: whether it may be stopped.
+        rooms: where views of empty nodes are kept.
     """
-    return (_nodes(state, record) if state.nodes.slots else None) or _rules(state, record)
+    found = on_rules(state, queue, shape, kind)
+    if state.nodes.slots:
+        found = on_nodes(state, shape, rooms or Rooms(state)) or found
+    return found
 
 
-def _rules(state: "State", record: "Record") -> Reason | None:
-    rule = state.project_columns.rule(record.project)
-    empty = Standing(
-        rule=rule,
-        quota=rule.quota.as_tuple(),
-        cap=cap_of(rule),
-        fair=(0, 0, 0),
-        ceiling=(0, 0, 0),
-        used=[0, 0, 0],
-        fixed=[0, 0, 0],
-        total=(0, 0, 0),
-    )
-    found = barrier(empty, record.demand, preemptible=record.spec.preemptible)
+def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
+    """Which quota or limit of its queues could never admit it, or ``None``."""
+    fixed = NONE if kind is Preemptibility.YES else shape.first
+    found = lasting_barrier(state.queues.table, queue, shape.first, fixed)
     if found is None:
         return None
     return Reason(
@@ -54,40 +59,161 @@ def _rules(state: "State", record: "Record") -> Reason | None:
         requested=found.asked,
         short=found.asked - found.bound,
         bound=found.bound,
-        project=record.spec.project,
+        project=found.queue,
     )
 
 
-def _nodes(state: "State", record: "Record") -> Reason | None:
-    nodes, wanted = state.nodes, record.spec.nodes
-    usable = np.array([bool(n) and (wanted is None or n in wanted) for n in nodes.names], np.bool_)
-    eligible = np.zeros(len(nodes.schedulable), np.bool_)
-    eligible[: len(usable)] = usable
-    counts = fitting(record.shape, eligible, nodes.devices, nodes.capacity)
-    if int(counts.sum()) >= record.shape[3]:
-        return None
-    request = record.spec.request.as_tuple()
+def on_nodes(state: "Columns", shape: Shape, rooms: Rooms) -> Reason | None:
+    """Why the nodes could never hold it, or ``None``."""
+    for cls, need in needs(shape, shape.first_step).items():
+        parts = rooms.parts(Sight.WHOLE, cls)
+        if not parts.mask.any():
+            detail = unmet_condition(state, state.classes.request(cls))
+            return Reason(ReasonClass.NEVER, Token.NO_ELIGIBLE_NODE, detail=detail)
+        if rooms.total(Sight.WHOLE, cls) < need:
+            return too_large(state, rooms, Sight.WHOLE, cls, need)
+    return too_wide(state, shape, rooms, Sight.WHOLE, ReasonClass.NEVER)
 
-    def could_hold(shape: "Shape") -> bool:
-        there = fitting(shape, eligible, nodes.devices, nodes.capacity)
-        return int(there.sum()) >= shape[3]
 
-    scarce = to_blame(record.shape, could_hold)
-    rest = asking((*request, 1, wanted), [r for r in asked_resources(record.shape) if r != scarce])
-    with_rest = fitting(rest, eligible, nodes.devices, nodes.capacity) > 0
-    amounts = (nodes.devices * MILLI, nodes.capacity[0], nodes.capacity[1])
-    largest = int((amounts[scarce] * (with_rest if with_rest.any() else eligible)).max(initial=0))
-    if largest < request[scarce]:
-        asked, bound = request[scarce], largest
+def needs(shape: Shape, step: tuple[int, ...]) -> dict[int, int]:
+    """Class -> how many tasks of it a step has."""
+    return dict(Counter(shape.classes[index] for index in step))
+
+
+def resource_name(state: "Columns", resource: int) -> str:
+    """The name of a resource by its number (see ``explain_rooms``)."""
+    if resource < len(RESOURCE_NAMES):
+        return RESOURCE_NAMES[resource]
+    row = resource - 1
+    return next(name for name, known in state.nodes.extended.items() if known == row)
+
+
+def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int) -> Reason:
+    """No room for so many tasks of a class, even if nobody held anything.
+
+    Where one task is larger than any node's amount (of nodes that have the rest), the bound is the
+    largest such node; else it is what all nodes together hold of such tasks.
+    """
+    parts, asked = rooms.parts(sight, cls), rooms.asked(cls)
+    scarce = to_blame(list(asked), lambda these: parts.total(these) >= need)
+    never = sight is Sight.WHOLE
+    if scarce == GPU and state.classes.kinds[cls].form is Form.MIG:
+        return _no_instance(state, cls, need, parts.total(), never=never)
+    largest = largest_with_rest(rooms, sight, cls, scarce)
+    if largest < asked[scarce]:
+        requested, bound = asked[scarce], largest
     else:
-        asked, bound = record.demand[scarce], int(counts.sum()) * request[scarce]
+        requested, bound = need * asked[scarce], parts.total() * asked[scarce]
     return Reason(
-        ReasonClass.NEVER,
-        Token.NEVER_FITS,
-        resource=RESOURCE_NAMES[scarce],
-        requested=asked,
-        short=max(0, asked - bound),
+        ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
+        Token.NEVER_FITS if never else Token.NO_NODE_FITS,
+        resource=resource_name(state, scarce),
+        requested=requested,
+        short=max(0, requested - bound),
         bound=bound,
-        project=record.spec.project,
-        nodes=tuple(sorted(wanted or ())),
+        nodes=largest_nodes(state, rooms, sight, cls, scarce) if never else (),
     )
+
+
+def _no_instance(state: "Columns", cls: int, need: int, bound: int, *, never: bool) -> Reason:
+    return Reason(
+        ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
+        Token.NO_MIG_INSTANCE,
+        resource="mig",
+        requested=need,
+        short=max(0, need - bound),
+        bound=bound,
+        detail=state.classes.request(cls).mig_profile,
+    )
+
+
+def largest_with_rest(rooms: Rooms, sight: Sight, cls: int, scarce: int) -> int:
+    """The largest amount of a resource on one node that has enough of everything else."""
+    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
+    return int((rooms.pieces(sight, scarce, cls) * there).max(initial=0))
+
+
+def largest_nodes(
+    state: "Columns", rooms: Rooms, sight: Sight, cls: int, scarce: int
+) -> tuple[str, ...]:
+    """The name of the first node that has this largest amount."""
+    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
+    amounts = rooms.amounts(sight, scarce) * there
+    best = np.flatnonzero(there & (amounts == amounts.max(initial=0)))
+    return tuple(sorted(state.nodes.names[slot] for slot in best.tolist())[:1])
+
+
+def _nodes_with_rest(parts: Parts, scarce: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    rest = [other for other in parts.by_resource if other != scarce]
+    there = parts.counts(rest) > 0
+    return there if there.any() else parts.mask
+
+
+def too_wide(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    """No domain that the tasks must share holds them, or there are too few to keep them apart."""
+    return _level(state, shape, rooms, sight, cls) or _apart(state, shape, rooms, sight, cls)
+
+
+def _level(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    first = 0
+    wanted = set(shape.first_step)
+    for group, size in _groups(shape.group):
+        begin, first = first, first + (size if group.is_leaf else 0)
+        if group.level is None or not group.level.required:
+            continue
+        step = tuple(i for i in range(begin, begin + size) if i in wanted)
+        found = needs(shape, step)
+        if len(found) != 1:
+            continue
+        ((member, need),) = found.items()
+        parts = rooms.parts(sight, member)
+        proof = state.topologies.impossible(group.level, parts.mask, parts.counts(), need)
+        if proof is not None:
+            return Reason(
+                cls,
+                Token.TOPOLOGY_TOO_SMALL,
+                resource="tasks",
+                requested=need,
+                short=need - proof[0],
+                bound=proof[0],
+                detail=group.level.required,
+            )
+    return None
+
+
+def _groups(group: Group) -> list[tuple[Group, int]]:
+    """All groups in the order of their first tasks, outer ones first, with their sizes."""
+    if group.is_leaf:
+        return [(group, len(group.requests))]
+    inside = [entry for child in group.groups for entry in _groups(child)]
+    return [(group, sum(size for inner, size in inside if inner.is_leaf)), *inside]
+
+
+def _apart(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    for member, need in needs(shape, shape.first_step).items():
+        key = state.classes.request(member).where.apart
+        if not key:
+            continue
+        counts = rooms.parts(sight, member).counts() > 0
+        domains = state.topologies.domains(key, len(counts))
+        have = len(set(domains.compress(counts & (domains >= 0)).tolist()))
+        if have < need:
+            return Reason(
+                cls,
+                Token.TOPOLOGY_TOO_SMALL,
+                resource="tasks",
+                requested=need,
+                short=need - have,
+                bound=have,
+                detail=APART_HOSTS if key == HOST else f"one {key} each",
+            )
+    return None
+
+
+APART_HOSTS = "one node each"

@@ -4,7 +4,8 @@ A reason has a class (*never*, *not now*, *held back*, *starting*), a stable tok
 match on, and the facts. Sentences are made from it at the edge, the same for every surface.
 """
 
-from dataclasses import dataclass
+import zlib
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -22,17 +23,39 @@ class Token(StrEnum):
     """Stable tokens; part of the API."""
 
     NEVER_FITS = "NeverFits"
+    NO_ELIGIBLE_NODE = "NoEligibleNode"
+    """No node satisfies the conditions: ``detail`` says which one leaves none."""
+    NODES_CLOSED = "NodesClosed"
+    """Nodes that satisfy them take no new work: drained or switched off."""
     NO_NODE_FITS = "NoNodeFits"
+    NO_MIG_INSTANCE = "NoMigInstance"
+    """``detail`` is the profile; amounts count instances."""
+    TOPOLOGY_TOO_SMALL = "TopologyTooSmall"
+    """No domain of the level ``detail`` holds the tasks together; amounts count tasks."""
     WAITS_FOR_ROOM = "WaitsForRoom"
     QUOTA_USED = "QuotaUsed"
     OVER_LIMIT = "OverLimit"
     NON_PREEMPTIBLE_BEYOND_QUOTA = "NonPreemptibleBeyondQuota"
     OVER_QUOTA_OFF = "OverQuotaOff"
     HELD_FOR = "HeldFor"
+    RESERVED = "Reserved"
+    NO_VICTIMS_FOUND = "NoVictimsFound"
+    """It waited so long that places are kept for it on which others still run."""
     QUEUED_BEHIND = "QueuedBehind"
+    PREEMPTION_DELAYED = "PreemptionDelayed"
+    """Others would give way, but it may not make them yet, until ``until``."""
+    WAITS_FOR_GANG = "WaitsForGang"
+    """Too few of its tasks may start for its minimum: ``there`` of ``tasks``."""
+    GATED = "Gated"
+    """Whoever submitted it holds its tasks back."""
+    GROWING = "Growing"
+    """It runs with ``there`` of ``tasks`` tasks; amounts say what the next ones lack."""
     STARTING = "Starting"
     RECLAIMED = "Reclaimed"
     PREEMPTED = "Preempted"
+    CONSOLIDATED = "Consolidated"
+    GANG_INCOMPLETE = "GangIncomplete"
+    NODE_DRAINED = "NodeDrained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +76,21 @@ class Reason:
     """The one reason of a workload in one cycle.
 
     Attributes:
-        resource: what is short: ``gpu`` (thousandths), ``cpu`` (millicores) or ``memory`` (MiB);
-            empty when it is not about an amount.
+        resource: what is short: ``gpu`` (thousandths), ``cpu`` (millicores), ``memory`` (MiB),
+            ``tasks``, ``mig`` (instances), or the name of an extended resource; empty when it is
+            not about an amount.
         requested, short, bound: amounts in the unit of ``resource``: asked for in all, missing, and
             the quota, limit or node size that binds.
-        project: whose quota or limit binds, or, for an eviction, which project needed the room.
+        project: whose quota or limit binds (a project, or a queue above it), or, for an eviction,
+            which project needed the room.
         workload, workload_uid: for an eviction or a held place, the workload it is for.
         holders: who holds the resource, largest first, at most five.
         nodes: the nodes it is about.
         ahead: how many workloads of the same project are served before it.
         kept: other things it lacks could be taken back, but too little of this resource.
+        detail: what it is about beside amounts, see the token.
+        tasks, there: of a gang: how many tasks, and how many of them run or may start.
+        until: epoch seconds until which it stands, 0 when that is open.
     """
 
     cls: ReasonClass
@@ -78,3 +106,12 @@ class Reason:
     nodes: tuple[str, ...] = ()
     ahead: int = 0
     kept: bool = False
+    detail: str = ""
+    tasks: int = 0
+    there: int = 0
+    until: float = 0.0
+
+
+def code_of(reason: Reason) -> int:
+    """A number that changes when what is told changes; places in the queue are left out of it."""
+    return zlib.crc32(repr(replace(reason, ahead=0)).encode())

@@ -4,6 +4,7 @@ Units: GPUs in thousandths of a device, CPU in millicores, memory in MiB. Intege
 such as 0.1 do not add up in floating point; rounding happens once, at the edge.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,3 +28,17 @@ class Amounts:
 
 OPEN: Final = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
 """No bound on anything."""
+
+Triple = tuple[int, int, int]
+"""(GPU thousandths, millicores, MiB)."""
+NONE: Final[Triple] = (0, 0, 0)
+
+
+def added(amounts: Iterable[Triple]) -> Triple:
+    """The sum of many."""
+    gpu = cpu = memory = 0
+    for one in amounts:
+        gpu += one[0]
+        cpu += one[1]
+        memory += one[2]
+    return gpu, cpu, memory

@@ -1,33 +1,32 @@
 """The room of one cycle: an overlay of the node columns on which moves are tried and undone.
 
-Three gross layers (free, being released, promised) are copied from the state; what follows from
-them is kept beside them per node. What is promised takes from what is being released first:
+Three gross layers (free, being released, promised) are copied from the state; two views follow from
+them and are kept beside them:
 
     soon = free + releasing - promised      room for new work, once what stops has stopped
     idle = min(free, soon)                  room for new work at once
 
-All amounts are integers, so undoing a move restores the room exactly.
+What is promised takes from what is being released first. A promise may also lie on room that runs
+still: that room is then nobody's when it becomes free. All amounts are integers, so undoing a move
+restores the room exactly. ``log`` lists the nodes of all moves, so that whoever keeps something per
+node can tell what has changed since.
 """
 
 from collections.abc import Iterable
 
 import numpy as np
 
-from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.layers import Bools, Counts, Footprint, Layer
 from carrel_scheduler.core.nodes import NodeColumns
-from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.tasks import TaskColumns
-from carrel_scheduler.core.workloads import Shape
-
-PLENTY = np.int64(1 << 40)
 
 
 class Room:
     """What is free, coming and promised on every node.
 
     Attributes:
-        idle_devices, soon_devices: (N,) whole devices free for new work, now and soon.
-        idle_host, soon_host: (2, N) millicores and MiB, now and soon.
+        idle, soon: the two views; nothing on nodes that take no new work, and on broken devices.
+            Never below zero. ``slots`` are bits of free memory slots.
+        log: slots of nodes in the order of the moves.
     """
 
     def __init__(self, nodes: NodeColumns) -> None:
@@ -35,158 +34,214 @@ class Room:
         self.free = nodes.free.copy()
         self.releasing = nodes.releasing.copy()
         self.promised = nodes.promised.copy()
-        self._open: Bools = nodes.usable & nodes.schedulable
-        soon = self._soon_of(slice(None))
-        idle = np.minimum(self.free.devices, soon)
-        self.idle_devices: Counts = (idle >= MILLI).sum(axis=0, dtype=np.int64)
-        self.soon_devices: Counts = (soon >= MILLI).sum(axis=0, dtype=np.int64)
-        host = self.free.host + self.releasing.host - self.promised.host
-        self.soon_host: Counts = np.where(nodes.schedulable, np.maximum(host, 0), 0)
-        self.idle_host: Counts = np.minimum(np.maximum(self.free.host, 0), self.soon_host)
+        self.open: Bools = nodes.usable & nodes.schedulable
+        self.idle = Layer.empty(0, 0)
+        self.soon = Layer.empty(0, 0)
+        self.log: list[int] = []
+        self._derive_all()
 
-    # Moves
+    # Moves of one task
 
     def bind(self, place: Footprint) -> None:
         """A task takes free room."""
         self.free.subtract(place)
-        self._derive(place.node)
+        self._derive(place)
+
+    def unbind(self, place: Footprint) -> None:
+        """The opposite of ``bind``."""
+        self.free.add(place)
+        self._derive(place)
 
     def evict(self, place: Footprint) -> None:
         """A running task is told to stop: its room is coming."""
         self.releasing.add(place)
-        self._derive(place.node)
+        self._derive(place)
 
     def keep(self, place: Footprint) -> None:
         """The opposite of ``evict``."""
         self.releasing.subtract(place)
-        self._derive(place.node)
+        self._derive(place)
 
-    def promise(self, places: Iterable[Footprint]) -> None:
+    def promise(self, place: Footprint) -> None:
         """Hold room, free or coming, for waiting work."""
-        for place in places:
-            self.promised.add(place)
-            self._derive(place.node)
+        self.promised.add(place)
+        self._derive(place)
 
-    def lift(self, places: Iterable[Footprint]) -> None:
+    def lift(self, place: Footprint) -> None:
         """The opposite of ``promise``."""
-        for place in places:
-            self.promised.subtract(place)
-            self._derive(place.node)
+        self.promised.subtract(place)
+        self._derive(place)
+
+    # Moves of many tasks at once
+
+    def evict_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        """Tell many tasks to stop.
+
+        Args:
+            node: (t,) their nodes.
+            mask: (t,) bits of their devices.
+            share: (t,) thousandths of each device.
+            host: (2, t) millicores and MiB.
+            slots: (t,) bits of MIG instances.
+        """
+        self._add_many(self.releasing, node, mask, share, host, slots)
+
+    def promise_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+    ) -> None:
+        """Hold room for many tasks; arguments as for ``evict_many``."""
+        self._add_many(self.promised, node, mask, share, host, np.zeros(0, np.int64))
+
+    def _add_many(
+        self,
+        layer: Layer,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        columns = layer.devices.shape[1]
+        if not slots.any() and bool((np.bitwise_count(mask) == 1).all()):
+            device = np.bitwise_count(mask - np.uint64(1)).astype(np.int64)
+            spots = device * columns + node
+            amounts = np.bincount(spots, weights=share, minlength=layer.devices.size)
+            layer.devices += amounts.reshape(layer.devices.shape).astype(np.int16)
+        else:
+            self._add_device_by_device(layer, node, mask, share, slots)
+        for row in range(len(host)):
+            layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
+                np.int64
+            )
+        self._derive_some(np.flatnonzero(np.bincount(node)))
+
+    def _add_device_by_device(
+        self,
+        layer: Layer,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        slots: Counts,
+    ) -> None:
+        columns = layer.devices.shape[1]
+        for device in range(len(layer.devices)):
+            there = (mask >> np.uint64(device)) & np.uint64(1)
+            amount = np.bincount(node, weights=there * share, minlength=columns)
+            layer.devices[device] += amount.astype(np.int16)
+            if slots.any():
+                np.bitwise_or.at(layer.slots[device], node, (slots * there).astype(np.uint8))
 
     # Questions
 
-    def counts(self, shape: Shape, eligible: Bools, *, soon: bool) -> Counts:
-        """(N,) how many tasks of this shape each node has room for."""
-        devices = self.soon_devices if soon else self.idle_devices
-        host = self.soon_host if soon else self.idle_host
-        return fitting(shape, eligible, devices, host)
-
-    def coming(self, node: int) -> list[int]:
-        """Whole devices, millicores and MiB of a node soon; below zero where it lost capacity."""
-        free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
-        host = (free[:, node] + releasing[:, node] - promised[:, node]).tolist()
-        return [int(self.soon_devices[node]), *host]
-
     def usable(self, place: Footprint) -> int:
         """How many devices of a place may be used again when it is free."""
-        return sum(self._open.item(device, place.node) for device in place.devices)
+        return sum(self.open.item(device, place.node) for device in place.devices)
 
-    def devices_of(self, node: int) -> tuple[list[int], list[int]]:
-        """The whole devices of a node with room for new work: at once, and only soon."""
-        soon = self._soon_of(node)
-        idle = np.minimum(self.free.devices[:, node], soon)
-        now = [int(d) for d in np.flatnonzero(idle >= MILLI)]
-        later = [int(d) for d in np.flatnonzero((soon >= MILLI) & (idle < MILLI))]
-        return now, later
-
-    def has_now(self, places: Iterable[Footprint]) -> bool:
-        """Whether all these places are idle at the same time."""
-        return self._has(places, soon=False)
-
-    def has_soon(self, places: Iterable[Footprint]) -> bool:
-        """Whether all these places are idle or coming, at the same time."""
-        return self._has(places, soon=True)
-
-    def _has(self, places: Iterable[Footprint], *, soon: bool) -> bool:
-        wanted: dict[int, list[int]] = {}
+    def has(self, places: Iterable[Footprint], *, soon: bool) -> bool:
+        """Whether all these places are idle, or with ``soon`` idle or coming, at the same time."""
+        view = self.soon if soon else self.idle
+        devices: dict[tuple[int, int], int] = {}
+        slots: dict[tuple[int, int], int] = {}
+        host: dict[tuple[int, int], int] = {}
         for place in places:
-            here = wanted.setdefault(place.node, [0, 0])
-            here[0] += place.cpu
-            here[1] += place.memory
-            room = self._soon_of(place.node)
-            if not soon:
-                room = np.minimum(self.free.devices[:, place.node], room)
-            if any(int(room[device]) < place.share for device in place.devices):
+            if not self.nodes.schedulable[place.node]:
                 return False
-        host = self.soon_host if soon else self.idle_host
-        return all(
-            bool(self.nodes.schedulable[node])
-            and cpu <= int(host[0, node])
-            and memory <= int(host[1, node])
-            for node, (cpu, memory) in wanted.items()
+            for device in place.devices:
+                key = (device, place.node)
+                devices[key] = devices.get(key, 0) + place.share
+                if slots.get(key, 0) & place.slots:
+                    return False
+                slots[key] = slots.get(key, 0) | place.slots
+            for row, amount in enumerate(place.host):
+                host[row, place.node] = host.get((row, place.node), 0) + amount
+        return (
+            all(int(view.devices[key]) >= share for key, share in devices.items())
+            and all(int(view.slots[key]) & bits == bits for key, bits in slots.items())
+            and all(int(view.host[key]) >= amount for key, amount in host.items() if amount)
         )
-
-    def cleared(self, tasks: TaskColumns, rows: Counts, nodes: Counts) -> tuple[Counts, Counts]:
-        """Room of these nodes if these running tasks, all of them there, were gone too.
-
-        Returns:
-            Whole devices (n,) and millicores and MiB (2, n), in the order of ``nodes``, which are
-            sorted.
-        """
-        soon = self._soon_of(nodes)
-        host = self.free.host[:, nodes] + self.releasing.host[:, nodes]
-        host -= self.promised.host[:, nodes]
-        there = np.searchsorted(nodes, tasks.node[rows])
-        masks, shares = tasks.mask[rows], tasks.share[rows]
-        for device in range(len(soon)):
-            here = ((masks >> np.uint64(device)) & np.uint64(1)).astype(np.bool_)
-            np.add.at(soon[device], there[here], shares[here])
-        devices = ((soon >= MILLI) & self._open[:, nodes]).sum(axis=0, dtype=np.int64)
-        for row in (0, 1):
-            np.add.at(host[row], there, tasks.host[row, rows])
-        return devices, np.maximum(host, 0)
 
     # Derived columns
 
-    def _soon_of(
-        self, node: int | slice | Counts
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.int16]]:
-        soon = self.free.devices[:, node] + self.releasing.devices[:, node]
-        soon -= self.promised.devices[:, node]
-        return np.where(self._open[:, node], soon, np.int16(0))
+    def _derive_all(self) -> None:
+        free, releasing, promised = self.free, self.releasing, self.promised
+        soon = free.devices + releasing.devices
+        soon -= promised.devices
+        np.maximum(soon, 0, out=soon)
+        soon *= self.open
+        idle = np.minimum(free.devices, soon)
+        host = free.host + releasing.host
+        host -= promised.host
+        np.maximum(host, 0, out=host)
+        host *= self.nodes.schedulable
+        idle_host = np.minimum(np.maximum(free.host, 0), host)
+        slots = (free.slots | releasing.slots) & ~promised.slots
+        slots *= self.open
+        self.soon = Layer(soon, host, slots)
+        self.idle = Layer(idle, idle_host, slots & free.slots)
 
-    def _derive(self, node: int) -> None:
-        soon = self._soon_of(node)
-        idle = np.minimum(self.free.devices[:, node], soon)
-        self.soon_devices[node] = np.count_nonzero(soon >= MILLI)
-        self.idle_devices[node] = np.count_nonzero(idle >= MILLI)
-        for row in (0, 1):
-            free = int(self.free.host[row, node])
-            host = free + int(self.releasing.host[row, node] - self.promised.host[row, node])
-            host = max(0, host) if self.nodes.schedulable[node] else 0
-            self.soon_host[row, node] = host
-            self.idle_host[row, node] = min(max(0, free), host)
+    def _derive_some(self, nodes: Counts) -> None:
+        """Derive the views of these nodes again."""
+        free, releasing, promised = self.free, self.releasing, self.promised
+        soon = free.devices.take(nodes, 1) + releasing.devices.take(nodes, 1)
+        soon -= promised.devices.take(nodes, 1)
+        np.maximum(soon, 0, out=soon)
+        is_open = self.open.take(nodes, 1)
+        soon *= is_open
+        host = free.host.take(nodes, 1) + releasing.host.take(nodes, 1)
+        host -= promised.host.take(nodes, 1)
+        np.maximum(host, 0, out=host)
+        host *= self.nodes.schedulable.take(nodes)
+        self.soon.devices[:, nodes] = soon
+        self.idle.devices[:, nodes] = np.minimum(free.devices.take(nodes, 1), soon)
+        self.soon.host[:, nodes] = host
+        self.idle.host[:, nodes] = np.minimum(np.maximum(free.host.take(nodes, 1), 0), host)
+        if self.nodes.mig.any():
+            free_slots = free.slots.take(nodes, 1)
+            slots = (free_slots | releasing.slots.take(nodes, 1)) & ~promised.slots.take(nodes, 1)
+            slots *= is_open
+            self.soon.slots[:, nodes] = slots
+            self.idle.slots[:, nodes] = slots & free_slots
+        self.log += nodes.tolist()
 
+    def _derive(self, place: Footprint) -> None:
+        """Derive the views again where a task's footprint lies."""
+        node = place.node
+        self.log.append(node)
+        if not self.nodes.schedulable.item(node):
+            return
+        self._derive_devices(place)
+        free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
+        for row, amount in enumerate(place.host):
+            if amount:
+                here = free.item(row, node)
+                soon = max(0, here + releasing.item(row, node) - promised.item(row, node))
+                self.soon.host[row, node] = soon
+                self.idle.host[row, node] = min(max(0, here), soon)
 
-def fitting(shape: Shape, eligible: Bools, devices: Counts, host: Counts) -> Counts:
-    """(N,) how many tasks of a shape fit into so many devices, millicores and MiB, per node."""
-    most = np.where(eligible, np.int64(shape[3]), np.int64(0))
-    if shape[0]:
-        most = np.minimum(most, devices // (shape[0] // MILLI))
-    if shape[1]:
-        most = np.minimum(most, host[0] // shape[1])
-    if shape[2]:
-        most = np.minimum(most, host[1] // shape[2])
-    return most
-
-
-def tasks_in(room: list[int], shape: Shape) -> int:
-    """How many tasks of a shape fit into so many devices, millicores and MiB."""
-    most = shape[3]
-    if shape[0]:
-        most = min(most, room[0] // (shape[0] // MILLI))
-    if shape[1]:
-        most = min(most, max(0, room[1]) // shape[1])
-    if shape[2]:
-        most = min(most, max(0, room[2]) // shape[2])
-    return most
+    def _derive_devices(self, place: Footprint) -> None:
+        node, free, releasing, promised = place.node, self.free, self.releasing, self.promised
+        for device in place.devices:
+            if not self.open.item(device, node):
+                continue
+            here = free.devices.item(device, node)
+            soon = here + releasing.devices.item(device, node)
+            soon = max(0, soon - promised.devices.item(device, node))
+            self.soon.devices[device, node] = soon
+            self.idle.devices[device, node] = min(here, soon)
+            if place.slots:
+                bits = free.slots.item(device, node)
+                later = bits | releasing.slots.item(device, node)
+                later &= ~promised.slots.item(device, node)
+                self.soon.slots[device, node] = later
+                self.idle.slots[device, node] = later & bits

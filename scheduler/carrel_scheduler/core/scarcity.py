@@ -1,56 +1,135 @@
-"""Which resource really keeps a workload waiting: the one that would have to change.
+"""How much of each resource a waiting workload could make others give back, at most.
 
-A resource is to blame when it could not be had even if nothing else were asked for, or when all
-else could be had. What could be had is asked of the actions themselves, tried and undone: free
-room, what may be taken back from other projects, what may be taken from lower priority.
+Whose work may be taken follows from claims (other queues) and priority (its own queue); of a queue
+the victims are counted in their order for as long as the claim lets it be taken from. It is a bound
+by sums over all nodes, so what it denies is proved, and what it allows may still be too scattered.
 """
 
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from carrel_scheduler.core.actions import preempt, reclaim
-from carrel_scheduler.core.actions.bounds import Bounds
-from carrel_scheduler.core.actions.pool import Pool
-from carrel_scheduler.core.blame import asked_resources, asking, to_blame
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.workloads import Record, Shape
+import numpy as np
+
+from carrel_scheduler.core.claims import Claim
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.moves import popcount
+from carrel_scheduler.core.resources import NONE, Triple
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.cycle import Cycle
+    from carrel_scheduler.core.waiting import WaitingRow
+
+Key = tuple[object, ...]
 
 
 class Reach:
-    """What a waiting workload could have after all actions of a cycle, by any right it has."""
+    """What could be taken back after all that a cycle decided."""
 
-    def __init__(self, cycle: Cycle) -> None:
+    def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
-        self._pool: Pool | None = None
-        self._bounds = Bounds(cycle)
+        self._victims: Victims | None = None
+        self._known: dict[Key, Triple] = {}
 
-    def scarce(self, record: Record) -> int:
-        """The resource to blame for a workload that cannot be had room for."""
-        return to_blame(record.shape, lambda shape: self.could_get(record, shape))
+    def takeable(self, asker: "Asker") -> Triple:
+        """At most so much of each resource could be made free for a claim."""
+        cycle = self._cycle
+        fixed = NONE if asker.preemptible else asker.demand
+        saturation = cycle.settings.saturation_milli
+        claim = Claim(
+            cycle.standings, asker.queue, asker.demand, fixed, saturation_milli=saturation
+        )
+        asked = tuple(bool(amount) for amount in asker.demand)
+        key: Key = (asker.queue, asked, asker.priority, claim.may)
+        if claim.may:
+            budgets = claim.budgets()
+            key = (*key, budgets.excess.tobytes())
+        found = self._known.get(key)
+        if found is None:
+            victims = self._all()
+            chosen = victims.of_own_queue(asker.queue, asker.priority)
+            if claim.may:
+                chosen |= victims.within(budgets.excess, np.array(asked, np.bool_))
+            found = self._known[key] = victims.sums(chosen)
+        return found
 
-    def others_come_back(self, record: Record, scarce: int) -> bool:
-        """Whether another resource that it lacks could be taken back, unlike the scarce one."""
-        for other in asked_resources(record.shape):
-            shape = asking(record.shape, [other])
-            lacking = other != scarce and not self._is_free(shape)
-            if lacking and self.could_get(record, shape):
-                return True
-        return False
+    def _all(self) -> "Victims":
+        if self._victims is None:
+            self._victims = Victims(self._cycle)
+        return self._victims
 
-    def could_get(self, record: Record, shape: Shape) -> bool:
-        """Whether it would get room if it asked for this shape; its rights stay those it has."""
-        if self._is_free(shape):
-            return True
-        if self._pool is None:
-            self._pool = Pool(self._cycle)
-        trial = replace(record, shape=shape)
-        for find in (reclaim.find, preempt.find):
-            victims = find(self._cycle, trial, self._pool, self._bounds)
-            for victim in victims or ():
-                self._cycle.keep(victim)
-            if victims is not None:
-                return True
-        return False
 
-    def _is_free(self, shape: Shape) -> bool:
-        counts = self._cycle.room.counts(shape, self._cycle.eligible(shape[4]), soon=True)
-        return int(counts.sum()) >= shape[3]
+class Asker:
+    """Who asks: all waiting jobs of a row, or one other job."""
+
+    __slots__ = ("demand", "preemptible", "priority", "queue")
+
+    def __init__(self, queue: int, priority: int, demand: Triple, *, preemptible: bool) -> None:
+        self.queue, self.priority = queue, priority
+        self.demand, self.preemptible = demand, preemptible
+
+    @classmethod
+    def of_row(cls, row: "WaitingRow", *, preemptible: bool) -> "Asker":
+        """Whoever stands in a row."""
+        return cls(row.queue, row.priority, row.shape.first, preemptible=preemptible)
+
+
+class Victims:
+    """All tasks that may be stopped and were not, queue by queue in the order of victims.
+
+    Attributes:
+        queue, priority: (V,); amounts: (3, V); before: (3, V) what those of the same queue that
+            go first hold.
+    """
+
+    def __init__(self, cycle: "Cycle") -> None:
+        state = cycle.state
+        tasks, jobs = state.tasks, state.jobs
+        rows = np.flatnonzero((tasks.victim >= 0) & ~cycle.moves.stopped)
+        slots = tasks.job.take(rows)
+        per_job = np.bincount(slots, minlength=len(jobs.queue))
+        lost = np.maximum(cycle.now - jobs.since, 0.0) * per_job
+        order = np.lexsort(
+            (
+                slots,
+                -jobs.created.take(slots),
+                lost.take(slots),
+                jobs.priority.take(slots),
+                jobs.queue.take(slots),
+            )
+        )
+        rows, slots = rows.take(order), slots.take(order)
+        gpu = tasks.share.take(rows).astype(np.int64) * popcount(tasks.mask.take(rows))
+        self.amounts: Counts = np.vstack([gpu[None], tasks.host.take(rows, 1)])
+        self.queue: Counts = jobs.queue.take(slots).astype(np.int64)
+        self.priority = tasks.priority.take(rows)
+        self.before: Counts = self._running_sums()
+
+    def of_own_queue(self, queue: int, priority: int) -> Bools:
+        """(V,) those of lower priority in the same queue."""
+        found: Bools = (self.queue == queue) & (self.priority < priority)
+        return found
+
+    def within(self, excess: Counts, asked: Bools) -> Bools:
+        """(V,) those that come before what may be taken of their queue is used up.
+
+        Args:
+            excess: (Q, 3) what may be taken of each queue.
+            asked: (3,) the resources that the claim asks for.
+        """
+        left = excess.T.take(self.queue, 1)
+        rows = (self.before < left) & asked[:, None]
+        found: Bools = rows[0] | rows[1] | rows[2]
+        return found
+
+    def sums(self, chosen: Bools) -> Triple:
+        """What these hold together."""
+        gpu, cpu, memory = (self.amounts * chosen).sum(axis=1).tolist()
+        return gpu, cpu, memory
+
+    def _running_sums(self) -> Counts:
+        if not len(self.queue):
+            return self.amounts.copy()
+        sums = self.amounts.cumsum(axis=1) - self.amounts
+        starts = np.flatnonzero(np.diff(self.queue, prepend=-1))
+        sizes = np.diff(starts, append=len(self.queue))
+        first: Counts = sums - np.repeat(sums.take(starts, 1), sizes, axis=1)
+        return first

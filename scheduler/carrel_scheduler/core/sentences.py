@@ -1,42 +1,12 @@
 """What is short and who holds it: one sentence for each kind of reason."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from carrel_scheduler.core import sentences_evicted, sentences_rules
 from carrel_scheduler.core.amounts import amount, count, is_one
-from carrel_scheduler.core.holders import MOST
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
-from carrel_scheduler.core.resources import UNLIMITED
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """For whom a sentence is.
-
-    Attributes:
-        project: the project of the workload that it is about.
-        names: whether names of other projects' workloads may be told.
-    """
-
-    project: str
-    names: bool
-
-
-def member(project: str) -> str:
-    """How somebody else's work is called where its name may not be told."""
-    return f"a member of `{project}`"
-
-
-def _who(name: str, owner: str, reader: Reader) -> str:
-    """A workload as its reader may know it."""
-    if owner == reader.project:
-        return f"`{name}`"
-    return f"`{name}` of `{owner}`" if reader.names else member(owner)
-
-
-def _join(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
+from carrel_scheduler.core.sentence_parts import MOST, Reader, join, member, who
 
 
 def _waits_for_room(reason: Reason, reader: Reader) -> str:
@@ -47,6 +17,15 @@ def _waits_for_room(reason: Reason, reader: Reader) -> str:
     return f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}{kept}."
 
 
+def _no_victims_found(reason: Reason, reader: Reader) -> str:
+    """It has the right to room, and nobody knows whom to take it from: not proved impossible."""
+    asked = amount(reason.resource, reason.requested)
+    return (
+        f"Waiting for {asked}: {_in_use(reason)}{_holding(reason, reader)}; no set of work that "
+        "may give way was found within the limits of the search."
+    )
+
+
 def _room_coming(reason: Reason, reader: Reader) -> str:
     """Its place is held: who gives it back."""
     if not reason.holders:
@@ -55,9 +34,9 @@ def _room_coming(reason: Reason, reader: Reader) -> str:
     borrowed = [holder for holder in reason.holders if holder.borrowed]
     if len(borrowed) == len(reason.holders):
         return f"Taking back {freed} that {_borrowers(borrowed, reader)}."
-    parts = dict.fromkeys(_who(h.name, h.project, reader) for h in reason.holders)
+    parts = dict.fromkeys(who(h.name, h.project, reader) for h in reason.holders)
     verb = "gives" if len(parts) == 1 else "give"
-    return f"Waiting for {freed} that {_join(list(parts))} {verb} back."
+    return f"Waiting for {freed} that {join(list(parts))} {verb} back."
 
 
 def _borrowers(holders: list[Holder], reader: Reader) -> str:
@@ -65,9 +44,9 @@ def _borrowers(holders: list[Holder], reader: Reader) -> str:
     for holder in holders:
         by_project.setdefault(holder.project, []).append(f"`{holder.name}`")
     if not reader.names:
-        return f"{_join([member(owner) for owner in by_project])} borrowed"
-    parts = [f"`{owner}` borrowed for {_join(jobs)}" for owner, jobs in by_project.items()]
-    return _join(parts)
+        return f"{join([member(owner) for owner in by_project])} borrowed"
+    parts = [f"`{owner}` borrowed for {join(jobs)}" for owner, jobs in by_project.items()]
+    return join(parts)
 
 
 def _in_use(reason: Reason) -> str:
@@ -95,66 +74,20 @@ def _holding(reason: Reason, reader: Reader) -> str:
     if not reason.holders:
         return ""
     largest = reason.holders[0]
-    who = _who(largest.name, largest.project, reader)
-    return f"; {who} holds {count(reason.resource, largest.amount)}"
+    name = who(largest.name, largest.project, reader)
+    return f"; {name} holds {count(reason.resource, largest.amount)}"
 
 
 def _beyond_their_quota(reason: Reason, borrowed: dict[str, int]) -> str:
     """``borrowed``: amount by project; the list of holders may have been cut short."""
     if is_one(reason.resource, reason.bound):
-        return f"{_join([f'`{owner}`' for owner in borrowed])} borrowed it"
+        return f"{join([f'`{owner}`' for owner in borrowed])} borrowed it"
     least = "at least " if len(reason.holders) == MOST else ""
     parts = [
         f"`{owner}` holds {least}{count(reason.resource, held)}" for owner, held in borrowed.items()
     ]
     quotas = "its quota" if len(borrowed) == 1 else "their quotas"
-    return f"{_join(parts)} of them beyond {quotas}"
-
-
-def _quota_used(reason: Reason, reader: Reader) -> str:
-    asked = amount(reason.resource, reason.requested)
-    free = max(0, reason.requested - reason.short)
-    if free:
-        verb = "is" if is_one(reason.resource, free) else "are"
-        idle = f"only {amount(reason.resource, free)} {verb} idle to borrow"
-    else:
-        idle = "nothing is idle to borrow"
-    guarantee = "its guarantee"
-    if reason.bound != UNLIMITED:
-        guarantee = f"its guaranteed {amount(reason.resource, reason.bound)}"
-    left = f"that is more than `{reader.project}` has left of {guarantee}"
-    return f"Waiting for {asked}: {left}, and {idle}."
-
-
-def _over_limit(reason: Reason, reader: Reader) -> str:
-    limit = amount(reason.resource, reason.bound)
-    if reason.cls is ReasonClass.NEVER:
-        asked = amount(reason.resource, reason.requested)
-        return f"It asks for {asked}, and the limit of `{reader.project}` is {limit}."
-    return f"With it `{reader.project}` would hold {_total(reason)}, and its limit is {limit}."
-
-
-def _beyond_quota(reason: Reason, reader: Reader) -> str:
-    quota = amount(reason.resource, reason.bound)
-    if reason.cls is ReasonClass.NEVER:
-        asked = amount(reason.resource, reason.requested)
-        return (
-            f"It may not be interrupted, so it cannot borrow: it asks for {asked}, "
-            f"and `{reader.project}` is guaranteed {quota}."
-        )
-    return (
-        f"It may not be interrupted, so it cannot borrow: with it such work of `{reader.project}` "
-        f"would hold {_total(reason)}, and {quota} {_is(reason)} guaranteed."
-    )
-
-
-def _over_quota_off(reason: Reason, reader: Reader) -> str:
-    quota = amount(reason.resource, reason.bound)
-    if reason.cls is ReasonClass.NEVER:
-        asked = amount(reason.resource, reason.requested)
-        return f"It asks for {asked}, and `{reader.project}` may not borrow beyond its {quota}."
-    total = _total(reason)
-    return f"With it `{reader.project}` would hold {total}, and may not borrow beyond its {quota}."
+    return f"{join(parts)} of them beyond {quotas}"
 
 
 def _no_node_fits(reason: Reason, _reader: Reader) -> str:
@@ -170,11 +103,45 @@ def _never_fits(reason: Reason, _reader: Reader) -> str:
     return f"It asks for {asked}, and the nodes it may use could never give it more than {most}."
 
 
+def _no_eligible_node(reason: Reason, _reader: Reader) -> str:
+    return f"No node satisfies what it asks of nodes: {reason.detail}."
+
+
+def _nodes_closed(reason: Reason, _reader: Reader) -> str:
+    if not reason.nodes:
+        return "The nodes it may use take no new work."
+    are = "is the only one it may use and takes" if len(reason.nodes) == 1 else "take"
+    return f"{join([f'`{node}`' for node in reason.nodes])} {are} no new work."
+
+
+def _no_mig_instance(reason: Reason, _reader: Reader) -> str:
+    if reason.cls is ReasonClass.NEVER:
+        most = amount("mig", reason.bound)
+        return f"It asks for {_instances(reason)}, and the nodes it may use hold {most} at most."
+    free = max(0, reason.requested - reason.short)
+    room = "no GPU has room for one" if not free else f"there is room for {free:,}"
+    return f"Waiting for {_instances(reason)}: {room}."
+
+
+def _instances(reason: Reason) -> str:
+    return f"{amount('mig', reason.requested)} `{reason.detail}`"
+
+
+def _topology_too_small(reason: Reason, _reader: Reader) -> str:
+    asked = amount("tasks", reason.requested)
+    together = f"It wants {asked} in one domain of `{reason.detail}`"
+    if reason.cls is ReasonClass.NEVER:
+        return f"{together}, and the largest could never hold more than {reason.bound:,}."
+    if reason.requested <= reason.bound:
+        return f"{together}, and no domain has enough for all of them at once."
+    return f"{together}, and the most that one has room for now is {reason.bound:,}."
+
+
 def _held_for(reason: Reason, reader: Reader) -> str:
     if not reason.workload:
         return "The free room is held for work that is served first."
-    who = _who(reason.workload, reason.project, reader)
-    return f"The free room is held for {who}, served first."
+    other = who(reason.workload, reason.project, reader)
+    return f"The free room is held for {other}, served first."
 
 
 def _queued_behind(reason: Reason, _reader: Reader) -> str:
@@ -182,42 +149,67 @@ def _queued_behind(reason: Reason, _reader: Reader) -> str:
     return f"Waiting for {asked}: the free room went to work that is served before it."
 
 
+def _reserved(reason: Reason, reader: Reader) -> str:
+    asked = amount(reason.resource, reason.requested)
+    if not reason.holders:
+        return f"Places for its {asked} are kept for it; it starts as soon as they are free."
+    parts = dict.fromkeys(who(h.name, h.project, reader) for h in reason.holders)
+    verb = "ends" if len(parts) == 1 else "end"
+    return f"Places for its {asked} are kept for it until {join(list(parts))} {verb}."
+
+
+def _preemption_delayed(reason: Reason, _reader: Reader) -> str:
+    asked = amount(reason.resource, reason.requested)
+    return f"Waiting for {asked}: others would give way, but it does not make them yet."
+
+
+def _waits_for_gang(reason: Reason, _reader: Reader) -> str:
+    least = amount("tasks", reason.requested)
+    return f"It starts with {least} at once, and only {reason.there:,} of them may start now."
+
+
+def _gated(reason: Reason, _reader: Reader) -> str:
+    what = "its task is" if reason.tasks == 1 else "its tasks are"
+    return f"It was submitted on hold: {what} not to start yet."
+
+
+def _growing(reason: Reason, _reader: Reader) -> str:
+    runs = f"Runs with {reason.there:,} of {amount('tasks', reason.tasks)}"
+    if not reason.resource:
+        return f"{runs}."
+    more = amount(reason.resource, reason.requested)
+    return f"{runs} and grows when there is room: the next step takes {more}."
+
+
 def _starting(reason: Reason, _reader: Reader) -> str:
-    where = f" on {_join([f'`{node}`' for node in reason.nodes])}" if reason.nodes else ""
+    where = f" on {join([f'`{node}`' for node in reason.nodes])}" if reason.nodes else ""
     return f"Starting{where}."
-
-
-def _reclaimed(reason: Reason, reader: Reader) -> str:
-    right = "guaranteed quota" if reason.bound else "fair share"
-    if not reader.names:
-        return f"Gave way to {member(reason.project)}, which claimed its {right}."
-    return f"Gave way to `{reason.project}`, which claimed its {right} for `{reason.workload}`."
-
-
-def _preempted(reason: Reason, reader: Reader) -> str:
-    return f"Gave way to `{reason.workload}`, which has a higher priority in `{reader.project}`."
-
-
-def _total(reason: Reason) -> str:
-    """What would be held with it: the bound and what is short of it."""
-    return amount(reason.resource, reason.bound + reason.short)
-
-
-def _is(reason: Reason) -> str:
-    return "is" if is_one(reason.resource, reason.bound) else "are"
 
 
 SENTENCES: Final[dict[Token, Callable[[Reason, Reader], str]]] = {
     Token.WAITS_FOR_ROOM: _waits_for_room,
-    Token.QUOTA_USED: _quota_used,
-    Token.OVER_LIMIT: _over_limit,
-    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: _beyond_quota,
-    Token.OVER_QUOTA_OFF: _over_quota_off,
+    Token.QUOTA_USED: sentences_rules.quota_used,
+    Token.OVER_LIMIT: sentences_rules.over_limit,
+    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: sentences_rules.beyond_quota,
+    Token.OVER_QUOTA_OFF: sentences_rules.over_quota_off,
     Token.NO_NODE_FITS: _no_node_fits,
     Token.NEVER_FITS: _never_fits,
     Token.HELD_FOR: _held_for,
     Token.QUEUED_BEHIND: _queued_behind,
     Token.STARTING: _starting,
-    Token.RECLAIMED: _reclaimed,
-    Token.PREEMPTED: _preempted,
+    Token.RECLAIMED: sentences_evicted.reclaimed,
+    Token.PREEMPTED: sentences_evicted.preempted,
+    Token.RESERVED: _reserved,
+    Token.NO_VICTIMS_FOUND: _no_victims_found,
+    Token.CONSOLIDATED: sentences_evicted.consolidated,
+    Token.GANG_INCOMPLETE: sentences_evicted.gang_incomplete,
+    Token.NODE_DRAINED: sentences_evicted.node_drained,
+    Token.NO_ELIGIBLE_NODE: _no_eligible_node,
+    Token.NODES_CLOSED: _nodes_closed,
+    Token.NO_MIG_INSTANCE: _no_mig_instance,
+    Token.TOPOLOGY_TOO_SMALL: _topology_too_small,
+    Token.PREEMPTION_DELAYED: _preemption_delayed,
+    Token.WAITS_FOR_GANG: _waits_for_gang,
+    Token.GATED: _gated,
+    Token.GROWING: _growing,
 }

@@ -1,156 +1,120 @@
-"""How each project stands in one cycle: plain integers that every tried move changes and undoes.
+"""How each queue stands in one cycle: plain integers that every tried move changes and undoes.
 
-``used`` includes promised room, so that what is on its way counts as had: a project cannot claim
-the same right twice while victims still save their work.
+``used`` includes promised room, so that what is on its way counts as had: a queue cannot claim the
+same right twice while victims still save their work. Fair shares are computed once and hold for
+the whole cycle; what is placed or evicted meanwhile changes ``used``, of the leaf and of every
+queue above it, never the shares.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Final
 
-from carrel_scheduler.core.events import ProjectSet
-from carrel_scheduler.core.fairness import UNITS, Claimant, divide
-from carrel_scheduler.core.layers import Counts
-from carrel_scheduler.core.nodes import NodeColumns
-from carrel_scheduler.core.projects import ProjectColumns, Triple
-from carrel_scheduler.core.resources import MILLI, UNLIMITED
+from carrel_scheduler.core.barriers import Barrier, find_barrier
+from carrel_scheduler.core.division import Division
+from carrel_scheduler.core.queues import QueueColumns
+from carrel_scheduler.core.resources import NONE, Triple
+from carrel_scheduler.core.rules import RuleTable
 
-SCALE = 1_000_000_000
-RESOURCES = (0, 1, 2)
-RESOURCE_NAMES = ("gpu", "cpu", "memory")
+SCALE: Final = 1_000_000_000
+RESOURCE_NAMES: Final = ("gpu", "cpu", "memory")
 
 
-@dataclass(slots=True)
-class Standing:
-    """One project. All bounds may be ``UNLIMITED``.
+class Standings:
+    """All queues by slot. Open bounds are ``NO_BOUND``.
 
     Attributes:
-        quota: guaranteed.
-        cap: never more: the limit, and the quota where borrowing is off.
-        fair: its share of the cluster in this cycle.
-        ceiling: what it may keep when others claim theirs: the larger of quota and fair share.
+        table: the rules; ``quota`` and ``cap`` are its lists.
+        total: the cluster's amounts.
         used, fixed: held or promised, by all work and by non-preemptible work.
-        total: the cluster's amounts, by which open ceilings are measured.
+        fair: its share of the cluster in this cycle.
+        allocatable: what it may keep when others claim theirs (see ``Division``).
+        measure: what dominant shares are parts of.
     """
 
-    rule: ProjectSet
-    quota: Triple
-    cap: Triple
-    fair: Triple
-    ceiling: Triple
-    used: list[int]
-    fixed: list[int]
-    total: Triple
+    __slots__ = (
+        "allocatable", "cap", "fair", "fixed", "measure", "quota", "table", "total", "used",
+    )  # fmt: skip
 
-    def add(self, demand: Triple, *, preemptible: bool, sign: int = 1) -> None:
-        """Count work in, or out with ``sign`` -1."""
-        for resource in RESOURCES:
-            self.used[resource] += sign * demand[resource]
-            if not preemptible:
-                self.fixed[resource] += sign * demand[resource]
+    def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
+        """``total`` is what is shared out; the division is brought up to date."""
+        division.update(columns, total)
+        self.table: RuleTable = columns.table
+        self.total = total
+        self.quota, self.cap = self.table.quota, self.table.cap
+        self.used: list[list[int]] = (columns.used + columns.promised).tolist()
+        self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
+        self.fair = list(division.fair)
+        self.allocatable = list(division.allocatable)
+        self.measure = list(division.measure)
 
-    def within(self, bound: Triple, demand: Triple) -> bool:
-        """Whether what it has and ``demand`` stay within ``bound`` in every resource."""
-        used = self.used
+    def copy(self) -> "Standings":
+        """An independent copy, for moves that are only tried."""
+        twin = object.__new__(Standings)
+        for name in Standings.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.used, twin.fixed = [row[:] for row in self.used], [row[:] for row in self.fixed]
+        return twin
+
+    def add(
+        self, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE, sign: int = 1
+    ) -> None:
+        """Count work of a leaf in, or out with ``sign`` -1, up to the top.
+
+        Args:
+            leaf: the slot of its queue.
+            demand: all that it holds.
+            fixed_demand: the non-preemptible part of it.
+            sign: 1 or -1; the same call with the other sign undoes it.
+        """
+        gpu, cpu, memory = sign * demand[0], sign * demand[1], sign * demand[2]
+        path = self.table.path[leaf]
+        for slot in path:
+            row = self.used[slot]
+            row[0] += gpu
+            row[1] += cpu
+            row[2] += memory
+        if any(fixed_demand):
+            gpu, cpu, memory = (sign * amount for amount in fixed_demand)
+            for slot in path:
+                row = self.fixed[slot]
+                row[0] += gpu
+                row[1] += cpu
+                row[2] += memory
+
+    def barrier(
+        self, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE
+    ) -> Barrier | None:
+        """The first rule that keeps work from starting, from its leaf up, or ``None``."""
+        return find_barrier(self.table, leaf, (demand, fixed_demand), self.held)
+
+    @property
+    def held(self) -> tuple[list[list[int]], list[list[int]]]:
+        """``used`` and ``fixed``."""
+        return self.used, self.fixed
+
+    def within(self, bound: Sequence[int], slot: int, demand: Sequence[int]) -> bool:
+        """Whether what a queue has and ``demand`` stay within ``bound`` in every resource."""
+        used = self.used[slot]
         return (
-            (bound[0] == UNLIMITED or used[0] + demand[0] <= bound[0])
-            and (bound[1] == UNLIMITED or used[1] + demand[1] <= bound[1])
-            and (bound[2] == UNLIMITED or used[2] + demand[2] <= bound[2])
+            used[0] + demand[0] <= bound[0]
+            and used[1] + demand[1] <= bound[1]
+            and used[2] + demand[2] <= bound[2]
         )
 
-    def share(self, demand: Triple) -> int:
-        """Dominant share with ``demand``: the largest used part of a ceiling, in billionths."""
-        largest = 0
-        for resource in RESOURCES:
-            amount = self.used[resource] + demand[resource]
-            ceiling = self.ceiling[resource]
-            if ceiling == UNLIMITED:
-                ceiling = self.total[resource]
-            part = amount * SCALE // ceiling if ceiling > 0 else amount * SCALE * 1000
-            largest = max(largest, part)
-        return largest
+    def share(self, slot: int, demand: Sequence[int] = NONE) -> int:
+        """Dominant share of a queue with ``demand``, in billionths (see ``dominant_share``)."""
+        used = self.used[slot]
+        amounts = (used[0] + demand[0], used[1] + demand[1], used[2] + demand[2])
+        return dominant_share(amounts, self.measure[slot])
 
 
-def cluster_total(nodes: NodeColumns) -> Triple:
-    """What is shared out: the room of schedulable nodes, and what others' tasks hold elsewhere."""
-    healthy = (nodes.usable & nodes.schedulable).sum() * MILLI
-    cpu, memory = (nodes.capacity * nodes.schedulable).sum(axis=1)
-    resting = ~nodes.schedulable
-    used_cpu, used_memory = ((nodes.capacity - nodes.free.host) * resting).sum(axis=1)
-    held = nodes.usable & resting & (nodes.free.devices < MILLI)
-    return int(healthy + held.sum() * MILLI), int(cpu + used_cpu), int(memory + used_memory)
+def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
+    """The largest part that ``amounts`` are of ``measure``, in billionths.
 
-
-def standings(nodes: NodeColumns, columns: ProjectColumns) -> list[Standing | None]:
-    """All projects by slot, with their fair shares."""
-    total = cluster_total(nodes)
-    used = columns.used + columns.promised
-    fixed = columns.used_fixed + columns.promised_fixed
-    demand = columns.used + columns.waiting
-    slots = [columns.slots[name] for name in sorted(columns.slots)]
-    fair = _fair_shares(columns, slots, total, demand)
-    found: list[Standing | None] = [None] * len(columns.rules)
-    for slot in slots:
-        rule = columns.rule(slot)
-        found[slot] = Standing(
-            rule=rule,
-            quota=rule.quota.as_tuple(),
-            cap=cap_of(rule),
-            fair=fair[slot],
-            ceiling=_ceiling(rule, fair[slot]),
-            used=[int(amount) for amount in used[slot]],
-            fixed=[int(amount) for amount in fixed[slot]],
-            total=total,
-        )
-    return found
-
-
-def cap_of(rule: ProjectSet) -> Triple:
-    """The most a project may ever hold: its limit, and its quota where borrowing is off."""
-    limit, quota = rule.limit.as_tuple(), rule.quota.as_tuple()
-    if rule.over_quota:
-        return limit
-    return _smaller(limit, quota)
-
-
-def _smaller(one: Triple, other: Triple) -> Triple:
-    a, b, c = (
-        max(x, y) if UNLIMITED in (x, y) else min(x, y) for x, y in zip(one, other, strict=True)
-    )
-    return a, b, c
-
-
-def _ceiling(rule: ProjectSet, fair: Triple) -> Triple:
-    cap, quota = cap_of(rule), rule.quota.as_tuple()
-    a, b, c = (UNLIMITED if quota[r] == UNLIMITED else max(quota[r], fair[r]) for r in RESOURCES)
-    return _smaller(cap, (a, b, c))
-
-
-def _fair_shares(
-    columns: ProjectColumns, slots: list[int], total: Triple, demand: Counts
-) -> dict[int, Triple]:
-    shares: dict[int, list[int]] = {slot: [] for slot in slots}
-    for resource in RESOURCES:
-        claimants = []
-        for slot in slots:
-            rule = columns.rule(slot)
-            claimants.append(
-                Claimant(
-                    name=rule.name,
-                    quota=rule.quota.as_tuple()[resource],
-                    limit=cap_of(rule)[resource],
-                    weight=_weight(rule, total),
-                    rank=rule.rank,
-                    created_at=rule.created_at,
-                    demand=int(demand[slot, resource]),
-                )
-            )
-        divide(total[resource], claimants, UNITS[resource])
-        for slot, claimant in zip(slots, claimants, strict=True):
-            shares[slot].append(claimant.fair)
-    return {slot: (gpu, cpu, memory) for slot, (gpu, cpu, memory) in shares.items()}
-
-
-def _weight(rule: ProjectSet, total: Triple) -> int:
-    """Weight of the surplus: given in GPUs' worth, by default the GPU quota."""
-    if rule.weight is not None:
-        return rule.weight * MILLI
-    return total[0] if rule.quota.gpu_milli == UNLIMITED else rule.quota.gpu_milli
+    What is held of something that a queue has no share of counts a thousandfold.
+    """
+    gpu, cpu, memory = measure
+    first = amounts[0] * SCALE // gpu if gpu else amounts[0] * SCALE * 1000
+    second = amounts[1] * SCALE // cpu if cpu else amounts[1] * SCALE * 1000
+    third = amounts[2] * SCALE // memory if memory else amounts[2] * SCALE * 1000
+    return max(first, second, third)

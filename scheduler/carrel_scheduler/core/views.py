@@ -1,28 +1,39 @@
 """What the state says about itself to those who show it: plain facts, made when asked for.
 
-Amounts: GPU thousandths, millicores, MiB. Rooms that are being released still count as held.
+Amounts: GPU thousandths, millicores, MiB. Rooms that are being released still count as held. A
+queue's figures include those of all queues below it.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from carrel_scheduler.core.events import WorkloadQueued
+import numpy as np
+
+from carrel_scheduler.core import events
+from carrel_scheduler.core.jobs import NEVER_SAVED
+from carrel_scheduler.core.layers import CPU, MEMORY
 from carrel_scheduler.core.resources import UNLIMITED
 
 if TYPE_CHECKING:
-    from carrel_scheduler.core.state import State
-    from carrel_scheduler.core.workloads import Record
+    from carrel_scheduler.core.columns import Columns
+    from carrel_scheduler.core.jobs import Job
+
+Slot = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectUse:
-    """What a project holds and waits for.
+class QueueUse:
+    """What a queue holds and waits for.
 
     Attributes:
         gpu_fixed_milli, cpu_fixed_milli, memory_fixed_mib: the part held by non-preemptible work,
             less what was told to stop.
         gpu_borrowed_milli: held beyond the quota.
-        running, waiting: numbers of workloads.
+        running, waiting: numbers of workloads; one that runs and grows counts as running.
+        gpu_promised_milli: room held for waiting work.
+        parent: the queue above, empty at the top.
+        leaf: it has no queues below, so it may hold workloads.
     """
 
     name: str
@@ -36,32 +47,54 @@ class ProjectUse:
     gpu_waiting_milli: int
     running: int
     waiting: int
+    gpu_promised_milli: int = 0
+    parent: str = ""
+    leaf: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceHolding:
-    """A task on a device; ``releasing`` when it was told to stop."""
+    """A task on a device; ``releasing`` when it was told to stop.
+
+    ``slots`` are the bits of its MIG instance, ``profile`` its name; 0 and empty for other tasks.
+    """
 
     uid: str
     index: int
     gpu_milli: int
     releasing: bool
+    slots: int = 0
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """One device; ``promised_to`` is the uid of the waiting workload it is held for, or empty."""
+    """One device.
+
+    Attributes:
+        promised_to: the uid of a workload that it is held for, or empty; ``promises`` all of them,
+            since shares and MIG instances of a device may be held for several.
+        free_slots: bits of free memory slots where MIG instances are made, else 0.
+        warm: MIG instances that nobody uses: profile and slots.
+    """
 
     index: int
     broken: bool
     free_milli: int
     holders: tuple[DeviceHolding, ...]
     promised_to: str
+    promises: tuple[str, ...] = ()
+    free_slots: int = 0
+    warm: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node."""
+    """One node.
+
+    Attributes:
+        extended: countable resources: name, how many there are, how many are held.
+    """
 
     name: str
     schedulable: bool
@@ -70,6 +103,9 @@ class NodeView:
     memory_mib: int
     memory_allocated_mib: int
     devices: tuple[DeviceView, ...]
+    draining: bool = False
+    mig_model: str = ""
+    extended: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +116,8 @@ class Place:
     node: str
     devices: tuple[int, ...]
     releasing: bool
+    slots: int = 0
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,103 +125,224 @@ class WorkloadView:
     """One workload: what was asked for and where it stands.
 
     Attributes:
+        waiting: it asks for room and none of its tasks has a place.
         started_at: when it last got its place; ``None`` when it has none.
         checkpoint_at: its last checkpoint, ``None`` before the first.
-        promised: the places held for it.
+        promised: the places held for it, for the tasks ``promised_indices``.
+        pending: tasks that ask for room, also of a workload that runs.
+        tasks: of all it has.
+        stale_since: since when it runs with fewer tasks than its minimum, or ``None``.
     """
 
-    queued: WorkloadQueued
+    queued: events.WorkloadQueued
     waiting: bool
     places: tuple[Place, ...]
     started_at: float | None
     checkpoint_at: float | None
-    promised: tuple[tuple[str, tuple[int, ...]], ...]
+    promised: tuple[events.Place, ...]
+    promised_indices: tuple[int, ...] = ()
+    pending: tuple[int, ...] = ()
+    tasks: int = 1
+    stale_since: float | None = None
 
 
-def project_use(state: "State", name: str) -> ProjectUse:
-    """What a project holds and waits for. Raises ``KeyError`` for an unknown name."""
-    columns = state.project_columns
-    slot = columns.slots[name]
-    held = columns.used[slot] + columns.releasing[slot]
-    fixed = columns.used_fixed[slot]
-    quota = columns.rule(slot).quota.gpu_milli
-    gpu = int(held[0])
-    return ProjectUse(
-        name=name,
-        gpu_milli=gpu,
-        cpu_milli=int(held[1]),
-        memory_mib=int(held[2]),
-        gpu_fixed_milli=int(fixed[0]),
-        cpu_fixed_milli=int(fixed[1]),
-        memory_fixed_mib=int(fixed[2]),
-        gpu_borrowed_milli=0 if quota == UNLIMITED else max(0, gpu - quota),
+# Queues
+
+
+def queue_use(state: "Columns", name: str) -> QueueUse:
+    """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
+    slot = state.queues.slots[name]
+    return _use_of(state, slot, _running(state), _waiting(state, slot))
+
+
+def queue_uses(state: "Columns") -> dict[str, QueueUse]:
+    """All queues by name, inner ones too."""
+    running, waiting = _running(state), _waiting(state)
+    slots = state.queues.slots
+    return {name: _use_of(state, slots[name], running, waiting) for name in sorted(slots)}
+
+
+def _use_of(
+    state: "Columns", slot: int, running: Sequence[int], waiting: Sequence[int]
+) -> QueueUse:
+    columns = state.queues
+    rule = columns.rule(slot)
+    held = (columns.used[slot] + columns.releasing[slot]).tolist()
+    fixed = columns.fixed[slot].tolist()
+    quota = rule.quota.gpu_milli
+    return QueueUse(
+        name=rule.name,
+        gpu_milli=held[0],
+        cpu_milli=held[1],
+        memory_mib=held[2],
+        gpu_fixed_milli=fixed[0],
+        cpu_fixed_milli=fixed[1],
+        memory_fixed_mib=fixed[2],
+        gpu_borrowed_milli=0 if quota == UNLIMITED else max(0, held[0] - quota),
         gpu_waiting_milli=int(columns.waiting[slot, 0]),
-        running=sum(record.project == slot for record in state.holding_records()),
-        waiting=sum(record.project == slot for record in state.waiting_records()),
+        running=running[slot],
+        waiting=waiting[slot],
+        gpu_promised_milli=int(columns.promised[slot, 0]),
+        parent=rule.parent,
+        leaf=columns.is_leaf(slot),
     )
 
 
-def node_views(state: "State") -> list[NodeView]:
-    """All nodes by name."""
-    holders: dict[tuple[int, int], list[DeviceHolding]] = {}
-    for record in state.holding_records():
-        for index, row in sorted(record.rows.items()):
-            place = state.tasks.footprint(row)
-            stopping = bool(state.tasks.stopping[row])
-            holding = DeviceHolding(record.spec.uid, index, place.share, stopping)
-            for device in place.devices:
-                holders.setdefault((place.node, device), []).append(holding)
-    promised: dict[tuple[int, int], str] = {}
-    for record in state.waiting_records():
-        for place in record.promise:
-            for device in place.devices:
-                promised[place.node, device] = record.spec.uid
-    return [_node_view(state, name, holders, promised) for name in sorted(state.nodes.slots)]
+def _running(state: "Columns") -> list[int]:
+    """How many workloads of each queue hold room."""
+    holds = np.zeros(len(state.jobs.queue), np.bool_)
+    holds[state.tasks.job.take(state.tasks.used())] = True
+    own = np.bincount(state.jobs.queue.compress(holds), minlength=len(state.queues.rules))
+    return _with_those_below(state, own.tolist())
 
 
-def _node_view(
-    state: "State",
-    name: str,
-    holders: dict[tuple[int, int], list[DeviceHolding]],
-    promised: dict[tuple[int, int], str],
-) -> NodeView:
-    nodes, slot = state.nodes, state.nodes.slots[name]
-    devices = tuple(
-        DeviceView(
-            index=device,
-            broken=not bool(nodes.usable[device, slot]),
-            free_milli=int(nodes.free.devices[device, slot]),
-            holders=tuple(sorted(holders.get((slot, device), ()), key=lambda h: (h.uid, h.index))),
-            promised_to=promised.get((slot, device), ""),
-        )
-        for device in range(int(nodes.devices[slot]))
-    )
-    cpu, memory = (int(value) for value in nodes.capacity[:, slot])
-    free_cpu, free_memory = (int(value) for value in nodes.free.host[:, slot])
-    return NodeView(
-        name=name,
-        schedulable=bool(nodes.schedulable[slot]),
-        cpu_milli=cpu,
-        cpu_allocated_milli=cpu - free_cpu,
-        memory_mib=memory,
-        memory_allocated_mib=memory - free_memory,
-        devices=devices,
-    )
+def _waiting(state: "Columns", above: int | None = None) -> list[int]:
+    """How many workloads of each queue wait; with ``above`` only of that one and those below."""
+    own, waiting = [0] * len(state.queues.rules), state.waiting
+    used = waiting.need > 0
+    if above is not None:
+        below = [above in state.queues.path(slot) for slot in range(len(own))]
+        used &= np.array(below, np.bool_).take(waiting.queue)
+    for number in np.flatnonzero(used).tolist():
+        row = waiting.rows[number]
+        if row is not None:
+            own[row.queue] += len(row)
+    for job in _asking_apart(state):
+        own[job.queue] += 1
+    return _with_those_below(state, own)
 
 
-def workload_view(state: "State", record: "Record") -> WorkloadView:
+def _with_those_below(state: "Columns", own: Sequence[int]) -> list[int]:
+    total = [0] * len(own)
+    for slot, number in enumerate(own):
+        for above in state.queues.path(slot) if number else ():
+            total[above] += number
+    return total
+
+
+# Workloads
+
+
+def waiting_jobs(state: "Columns") -> Iterator["Job"]:
+    """All jobs that wait and hold nothing, also those held back by whoever submitted them."""
+    for row in state.waiting:
+        yield from row.members.values()
+    yield from _asking_apart(state)
+
+
+def waiting(state: "Columns") -> Sequence[str]:
+    """The uids of all waiting workloads, oldest submission first."""
+    jobs = sorted(waiting_jobs(state), key=lambda job: (job.spec.created_at, job.spec.uid))
+    return [job.spec.uid for job in jobs]
+
+
+def workload_view(state: "Columns", job: "Job") -> WorkloadView:
     """One workload as it stands."""
     names, tasks = state.nodes.names, state.tasks
     places = []
-    for index, row in sorted(record.rows.items()):
+    for index, row in sorted(job.rows.items()):
         place = tasks.footprint(row)
-        stopping = bool(tasks.stopping[row])
-        places.append(Place(index, names[place.node], place.devices, stopping))
+        node, halted, stuck = names[place.node], index in job.halted, index in job.stuck
+        places.append(Place(index, node, place.devices, halted, place.slots, stuck))
+    held = [(names[place.node], place.devices, place.slots) for _, place in job.promise]
     return WorkloadView(
-        queued=record.spec,
-        waiting=record.waiting,
+        queued=job.spec,
+        waiting=job.queued and not job.rows,
         places=tuple(places),
-        started_at=record.started if record.rows else None,
-        checkpoint_at=record.saved,
-        promised=tuple((names[place.node], place.devices) for place in record.promise),
+        started_at=job.started if job.rows else None,
+        checkpoint_at=None if job.saved == NEVER_SAVED else job.saved,
+        promised=tuple(held),
+        promised_indices=tuple(index for index, _ in job.promise),
+        pending=tuple(job.pending()),
+        tasks=job.shape.tasks,
+        stale_since=job.stale_since,
+    )
+
+
+def _asking_apart(state: "Columns") -> Iterator["Job"]:
+    """Waiting jobs that do not stand in rows."""
+    yield from (job for job in state.partial.values() if not job.rows)
+    yield from state.gated.values()
+
+
+# Nodes
+
+
+def node_views(state: "Columns") -> list[NodeView]:
+    """All nodes by name."""
+    holders: dict[Slot, list[DeviceHolding]] = {}
+    for job in state.holding.values():
+        for index, row in sorted(job.rows.items()):
+            place = state.tasks.footprint(row)
+            profile = job.shape.requests[index].mig_profile
+            holding = DeviceHolding(
+                job.spec.uid,
+                index,
+                place.share,
+                index in job.halted,
+                place.slots,
+                profile if place.slots else "",
+            )
+            for device in place.devices:
+                holders.setdefault((place.node, device), []).append(holding)
+    promises = _promises(state.promised.values())
+    return [_node_view(state, name, holders, promises) for name in sorted(state.nodes.slots)]
+
+
+def _promises(jobs: Iterable["Job"]) -> dict[Slot, list[str]]:
+    found: dict[Slot, list[str]] = {}
+    for job in jobs:
+        for _, place in job.promise:
+            for device in place.devices:
+                uids = found.setdefault((place.node, device), [])
+                if job.spec.uid not in uids:
+                    uids.append(job.spec.uid)
+    return found
+
+
+def _node_view(
+    state: "Columns",
+    name: str,
+    holders: dict[Slot, list[DeviceHolding]],
+    promises: dict[Slot, list[str]],
+) -> NodeView:
+    nodes, slot = state.nodes, state.nodes.slots[name]
+    fact = nodes.fact(slot)
+    devices = tuple(
+        _device_view(
+            state, slot, device, holders.get((slot, device), []), promises.get((slot, device), [])
+        )
+        for device in range(fact.devices)
+    )
+    capacity, free = nodes.capacity[:, slot].tolist(), nodes.free.host[:, slot].tolist()
+    held = [has - left for has, left in zip(capacity, free, strict=True)]
+    extended = sorted((key, row) for key, row in nodes.extended.items() if capacity[row])
+    return NodeView(
+        name=name,
+        schedulable=bool(nodes.schedulable[slot]),
+        cpu_milli=capacity[CPU],
+        cpu_allocated_milli=held[CPU],
+        memory_mib=capacity[MEMORY],
+        memory_allocated_mib=held[MEMORY],
+        devices=devices,
+        draining=fact.draining,
+        mig_model=fact.mig_model,
+        extended=tuple((key, capacity[row], held[row]) for key, row in extended),
+    )
+
+
+def _device_view(
+    state: "Columns", slot: int, device: int, holders: list[DeviceHolding], promises: list[str]
+) -> DeviceView:
+    nodes, uids = state.nodes, sorted(promises)
+    warm = state.warm.on(slot, device) if nodes.mig[slot] else ()
+    return DeviceView(
+        index=device,
+        broken=not bool(nodes.usable[device, slot]),
+        free_milli=int(nodes.free.devices[device, slot]),
+        holders=tuple(sorted(holders, key=lambda one: (one.uid, one.index))),
+        promised_to=uids[0] if uids else "",
+        promises=tuple(uids),
+        free_slots=int(nodes.free.slots[device, slot]),
+        warm=tuple((profile, bits) for profile, bits in warm),
     )

@@ -9,7 +9,8 @@ from typing import Any
 
 from carrel_scheduler.core.advice import HELP
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass
-from carrel_scheduler.core.sentences import SENTENCES, Reader, member
+from carrel_scheduler.core.sentence_parts import Reader, member
+from carrel_scheduler.core.sentences import SENTENCES
 
 
 def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
@@ -56,6 +57,10 @@ def data(reason: Reason, project: str = "", *, names: bool = True) -> dict[str, 
         "holders": [_holder(holder, project, names=names) for holder in reason.holders],
         "nodes": list(reason.nodes),
         "ahead": reason.ahead,
+        "detail": reason.detail,
+        "tasks": reason.tasks,
+        "there": reason.there,
+        "until": reason.until,
     }
 
 

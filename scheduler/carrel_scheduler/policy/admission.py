@@ -6,8 +6,8 @@ binding fact. Everything that time can solve is admitted and waits with a reason
 
 from typing import Any, Final
 
-from carrel_scheduler.decision.priorities import NAMED
-from carrel_scheduler.decision.reasons import Token
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.workloads.contract import Live
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.resources import MILLI
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ something changed that may let work start. Deterministic: equal inputs give the 
 import heapq
 from collections.abc import Callable, Iterable
 
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import (
     CheckpointSeen,
     Event,
     InstanceRemoved,
@@ -23,10 +23,10 @@ from carrel_scheduler.decision.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.decision.jobs import Job
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.resources import MILLI
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.state import State
 from carrel_scheduler.simulation.measures import Measures
 from carrel_scheduler.simulation.work import Work
 

@@ -7,9 +7,9 @@ its last checkpoint.
 
 from dataclasses import dataclass
 
-from carrel_scheduler.decision.events import WorkloadQueued
-from carrel_scheduler.decision.gangs import leaves
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.gangs import leaves
+from carrel_scheduler.core.resources import MILLI
 
 
 @dataclass(slots=True)

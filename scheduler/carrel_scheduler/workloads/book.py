@@ -7,10 +7,10 @@ scheduler needs beside it. The book is rebuilt from the ledger and the engine at
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from carrel_scheduler.decision.events import Preemptibility, QueueSet, WorkloadQueued
-from carrel_scheduler.decision.priorities import NAMED
-from carrel_scheduler.decision.requests import Request
-from carrel_scheduler.decision.resources import MIB, MILLI, UNLIMITED, Amounts
+from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.ledger.objects import Project, Quota, Resources, Workload
 from carrel_scheduler.workloads.contract import Activity

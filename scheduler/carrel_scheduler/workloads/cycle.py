@@ -6,14 +6,14 @@ phase goes through the table, leaves its row, and nothing reaches the engine bef
 
 from dataclasses import dataclass, field
 
-from carrel_scheduler.decision.events import (
+from carrel_scheduler.core.events import (
     Outcome,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
     WorkloadGone,
 )
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from carrel_scheduler.decision.events import NodeSet
+from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.cycle import Cycle
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from carrel_scheduler.decision.reasons import Reason
+from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.ledger.objects import ReasonInfo
 from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Entry

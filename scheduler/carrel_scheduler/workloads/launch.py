@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from carrel_scheduler.decision.resources import MIB
+from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads.book import Entry

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from carrel_scheduler.decision import speculation, views
-from carrel_scheduler.decision.resources import MIB, MILLI
+from carrel_scheduler.core import speculation, views
+from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from carrel_scheduler.decision.events import RoomPromised
-from carrel_scheduler.decision.plan import Binding, Eviction, Plan
-from carrel_scheduler.decision.reasons import Token
+from carrel_scheduler.core.events import RoomPromised
+from carrel_scheduler.core.plan import Binding, Eviction, Plan
+from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.ledger.objects import Preemption
 from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.book import Place

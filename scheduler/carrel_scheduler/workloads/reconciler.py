@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.events import QueueGone
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import QueueGone
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ChangeType

@@ -8,7 +8,7 @@ nothing runs twice). Processes that no live workload owns are ended.
 import logging
 from collections.abc import Sequence
 
-from carrel_scheduler.decision.events import TaskReleasing
+from carrel_scheduler.core.events import TaskReleasing
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from carrel_scheduler.decision.events import CheckpointSeen
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.events import CheckpointSeen
+from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Checkpoint, Progress
 from carrel_scheduler.ledger.records import MetricPoint
 from carrel_scheduler.workloads.book import Entry

@@ -5,8 +5,8 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 
 from typing import Final
 
-from carrel_scheduler.decision import wording
-from carrel_scheduler.decision.reasons import Reason
+from carrel_scheduler.core import wording
+from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadKind
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."

@@ -11,8 +11,8 @@ from benchmarks.decision_cases.timing import Times, figures, percentile
 from benchmarks.fairness import jain
 from benchmarks.growth_plot import draw
 from benchmarks.philly import TraceJob, quotas, read_jobs
-from carrel_scheduler.decision.loading import Listing, load
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.loading import Listing, load
+from carrel_scheduler.core.state import State
 
 
 def job(uid: str, cluster: str, arrival: float, duration: float, gpus: int = 1) -> TraceJob:

@@ -11,9 +11,9 @@ from benchmarks.packing_bound import Bound
 from benchmarks.packing_core import CorePolicy
 from benchmarks.packing_fgd import FragmentationGradient
 from benchmarks.packing_peers import BestFit, PodType
-from carrel_scheduler.decision.events import NodeSet
-from carrel_scheduler.decision.requests import Request, Where
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.resources import MILLI
 
 ONLY_X = Where(labels=((MODEL, frozenset({"x"})),))
 PODS = [

@@ -1,15 +1,27 @@
-"""Words for small situations: nodes, projects and workloads in one line each."""
+"""Words for small situations: nodes, queues and workloads in one line each."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from carrel_scheduler.core import State
-from carrel_scheduler.core.events import NodeSet, ProjectSet, WorkloadQueued
-from carrel_scheduler.core.invariants import check, check_plan
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import (
+    Event,
+    NodeSet,
+    Preemptibility,
+    QueueSet,
+    RoomPromised,
+    TaskPlaced,
+    TaskReleasing,
+    WorkloadQueued,
+)
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
-from carrel_scheduler.simulation import Simulation
+from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, Amounts
+from carrel_scheduler.core.settings import DEFAULTS, Settings
+from carrel_scheduler.core.state import State
 
-OPEN_HOST = {"cpu_milli": UNLIMITED, "memory_mib": UNLIMITED}
+NOW = 100.0
 
 
 def node(name: str, gpus: int, *, cpu: int = 64, memory_gib: int = 256, **more: Any) -> NodeSet:
@@ -17,44 +29,100 @@ def node(name: str, gpus: int, *, cpu: int = 64, memory_gib: int = 256, **more: 
     return NodeSet(name, gpus, cpu * 1000, memory_gib * 1024, **more)
 
 
-def project(name: str, gpus: float, *, limit: float | None = None, **more: Any) -> ProjectSet:
-    """A project that guarantees so many GPUs; CPU and memory are open."""
-    quota = Amounts(int(gpus * 1000), UNLIMITED, UNLIMITED)
-    bound = OPEN if limit is None else Amounts(int(limit * 1000), UNLIMITED, UNLIMITED)
-    return ProjectSet(name, quota, bound, **more)
+def queue(
+    name: str, gpus: float = UNLIMITED, *, limit: float | None = None, **more: Any
+) -> QueueSet:
+    """A queue that guarantees so many GPUs; CPU and memory are open."""
+    quota = Amounts(_milli(gpus), UNLIMITED, UNLIMITED)
+    bound = OPEN if limit is None else Amounts(_milli(limit), UNLIMITED, UNLIMITED)
+    return QueueSet(name, quota, bound, **more)
 
 
-def training(uid: str, project: str, gpus: int = 1, **more: Any) -> WorkloadQueued:
-    """A preemptible training; the uid is its name too."""
-    return _workload(uid, project, gpus, {"priority": 50, "preemptible": True} | more)
+def _milli(gpus: float) -> int:
+    return UNLIMITED if gpus == UNLIMITED else round(gpus * MILLI)
 
 
-def workspace(uid: str, project: str, gpus: int = 1, **more: Any) -> WorkloadQueued:
-    """An interactive workspace that may not be interrupted."""
-    defaults = {"priority": 100, "preemptible": False, "interactive": True}
+def asking(gpus: float = 1, *, cpu: float = 1, memory_gib: float = 1, **more: Any) -> Request:
+    """A request: whole GPUs, or a share of one."""
+    whole = int(gpus)
+    defaults: dict[str, Any] = {
+        "gpus": whole,
+        "share_milli": 0 if whole else round(gpus * MILLI),
+        "cpu_milli": round(cpu * MILLI),
+        "memory_mib": round(memory_gib * 1024),
+    }
+    return Request(**(defaults | more))
+
+
+def training(uid: str, project: str, gpus: float = 1, **more: Any) -> WorkloadQueued:
+    """A preemptible training; the uid is its name too.
+
+    ``cpu``, ``memory_gib`` and ``nodes`` (names) change the request, ``request`` replaces it.
+    """
+    return _workload(uid, project, gpus, {"priority": 50, "preemptible": Preemptibility.YES} | more)
+
+
+def workspace(uid: str, project: str, gpus: float = 1, **more: Any) -> WorkloadQueued:
+    """An interactive workspace that may not be interrupted; arguments as for ``training``."""
+    defaults = {"priority": 100, "preemptible": Preemptibility.NO, "interactive": True}
     return _workload(uid, project, gpus, defaults | more)
 
 
-def _workload(uid: str, project: str, gpus: int, more: dict[str, Any]) -> WorkloadQueued:
-    cpu, memory = more.pop("cpu", 1), more.pop("memory_gib", 1)
-    request = Amounts(gpus * 1000, cpu * 1000, memory * 1024)
-    defaults = {"name": uid, "user": f"user-of-{project}"}
-    return WorkloadQueued(uid, project=project, request=request, **(defaults | more))
+def _workload(uid: str, project: str, gpus: float, more: dict[str, Any]) -> WorkloadQueued:
+    amounts: dict[str, Any] = {
+        name: more.pop(name) for name in ("cpu", "memory_gib") if name in more
+    }
+    names = more.pop("nodes", None)
+    if names is not None:
+        amounts["where"] = Where(nodes=frozenset(names))
+    defaults: dict[str, Any] = {
+        "name": uid,
+        "user": f"user-of-{project}",
+        "request": asking(gpus, **amounts),
+    }
+    return WorkloadQueued(uid, project=project, **(defaults | more))
 
 
-def simulation(*events: NodeSet | ProjectSet, grace: float = 30.0) -> Simulation:
-    """A simulation that checks all invariants before and after each plan."""
-    state = State()
+def running(
+    queued: WorkloadQueued, place: str, *devices: int, at: float = 1.0
+) -> tuple[Event, Event]:
+    """A workload of one task that runs."""
+    return queued, TaskPlaced(queued.uid, 0, place, devices, at=at)
+
+
+def state_of(*events: Event, settings: Settings = DEFAULTS) -> State:
+    """The state after these events."""
+    state = State(settings)
+    apply(state, events)
+    return state
+
+
+def apply(state: State, events: Iterable[Event]) -> None:
+    """Tell the state many events."""
     for event in events:
         state.apply(event)
-    return Simulation(state, grace_seconds=grace, before_plan=sound_plan, after_plan=sound_state)
 
 
-def sound_plan(state: State, plan: Plan) -> None:
-    """Fail when a plan breaks an invariant."""
-    assert check_plan(state, plan) == []
+def reasons(*events: Event, now: float = NOW) -> dict[str, Reason]:
+    """All reasons that a decision gives after these events."""
+    return dict(decide(state_of(*events), now).reasons)
 
 
-def sound_state(state: State) -> None:
-    """Fail when the state breaks an invariant."""
-    assert check(state) == []
+def carry_out(state: State, plan: Plan, now: float) -> None:
+    """Tell the state what an engine would tell that begins everything in the plan at once."""
+    bindings, nominations = plan.bindings, plan.nominations
+    stops = [(e.uid, e.indices or tuple(state.job(e.uid).running())) for e in plan.evictions]
+    for uid, indices in stops:
+        apply(state, [TaskReleasing(uid, index) for index in indices])
+    for nomination in nominations:
+        if not nomination.places:
+            state.apply(RoomPromised(nomination.uid))
+    for binding in bindings:
+        state.apply(
+            TaskPlaced(
+                binding.uid, binding.index, binding.node, binding.devices, now, binding.slots
+            )
+        )
+    for nomination in nominations:
+        if nomination.places:
+            state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))

@@ -4,7 +4,7 @@ import pytest
 
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import NodeSet, TaskPlaced, WorkloadQueued
-from unit.core.situations import node, project, training, workspace
+from unit.core.situations import node, queue, training, workspace
 
 
 def placed(*events: object) -> list[tuple[str, int, str, tuple[int, ...]]]:
@@ -19,7 +19,7 @@ def running(uid: str, place: str, *devices: int) -> tuple[WorkloadQueued, TaskPl
     return training(uid, "a", len(devices)), TaskPlaced(uid, 0, place, devices, at=1.0)
 
 
-A = project("a", 100)
+A = queue("a", 100)
 
 
 def test_a_used_node_is_filled_before_an_empty_one() -> None:

@@ -1,26 +1,40 @@
 """What would be is told without changing what is."""
 
-import copy
+import random
 
 import pytest
 
-from carrel_scheduler.core import State, decide
-from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import TaskPlaced
-from carrel_scheduler.core.invariants import check
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
+from carrel_scheduler.core.events import QueueSet, RoomPromised, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import ReasonClass, Token
-from carrel_scheduler.core.speculation import forecast, impact, never
-from unit.core.situations import node, project, training, workspace
+from carrel_scheduler.core.remedies import Change, remedies
+from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.speculation import forecast, if_ended, impact, what_if
+from carrel_scheduler.core.state import State
+from unit.core.digest import digest
+from unit.core.situations import (
+    apply,
+    asking,
+    carry_out,
+    node,
+    queue,
+    running,
+    state_of,
+    training,
+    workspace,
+)
 
 
 @pytest.fixture
 def state() -> State:
     """Four GPUs: `a` has three of them (quota 2), `b` one (quota 2); `wait` waits."""
-    state = State()
-    for event in (
+    return state_of(
         node("n", 4),
-        project("a", 2),
-        project("b", 2, created_at=1.0),
+        queue("a", 2),
+        queue("b", 2, created_at=1.0),
         training("a2", "a", 2, created_at=1.0),
         training("a1", "a", 1, created_at=2.0),
         training("b1", "b", 1, created_at=3.0),
@@ -28,89 +42,204 @@ def state() -> State:
         TaskPlaced("a1", 0, "n", (2,), at=2.0),
         TaskPlaced("b1", 0, "n", (3,), at=3.0),
         training("wait", "a", created_at=4.0),
-    ):
-        state.apply(event)
-    return state
+    )
 
 
-def frozen(state: State) -> str:
-    """All that the state tells, as text."""
-    uses = [state.project_use(name) for name in state.projects()]
-    works = [state.workload(uid) for uid in ("a2", "a1", "b1", "wait")]
-    return repr((state.version, state.node_views(), uses, works, state.waiting()))
-
-
-def test_never(state: State) -> None:
-    def token(queued: object) -> Token | None:
-        reason = never(state, queued)  # type: ignore[arg-type]
-        assert reason is None or reason.cls is ReasonClass.NEVER
-        return reason.token if reason else None
-
-    assert token(training("x", "a", 4)) is None
-    assert token(training("x", "a", 5)) is Token.NEVER_FITS
-    assert token(training("x", "a", 1, tasks=5)) is Token.NEVER_FITS
-    assert token(training("x", "a", nodes=frozenset({"gone"}))) is Token.NEVER_FITS
-    assert token(workspace("x", "a", 2)) is None
-    assert token(workspace("x", "a", 3)) is Token.NON_PREEMPTIBLE_BEYOND_QUOTA
-    state.apply(project("b", 2, limit=3))
-    assert token(training("x", "b", 4)) is Token.OVER_LIMIT
-    state.apply(project("b", 2, over_quota=False))
-    assert token(training("x", "b", 3)) is Token.OVER_QUOTA_OFF
-    with pytest.raises(InvalidEvent, match="unknown_project"):
-        never(state, training("x", "c"))
+def told(plan: Plan) -> str:
+    """All that a plan says."""
+    said = (plan.bindings, plan.evictions, plan.nominations, plan.removals)
+    return repr((said, sorted(plan.reasons.items()), plan.queue, plan.fair_share))
 
 
 def test_forecast_of_a_claim(state: State) -> None:
-    before = frozen(state)
+    before = digest(state)
     reason = forecast(state, workspace("desk", "b"), 10.0)
-    assert (reason.token, [holder.uid for holder in reason.holders]) == (
-        Token.WAITS_FOR_ROOM,
-        ["a1"],
-    )
-    assert frozen(state) == before
-    assert check(state) == []
+    assert reason.token is Token.WAITS_FOR_ROOM
+    assert [holder.uid for holder in reason.holders] == ["a1"]
+    assert digest(state) == before
+
+
+def test_what_if_names_places_and_who_gives_way(state: State) -> None:
+    found = what_if(state, workspace("desk", "b"), 10.0)
+    assert found.served
+    assert [(e.uid, e.reason.token) for e in found.gives_way] == [("a1", Token.RECLAIMED)]
+    assert found.held is not None
+    assert found.held.places == (("n", (2,), 0),)
+    assert found.bindings == ()
 
 
 def test_forecast_of_a_start(state: State) -> None:
-    state.apply(node("m", 1))
-    state.apply(TaskPlaced("wait", 0, "m", (0,), at=5.0))
-    state.apply(node("o", 1))
-    reason = forecast(state, training("x", "a"), 10.0)
-    assert (reason.cls, reason.token, reason.nodes) == (
-        ReasonClass.STARTING,
-        Token.STARTING,
-        ("o",),
-    )
+    apply(state, [node("m", 1), TaskPlaced("wait", 0, "m", (0,), at=5.0), node("o", 1)])
+    found = what_if(state, training("x", "a"), 10.0)
+    assert (found.reason.cls, found.reason.nodes) == (ReasonClass.STARTING, ("o",))
+    assert [(b.node, b.devices) for b in found.bindings] == [("o", (0,))]
 
 
-def test_forecast_of_what_waits_or_never_runs(state: State) -> None:
-    assert forecast(state, training("x", "a"), 10.0).token is Token.QUOTA_USED
-    assert forecast(state, workspace("x", "a", 3), 10.0).cls is ReasonClass.NEVER
+def test_forecast_of_one_that_waits(state: State) -> None:
+    assert forecast(state, "wait", 10.0).token is Token.QUOTA_USED
+    assert forecast(state, "wait", 10.0) == decide(state, 10.0).reasons["wait"]
+    with pytest.raises(UnknownWorkload):
+        forecast(state, "nobody", 10.0)
+
+
+def test_forecast_of_what_can_never_be(state: State) -> None:
+    assert forecast(state, training("x", "a", 9), 10.0).cls is ReasonClass.NEVER
+
+
+def test_a_waiting_workload_may_be_asked_about_in_another_form(state: State) -> None:
+    before, plan = digest(state), told(decide(state, 10.0))
+    small = what_if(state, training("wait", "a", 0, created_at=4.0), 10.0)
+    assert small.reason.cls is ReasonClass.STARTING
+    assert (digest(state), told(decide(state, 10.0))) == (before, plan)
+
+
+def test_places_held_for_it_are_still_held_afterwards(state: State) -> None:
+    apply(state, [node("m", 1), RoomPromised("wait", (("m", (0,), 0),))])
+    before = digest(state)
+    assert what_if(state, training("wait", "a", 2), 10.0).reason.cls is ReasonClass.NOT_NOW
+    assert digest(state) == before
+
+
+def test_a_refused_question_leaves_no_trace(state: State) -> None:
+    before = digest(state)
+    for event in (training("x", "nobody"), training("wait", "nobody"), training("a2", "a")):
+        with pytest.raises(InvalidEvent):
+            what_if(state, event, 10.0)
+    with pytest.raises(InvalidEvent):
+        impact(state, QueueSet("a", Amounts(-7, 0, 0)), 10.0)
+    assert digest(state) == before
 
 
 def test_impact_of_another_quota(state: State) -> None:
-    before = frozen(state)
-    assert impact(state, project("b", 0, created_at=1.0), 10.0) == (("wait",), ("b1",))
-    assert frozen(state) == before
+    before = digest(state)
+    assert impact(state, queue("b", 0, created_at=1.0), 10.0) == (("wait",), ("b1",))
+    assert digest(state) == before
 
 
 def test_impact_leaves_out_what_happens_anyway(state: State) -> None:
     state.apply(workspace("desk", "b"))
     assert [eviction.uid for eviction in decide(state, 10.0).evictions] == ["a1"]
-    assert impact(state, project("b", 2, created_at=1.0, limit=4), 10.0) == ((), ())
+    assert impact(state, queue("b", 2, created_at=1.0, limit=4), 10.0) == ((), ())
 
 
 def test_impact_of_less_quota_elsewhere() -> None:
-    state = State()
-    for event in (
+    state = state_of(
         node("n", 1),
-        project("a", 1),
-        project("b", 1),
-        training("x", "a"),
-        TaskPlaced("x", 0, "n", (0,), at=1.0),
+        queue("a", 1),
+        queue("b", 1),
+        *running(training("x", "a"), "n", 0),
         workspace("desk", "b"),
-    ):
-        state.apply(event)
-    assert impact(state, project("a", 0), 10.0) == (("desk",), ("x",))
-    twin = copy.deepcopy(state)
-    assert repr(decide(twin, 1.0)) == repr(decide(state, 1.0))
+    )
+    before = told(decide(state, 10.0))
+    assert impact(state, queue("a", 0), 10.0) == (("desk",), ("x",))
+    assert told(decide(state, 10.0)) == before
+
+
+def test_impact_of_a_new_queue_above() -> None:
+    state = state_of(node("n", 1), queue("a", 1), training("x", "a"))
+    before = digest(state)
+    assert impact(state, queue("dep", 1), 10.0) == ((), ())
+    assert digest(state) == before
+
+
+def test_what_would_happen_if_somebody_ended(state: State) -> None:
+    before = digest(state)
+    found = if_ended(state, ["a1"], "wait", 10.0)
+    assert found.held is not None
+    assert found.held.places == (("n", (2,), 0),)
+    assert not if_ended(state, [], "wait", 10.0).served
+    assert digest(state) == before
+
+
+def test_what_would_unblock_is_tried(state: State) -> None:
+    before = digest(state)
+    found = {(remedy.change, remedy.uid or remedy.queue) for remedy in remedies(state, "wait", 9.0)}
+    assert (Change.ENDS, "a2") in found
+    assert digest(state) == before
+
+
+@pytest.mark.parametrize(
+    ("rules", "change", "amount"),
+    [
+        (queue("a", 1, limit=1), Change.LIMIT, 2000),
+        (queue("a", 1, over_quota=False), Change.BORROW, 0),
+    ],
+)
+def test_rules_that_would_unblock(rules: QueueSet, change: Change, amount: int) -> None:
+    state = state_of(node("n", 4), rules, *running(training("x", "a"), "n", 0), training("y", "a"))
+    first = remedies(state, "y", 10.0)[0]
+    assert (first.change, first.queue, first.amount) == (change, "a", amount)
+
+
+def test_more_quota_or_being_preemptible_unblock_what_may_not_borrow() -> None:
+    state = state_of(
+        node("n", 4),
+        queue("a", 1),
+        *running(workspace("x", "a"), "n", 0),
+        workspace("y", "a", interactive=False),
+    )
+    found = remedies(state, "y", 10.0)
+    assert [remedy.change for remedy in found][:2] == [Change.PREEMPTIBLE, Change.QUOTA]
+    assert found[1].amount == 2000
+
+
+def test_what_starts_needs_no_help() -> None:
+    state = state_of(node("n", 4), queue("a", 1), training("x", "a"))
+    assert remedies(state, "x", 10.0) == ()
+
+
+def _random_state(dice: random.Random) -> State:
+    state = state_of(
+        *(node(f"n{n}", 4, cpu=16, memory_gib=64) for n in range(4)),
+        queue("dep", 8),
+        queue("a", 4, parent="dep"),
+        queue("b", 4, parent="dep", limit=10),
+        queue("c", 8),
+    )
+    for number in range(20):
+        state.apply(_random_work(dice, f"w{number}", float(number)))
+    for step in range(2):
+        carry_out(state, decide(state, 50.0 + step), 50.0 + step)
+    for number in range(8):
+        state.apply(_random_work(dice, f"late{number}", 60.0 + number))
+    return state
+
+
+def _random_work(dice: random.Random, uid: str, at: float) -> WorkloadQueued:
+    owner = dice.choice("abc")
+    make = workspace if dice.random() < 0.3 else training
+    if dice.random() < 0.3:
+        tasks = dice.choice((2, 3, 5))
+        gang = Group(requests=(asking(1),) * tasks, min_tasks=dice.choice((1, 2)))
+        return make(uid, owner, gang=gang, created_at=at)
+    size = dice.choice((0, 0.5, 0.25, 1, 2, 4, 8))
+    return make(uid, owner, size, cpu=dice.choice((1, 2, 8)), created_at=at)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_question_leaves_a_trace(seed: int) -> None:
+    dice = random.Random(seed)
+    state = _random_state(dice)
+    before, plan = digest(state), told(decide(state, 100.0))
+    for number in range(6):
+        what_if(state, _random_work(dice, f"ask{number}", 99.0), 100.0)
+    waits = list(state.waiting_uids())
+    again = state.workload(dice.choice(waits)).queued if waits else None
+    if again is not None:
+        what_if(state, _random_work(dice, again.uid, 1.0), 100.0)
+    impact(state, queue("c", dice.choice((0, 4)), limit=dice.choice((4, UNLIMITED))), 100.0)
+    if_ended(state, list(state.holding)[:2], next(iter(waits)), 100.0)
+    assert digest(state) == before
+    assert told(decide(state, 100.0)) == plan
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_later_decisions_are_those_of_a_state_that_was_never_asked(seed: int) -> None:
+    asked, quiet = (_random_state(random.Random(seed)) for _ in range(2))
+    dice = random.Random(seed + 100)
+    what_if(asked, _random_work(dice, "ask", 99.0), 100.0)
+    for state in (asked, quiet):
+        apply(state, [_random_work(random.Random(seed), "new", 99.0)])
+        carry_out(state, decide(state, 101.0), 101.0)
+    assert digest(asked) == digest(quiet)
+    assert told(decide(asked, 102.0)) == told(decide(quiet, 102.0))

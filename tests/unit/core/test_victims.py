@@ -7,9 +7,9 @@ import pytest
 
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import CheckpointSeen, TaskPlaced, WorkloadQueued
-from carrel_scheduler.core.invariants import check_plan
 from carrel_scheduler.core.plan import Plan
-from unit.core.situations import node, project, training, workspace
+from carrel_scheduler.core.victim_invariants import check_plan
+from unit.core.situations import node, queue, training, workspace
 
 NOW = 1000.0
 
@@ -27,7 +27,7 @@ def situation(*events: Any, run: Mapping[str, tuple[str, tuple[int, ...], float]
 
 def plan_of(state: State) -> Plan:
     plan = decide(state, NOW)
-    assert check_plan(state, plan) == []
+    assert check_plan(state, plan, NOW) == []
     return plan
 
 
@@ -40,7 +40,7 @@ def borrowers(*checkpoints: CheckpointSeen, claim: int = 1) -> State:
     run = {uid: ("n", (d,), 100.0) for d, uid in enumerate(("old", "mid", "new"))}
     trainings = [training(uid, "a", created_at=float(n)) for n, uid in enumerate(run)]
     claimer = workspace("claim", "b", claim)
-    base = (node("n", 3), project("a", 0), project("b", 3), *trainings)
+    base = (node("n", 3), queue("a", 0), queue("b", 3), *trainings)
     return situation(*base, *checkpoints, claimer, run=run)
 
 
@@ -63,8 +63,8 @@ def test_lower_priority_goes_first_whatever_it_loses() -> None:
     run = {"low": ("n", (0,), 1.0), "high": ("n", (1,), 999.0)}
     state = situation(
         node("n", 2),
-        project("a", 0),
-        project("b", 1),
+        queue("a", 0),
+        queue("b", 1),
         training("low", "a", priority=10),
         training("high", "a", priority=50),
         CheckpointSeen("high", 1000.0),
@@ -83,9 +83,9 @@ def test_reporting_does_not_change_which_project_gives_way(reporting: str) -> No
     ]
     state = situation(
         node("n", 5),
-        project("a", 1),
-        project("b", 1),
-        project("c", 1),
+        queue("a", 1),
+        queue("b", 1),
+        queue("c", 1),
         *[training(uid, uid[0]) for uid in run],
         *saved,
         workspace("claim", "b"),
@@ -98,8 +98,8 @@ def test_a_single_borrowed_gpu_goes_before_a_guaranteed_pair() -> None:
     run = {"single": ("n", (0,), 1.0), "pair": ("n", (1, 2), 990.0)}
     state = situation(
         node("n", 3),
-        project("a", 2),
-        project("b", 1),
+        queue("a", 2),
+        queue("b", 1),
         training("single", "a", created_at=1.0),
         training("pair", "a", 2, created_at=2.0),
         workspace("claim", "b"),
@@ -120,8 +120,8 @@ def test_victims_that_do_not_help_are_spared() -> None:
         node("n1", 2),
         node("n2", 2, broken_devices=frozenset({1})),
         node("n3", 1),
-        project("a", 0),
-        project("b", 2),
+        queue("a", 0),
+        queue("b", 2),
         *[training(uid, "a", created_at=float(n)) for n, uid in enumerate(run)],
         workspace("claim", "b", 2),
         run=run,
@@ -136,8 +136,8 @@ def test_rights_are_not_used_up_on_nodes_that_do_not_help() -> None:
     state = situation(
         node("n1", 2),
         node("n2", 2),
-        project("a", 2),
-        project("b", 2),
+        queue("a", 2),
+        queue("b", 2),
         training("p1", "a", created_at=1.0),
         training("q1", "a", created_at=2.0),
         training("p2", "a", created_at=3.0),
@@ -153,8 +153,8 @@ def test_a_gang_gives_way_whole() -> None:
     for event in (
         node("n1", 1),
         node("n2", 1),
-        project("a", 0),
-        project("b", 1),
+        queue("a", 0),
+        queue("b", 1),
         training("gang", "a", tasks=2),
         TaskPlaced("gang", 0, "n1", (0,), at=1.0),
         TaskPlaced("gang", 1, "n2", (0,), at=1.0),
@@ -163,19 +163,19 @@ def test_a_gang_gives_way_whole() -> None:
         state.apply(event)
     plan = plan_of(state)
     assert [eviction.uid for eviction in plan.evictions] == ["gang"]
-    assert plan.nominations[0].places == (("n1", (0,)),)
+    assert plan.nominations[0].places == (("n1", (0,), 0),)
 
 
 def test_work_within_the_quota_is_never_reclaimed() -> None:
     run = {"mine": ("n", (0,), 1.0)}
     rest = (training("mine", "a"), workspace("claim", "b"))
-    assert victims(situation(node("n", 1), project("a", 1), project("b", 1), *rest, run=run)) == []
+    assert victims(situation(node("n", 1), queue("a", 1), queue("b", 1), *rest, run=run)) == []
 
 
 def test_non_preemptible_work_is_never_a_victim() -> None:
     run = {"desk": ("n", (0,), 1.0)}
     rest = (workspace("desk", "a", priority=1), workspace("claim", "a", priority=1000))
-    assert victims(situation(node("n", 1), project("a", 2), *rest, run=run)) == []
+    assert victims(situation(node("n", 1), queue("a", 2), *rest, run=run)) == []
 
 
 def test_a_claim_beyond_the_quota_stops_at_the_fair_share() -> None:
@@ -183,8 +183,8 @@ def test_a_claim_beyond_the_quota_stops_at_the_fair_share() -> None:
     run = {uid: ("n", (d,), 1.0) for d, uid in enumerate(("a1", "a2", "a3", "a4"))}
     state = situation(
         node("n", 4),
-        project("a", 0, weight=1),
-        project("b", 0, weight=1),
+        queue("a", 0, weight=(1000, 1000, 1000)),
+        queue("b", 0, weight=(1000, 1000, 1000)),
         *[training(uid, "a", created_at=float(n)) for n, uid in enumerate(run)],
         *[training(f"b{n}", "b", created_at=10.0 + n) for n in range(4)],
         run=run,
@@ -196,8 +196,8 @@ def test_a_claim_beyond_the_quota_takes_nothing_from_a_higher_rank() -> None:
     run = {uid: ("n", (d,), 1.0) for d, uid in enumerate(("a1", "a2"))}
     state = situation(
         node("n", 2),
-        project("a", 0, weight=0, rank=1),
-        project("b", 0, weight=1),
+        queue("a", 0, weight=(0, 0, 0), rank=1),
+        queue("b", 0, weight=(1000, 1000, 1000)),
         *[training(uid, "a") for uid in run],
         training("claim", "b"),
         run=run,
@@ -208,14 +208,14 @@ def test_a_claim_beyond_the_quota_takes_nothing_from_a_higher_rank() -> None:
 def test_equal_priority_does_not_preempt() -> None:
     run = {"first": ("n", (0,), 1.0)}
     rest = (training("first", "a"), training("second", "a"))
-    assert victims(situation(node("n", 1), project("a", 1), *rest, run=run)) == []
+    assert victims(situation(node("n", 1), queue("a", 1), *rest, run=run)) == []
 
 
 def test_the_lowest_priority_is_preempted_and_no_more_than_needed() -> None:
     run = {uid: ("n", (d,), 1.0) for d, uid in enumerate(("low", "mid", "high"))}
     state = situation(
         node("n", 3),
-        project("a", 3),
+        queue("a", 3),
         *[training(uid, "a", priority=p) for uid, p in zip(run, (10, 50, 80), strict=True)],
         workspace("desk", "a"),
         run=run,
@@ -227,7 +227,7 @@ def test_a_project_at_its_limit_preempts_its_own_work() -> None:
     run = {"low": ("n", (0,), 1.0)}
     state = situation(
         node("n", 4),
-        project("a", 1, limit=1),
+        queue("a", 1, limit=1),
         training("low", "a", priority=10),
         training("high", "a", priority=80),
         run=run,
@@ -240,8 +240,8 @@ def test_borrowed_work_of_others_goes_before_own_work_of_lower_priority() -> Non
     run = {"own": ("n", (0,), 1.0), "theirs": ("n", (1,), 1.0)}
     state = situation(
         node("n", 2),
-        project("a", 2),
-        project("b", 0),
+        queue("a", 2),
+        queue("b", 0),
         training("own", "a", priority=10),
         training("theirs", "b"),
         workspace("desk", "a"),
@@ -257,8 +257,8 @@ def test_work_without_gpus_does_not_give_way_for_borrowed_gpus() -> None:
     }
     state = situation(
         node("n", 1, cpu=2),
-        project("a", 0),
-        project("b", 1),
+        queue("a", 0),
+        queue("b", 1),
         training("gpu", "a"),
         training("cpu", "a", 0),
         workspace("claim", "b"),
@@ -276,8 +276,8 @@ def test_work_that_uses_nothing_borrowed_does_not_give_way() -> None:
     state = situation(
         node("n", 1, cpu=1),
         node("out", 1, schedulable=False),
-        project("a", 0),
-        project("b", 1),
+        queue("a", 0),
+        queue("b", 1),
         training("cpu", "a", 0),
         training("gpu", "a"),
         workspace("claim", "b"),
@@ -297,8 +297,8 @@ def test_whoever_turns_out_not_to_be_needed_is_spared() -> None:
     state = situation(
         node("n1", 2),
         node("n2", 2),
-        project("a", 0),
-        project("b", 2),
+        queue("a", 0),
+        queue("b", 2),
         *[training(uid, "a", created_at=float(n)) for n, uid in enumerate(run)],
         workspace("claim", "b", 2),
         run=run,
@@ -310,8 +310,8 @@ def test_a_project_without_a_share_claims_nothing() -> None:
     run = {"theirs": ("n", (0,), 1.0)}
     state = situation(
         node("n", 1),
-        project("a", 0, weight=0),
-        project("b", 0, weight=0),
+        queue("a", 0, weight=(0, 0, 0)),
+        queue("b", 0, weight=(0, 0, 0)),
         training("theirs", "a"),
         training("claim", "b"),
         run=run,

@@ -211,6 +211,170 @@ GOLDEN = [
         "Gave way to `ada-workspace`, which has a higher priority in `vision`.",
         "It goes on from its last checkpoint as soon as there is room again.",
     ),
+    (
+        Reason(EVICTED, Token.CONSOLIDATED, project="speech", workload="train-9"),
+        "Moves to another place so that `train-9` of `speech` fits.",
+        "Its new place is held; it goes on there from its last checkpoint.",
+    ),
+    (
+        Reason(EVICTED, Token.CONSOLIDATED),
+        "Moves to another place so that larger work fits.",
+        "Its new place is held; it goes on there from its last checkpoint.",
+    ),
+    (
+        Reason(EVICTED, Token.GANG_INCOMPLETE),
+        "Fewer of its tasks were left than it can run with, and no others came in time.",
+        "It goes on from its last checkpoint as soon as there is room again.",
+    ),
+    (
+        Reason(EVICTED, Token.NODE_DRAINED, nodes=("n1",)),
+        "`n1` is being emptied.",
+        "It goes on from its last checkpoint as soon as there is room again.",
+    ),
+    (
+        Reason(EVICTED, Token.NODE_DRAINED),
+        "Its node is being emptied.",
+        "It goes on from its last checkpoint as soon as there is room again.",
+    ),
+    (
+        Reason(NEVER, Token.NO_ELIGIBLE_NODE, detail="`gpu` `h100`"),
+        "No node satisfies what it asks of nodes: `gpu` `h100`.",
+        "Ask less of the nodes, or ask an admin for a node like that.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NODES_CLOSED, nodes=("n1", "n2")),
+        "`n1` and `n2` take no new work.",
+        "It starts when they are back in service; asking less of nodes may help.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NODES_CLOSED, nodes=("n1",)),
+        "`n1` is the only one it may use and takes no new work.",
+        "It starts when they are back in service; asking less of nodes may help.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NODES_CLOSED),
+        "The nodes it may use take no new work.",
+        "It starts when they are back in service; asking less of nodes may help.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NO_MIG_INSTANCE, "mig", 2, 1, 8, detail="1g.10gb"),
+        "Waiting for 2 instances `1g.10gb`: there is room for 1.",
+        "It starts when instances end and leave their slots free; a smaller one may fit now.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NO_MIG_INSTANCE, "mig", 1, 1, 8, detail="3g.40gb"),
+        "Waiting for 1 instance `3g.40gb`: no GPU has room for one.",
+        "It starts when instances end and leave their slots free; a smaller one may fit now.",
+    ),
+    (
+        Reason(NEVER, Token.NO_MIG_INSTANCE, "mig", 2, 1, 1, detail="7g.80gb"),
+        "It asks for 2 instances `7g.80gb`, and the nodes it may use hold 1 instance at most.",
+        "Ask for a smaller profile, or for fewer at once.",
+    ),
+    (
+        Reason(NOT_NOW, Token.TOPOLOGY_TOO_SMALL, "tasks", 8, 2, 6, detail="rack"),
+        "It wants 8 tasks in one domain of `rack`, and the most that one has room for now is 6.",
+        "It starts when enough comes free in one domain; a wider level may do now.",
+    ),
+    (
+        Reason(NOT_NOW, Token.TOPOLOGY_TOO_SMALL, "tasks", 8, 0, 8, detail="rack"),
+        (
+            "It wants 8 tasks in one domain of `rack`, and no domain has enough for all of them "
+            "at once."
+        ),
+        "It starts when enough comes free in one domain; a wider level may do now.",
+    ),
+    (
+        Reason(NEVER, Token.TOPOLOGY_TOO_SMALL, "tasks", 8, 2, 6, detail="rack"),
+        "It wants 8 tasks in one domain of `rack`, and the largest could never hold more than 6.",
+        "Ask for 6 tasks or fewer, or only prefer the level.",
+    ),
+    (
+        Reason(NEVER, Token.TOPOLOGY_TOO_SMALL, "tasks", 8, 8, 0, detail="rack"),
+        "It wants 8 tasks in one domain of `rack`, and the largest could never hold more than 0.",
+        "Only prefer the level, or require a wider one.",
+    ),
+    (
+        Reason(HELD_BACK, Token.PREEMPTION_DELAYED, "gpu", 2000, until=120.0),
+        "Waiting for 2 GPUs: others would give way, but it does not make them yet.",
+        "It starts when room comes free, or makes others give way when its delay is over.",
+    ),
+    (
+        Reason(HELD_BACK, Token.WAITS_FOR_GANG, "tasks", 4, 1, 3, tasks=5, there=3),
+        "It starts with 4 tasks at once, and only 3 of them may start now.",
+        "It starts when the missing tasks may start too.",
+    ),
+    (
+        Reason(HELD_BACK, Token.GATED, tasks=1),
+        "It was submitted on hold: its task is not to start yet.",
+        "It takes its place in the queue when whoever submitted it lets it go.",
+    ),
+    (
+        Reason(HELD_BACK, Token.GATED, tasks=3),
+        "It was submitted on hold: its tasks are not to start yet.",
+        "It takes its place in the queue when whoever submitted it lets it go.",
+    ),
+    (
+        Reason(NOT_NOW, Token.GROWING, "gpu", 1000, 1000, 8000, tasks=4, there=2),
+        "Runs with 2 of 4 tasks and grows when there is room: the next step takes 1 GPU.",
+        "Nothing has to be done: it runs already.",
+    ),
+    (
+        Reason(NOT_NOW, Token.GROWING, tasks=1200, there=1),
+        "Runs with 1 of 1,200 tasks.",
+        "Nothing has to be done: it runs already.",
+    ),
+    (
+        Reason(NOT_NOW, Token.RESERVED, "gpu", 8000, holders=(OWN, TRAIN_7)),
+        "Places for its 8 GPUs are kept for it until `mine` and `train-7` of `speech` end.",
+        "Nobody else starts there; it starts elsewhere at once when there is room.",
+    ),
+    (
+        Reason(NOT_NOW, Token.RESERVED, "gpu", 2000, holders=(OWN,)),
+        "Places for its 2 GPUs are kept for it until `mine` ends.",
+        "Nobody else starts there; it starts elsewhere at once when there is room.",
+    ),
+    (
+        Reason(NOT_NOW, Token.RESERVED, "gpu", 2000),
+        "Places for its 2 GPUs are kept for it; it starts as soon as they are free.",
+        "Nobody else starts there; it starts elsewhere at once when there is room.",
+    ),
+    (
+        Reason(NOT_NOW, Token.QUOTA_USED, "gpu", 1000, 1000, 2000, project="physics"),
+        (
+            "Waiting for 1 GPU: that is more than `physics`, to which `vision` belongs, has left "
+            "of its guaranteed 2 GPUs, and nothing is idle to borrow."
+        ),
+        "It starts when work of `physics` ends or somebody leaves enough idle.",
+    ),
+    (
+        Reason(HELD_BACK, Token.OVER_LIMIT, "gpu", 2000, 1000, 4000, project="physics"),
+        "With it `physics`, to which `vision` belongs, would hold 5 GPUs, and its limit is 4 GPUs.",
+        "It starts when work of `physics` ends, or when an admin raises the limit.",
+    ),
+    (
+        Reason(
+            NEVER, Token.NON_PREEMPTIBLE_BEYOND_QUOTA, "gpu", 2000, 1000, 1000, project="physics"
+        ),
+        (
+            "It may not be interrupted, so it cannot borrow: it asks for 2 GPUs, "
+            "and `physics`, to which `vision` belongs, is guaranteed 1 GPU."
+        ),
+        "Ask for less, make it preemptible so that it may borrow, or ask for more quota.",
+    ),
+    (
+        Reason(NOT_NOW, Token.WAITS_FOR_ROOM, "example.com/nic", 3, 2, 4),
+        "Waiting for 3 `example.com/nic`: 1 of 4 is free.",
+        "It starts by itself as soon as enough is free.",
+    ),
+    (
+        Reason(NOT_NOW, Token.NO_VICTIMS_FOUND, "gpu", 8000, 8000, 64_000),
+        (
+            "Waiting for 8 GPUs: all 64 are in use; no set of work that may give way was found "
+            "within the limits of the search."
+        ),
+        "It is tried again whenever something changes; fewer or smaller tasks are found sooner.",
+    ),
 ]
 
 
@@ -285,6 +449,10 @@ def test_data_is_json_with_stable_tokens() -> None:
         ("cpu", 1500, "1.5 CPU cores"),
         ("memory", 512, "0.5 GiB of memory"),
         ("memory", 16384, "16 GiB of memory"),
+        ("tasks", 1, "1 task"),
+        ("tasks", 1200, "1,200 tasks"),
+        ("mig", 2, "2 instances"),
+        ("example.com/nic", 3, "3 `example.com/nic`"),
     ],
 )
 def test_amounts(resource: str, value: int, text: str) -> None:

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
-from carrel_scheduler.decision.events import Event, WorkloadQueued
-from carrel_scheduler.decision.gangs import Group
+from carrel_scheduler.core.events import Event, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.simulation.run import Simulation
-from unit.decision.situations import asking, node, queue, state_of, training, workspace
+from unit.core.situations import asking, node, queue, state_of, training, workspace
 
 
 def simulation(*events: Event) -> Simulation:

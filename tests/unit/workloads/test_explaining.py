@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from carrel_scheduler.decision.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.workloads import explaining
 from carrel_scheduler.workloads.book import Book

@@ -2,9 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.decision.decide import decide
-from carrel_scheduler.decision.plan import Plan
-from carrel_scheduler.decision.state import State
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads import reconciler
 from carrel_scheduler.workloads.pacing import LONGEST_SECONDS, REST, Pacing
 from unit.workloads.desk import Desk

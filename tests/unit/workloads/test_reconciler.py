@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.decision.events import CheckpointSeen
+from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.ledger.objects import InteractiveLimits, Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads import explaining

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily
 
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.workloads.contract import NodeView, ProjectUse, QueueEntry
 

@@ -19,7 +19,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import Principal, UnknownHubUser
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.decision.resources import MILLI
+from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import Project, ProjectSpec, Workload
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.contract import ProjectImpact

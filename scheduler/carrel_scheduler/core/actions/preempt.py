@@ -1,56 +1,75 @@
-"""Preempt: work takes the place of its own project's work of strictly lower priority.
+"""Preempt: work takes the place of its own queue's work of strictly lower priority.
 
 Only preemptible work gives way, so interactive work that may not be stopped never does. What the
-project holds in all does not grow, except into free room, so no other project is touched.
+queue holds in all does not grow, except into free room, so no other queue is touched.
 """
-
-from itertools import takewhile
 
 import numpy as np
 
-from carrel_scheduler.core.actions.bounds import Bounds
-from carrel_scheduler.core.actions.pool import Pool
-from carrel_scheduler.core.actions.search import clear_room
+from carrel_scheduler.core import claimable, mass
+from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.order import Service
-from carrel_scheduler.core.placement import place
+from carrel_scheduler.core.giving import Giving
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.layers import Bools
+from carrel_scheduler.core.moves import Cause
+from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.promising import promising
+from carrel_scheduler.core.protection import preempt_protects_s
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.workloads import Record
 
 
 def run(cycle: Cycle) -> None:
-    """Evict inside projects, in the order of service."""
-    pool, bounds = Pool(cycle), Bounds(cycle)
-    waiting = {slot: queue for slot, queue in cycle.pending().items() if slot in pool.slots}
-    service = Service(cycle.standings, waiting, cycle.changed)
-    service.run(lambda record: _attempt(cycle, record, pool, bounds))
+    """Evict inside queues, in the order of service."""
+    if cycle.has_victims:
+        offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
+        offers.run(
+            lambda job, step: _attempt(cycle, job, step),
+            touches_all=True,
+            most=cycle.claims,
+            served=cycle.served,
+        )
 
 
-def find(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> tuple[Record, ...] | None:
-    """Own work of lower priority that makes room, counted as evicted, or ``None``."""
-    slot, priority = claimer.project, claimer.spec.priority
-    tasks = cycle.state.tasks
-    lower = (cycle.evictable == slot) & (tasks.priority < priority)
-    if not lower.any():
-        return None
-    most = bounds.counts(claimer, (slot, priority), lower)
-    if int(most.sum()) < claimer.shape[3]:
-        return None
-    useful = most > 0
-    if cycle.barred(claimer):
-        useful = np.ones_like(useful)
-    there = pool.on(useful)[slot]
-    lower_ones = takewhile(lambda victim: victim.spec.priority < priority, there)
-    return clear_room(cycle, claimer, lower_ones)
+def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken inside its queue."""
+    wish = mass.wish_of(cycle, job, step)
+    if wish is None or cycle.barrier(job, step) is not None:
+        return answered(_one_by_one(cycle, job, step))
+    own = _own(cycle, job)
+    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    alone = np.full(len(own), least) if least else None
+    budgets, cause = mass.open_budgets(cycle), Cause(Token.PREEMPTED, job)
+    found = mass.offer(cycle, job, wish, own, budgets, below=job.spec.priority, protected_s=alone)
+    if found.table is None:
+        return Answer.PLAINLY_NO
+    return answered(
+        mass.make_room(
+            cycle, job, wish, found.table, budgets, cause, lambda: _one_by_one(cycle, job, step)
+        )
+    )
 
 
-def _attempt(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> bool:
-    victims = find(cycle, claimer, pool, bounds)
-    if victims is None:
+def _own(cycle: Cycle, job: Job) -> Bools:
+    own = np.zeros(len(cycle.standings.used), np.bool_)
+    own[job.queue] = True
+    return own
+
+
+def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    victims = [
+        victim
+        for victim in promising(cycle, job, step, _own(cycle, job))
+        if victim.spec.priority < job.spec.priority
+    ]
+    if not victims:
         return False
-    cycle.give_way(victims, claimer, Token.PREEMPTED)
-    places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
-    if places is None:
-        raise AssertionError(f"room cleared for {claimer.spec.uid} does not hold it")
-    cycle.hold(claimer, places)
-    return True
+    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    giving = Giving(cycle, victims, lambda victim: victim.started + least > cycle.now)
+    return Search(cycle, job, step, Cause(Token.PREEMPTED, job)).run(giving.shares(lambda _: True))
+
+
+def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    if cycle.delayed(job):
+        return Answer.NOT_THIS
+    return find(cycle, job, step)

@@ -1,116 +1,126 @@
-"""Reclaim: work within its project's rights takes back what other projects borrowed.
+"""Reclaim: work within its queue's rights takes back what other queues borrowed.
 
-A workload may claim when its project, with it and everything already promised, stays within its
-fair share in every resource. Against a claim within the quota other projects keep their quota;
-against one beyond it they keep the larger of quota and fair share, and all when their rank is
-higher. A victim is legal while its
-project is still beyond that threshold in a resource that the claimer asks for and the victim
-holds; the last victim may take the project below it. A project within its fair share is never cut
-by a claim beyond a quota, and a claimer never rises above its own fair share, so two projects
-cannot take the same room from each other in turns.
-
-The oldest claim of a project within its quota gets its room as soon as any legal set of victims
-makes it, and holds it from then on; how long a large gang of equal standing may wait behind small
-work of its own project is not bounded yet.
+Who may claim, and of whom how much may be taken, is said in ``claims``; in which order victims give
+way, in ``giving``.
 """
-
-from collections.abc import Iterator
 
 import numpy as np
 
-from carrel_scheduler.core.actions.bounds import Bounds
-from carrel_scheduler.core.actions.pool import Pool
-from carrel_scheduler.core.actions.search import clear_room
-from carrel_scheduler.core.actions.victims import (
-    beyond,
-    reclaimable,
-)
+from carrel_scheduler.core import claimable, mass
+from carrel_scheduler.core.claims import Claim
+from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.order import Service
-from carrel_scheduler.core.placement import place
+from carrel_scheduler.core.giving import Giving, Share
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.moves import Cause
+from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.promising import in_reach, looks_at_all, promising
+from carrel_scheduler.core.protection import reclaim_protects_s
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.workloads import Record
-
-MOST_NODE_SETS = 64
-"""How many sets of nodes are searched one by one when victims from everywhere lead nowhere."""
+from carrel_scheduler.core.resources import NONE
 
 
 def run(cycle: Cycle) -> None:
     """Evict for those who may claim, in the order of service."""
-    pool, bounds = Pool(cycle), Bounds(cycle)
-    if pool.slots:
-        service = Service(cycle.standings, cycle.pending(), cycle.changed)
-        service.run(lambda record: _attempt(cycle, record, pool, bounds))
+    if cycle.has_victims:
+        offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
+        offers.run(
+            lambda job, step: _attempt(cycle, job, step),
+            touches_all=True,
+            most=cycle.claims,
+            served=cycle.served,
+        )
 
 
-def find(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> tuple[Record, ...] | None:
-    """Legal victims that make room for a claim, counted as evicted, or ``None``."""
-    standing = cycle.standing(claimer)
-    if cycle.barred(claimer) or not standing.within(standing.fair, claimer.demand):
-        return None
-    most = bounds.counts(claimer, *_legal(cycle, claimer))
-    if int(most.sum()) < claimer.shape[3]:
-        return None
-    return _search(cycle, claimer, pool, most)
+def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken from other queues."""
+    demand = cycle.demand(job, step)
+    fixed = demand if cycle.is_fixed(job) else NONE
+    claim = Claim(
+        cycle.standings,
+        job.queue,
+        demand,
+        fixed,
+        saturation_milli=cycle.settings.saturation_milli,
+        given=cycle.given,
+    )
+    if not claim.may:
+        return Answer.PLAINLY_NO
+    standings = cycle.standings
+    within = standings.within(standings.quota[job.queue], job.queue, demand)
+    cause = Cause(Token.RECLAIMED, job, within)
+    wish = mass.wish_of(cycle, job, step)
+    large = wish is not None and not looks_at_all(cycle, wish.tasks)
+    if large and not in_reach(cycle, job.shape.cls, cycle.borrowers):
+        return Answer.PLAINLY_NO
+    found = mass.from_others(cycle, claim, job, wish) if wish is not None else None
+    if wish is None or found is None:
+        others = np.arange(len(standings.used)) != job.queue
+        victims = promising(cycle, job, step, others)
+        return answered(_one_by_one(cycle, job, step, claim, cause, victims))
+    table = found.table
+    if table is None:
+        return Answer.PLAINLY_NO
+
+    def one_by_one() -> bool:
+        return _one_by_one(cycle, job, step, claim, cause, table.jobs())
+
+    return answered(mass.make_room(cycle, job, wish, table, found.budgets, cause, one_by_one))
 
 
-def _attempt(cycle: Cycle, claimer: Record, pool: Pool, bounds: Bounds) -> bool:
-    victims = find(cycle, claimer, pool, bounds)
-    if victims is None:
-        return False
-    cycle.give_way(victims, claimer, Token.RECLAIMED)
-    places = place(cycle.room, claimer.shape, cycle.eligible(claimer.spec.nodes), soon=True)
-    if places is None:
-        raise AssertionError(f"room cleared for {claimer.spec.uid} does not hold it")
-    cycle.hold(claimer, places)
-    return True
-
-
-def _legal(cycle: Cycle, claimer: Record) -> tuple[object, Bools]:
-    """The tasks of every project beyond what it keeps, and a name for this set."""
-    own, asked = cycle.standing(claimer), claimer.demand
-    over = [
-        standing is not None and bool(beyond(standing, own, asked)) for standing in cycle.standings
-    ]
-    return tuple(over), np.array([*over, False], np.bool_)[cycle.evictable]
-
-
-def _search(
+def _one_by_one(
     cycle: Cycle,
-    claimer: Record,
-    pool: Pool,
-    most: Counts,
-) -> tuple[Record, ...] | None:
-    for nodes in _node_sets(claimer, most):
-        for only_gpus in (True, False) if claimer.demand[0] else (False,):
-            victims = reclaimable(cycle, claimer, pool, nodes=nodes, only_gpus=only_gpus)
-            found = clear_room(cycle, claimer, victims)
-            if found is not None:
-                return found
-    return None
+    job: Job,
+    step: tuple[int, ...],
+    claim: Claim,
+    cause: Cause,
+    victims: list[Job],
+) -> bool:
+    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
+    shares = giving.shares(lambda share: _legal(claim, share), lambda share: _wholly(claim, share))
+    if Search(cycle, job, step, cause).run(shares):
+        return True
+    return cycle.is_small and _with_moves(cycle, job, step, claim, cause)
 
 
-def _node_sets(claimer: Record, most: Counts) -> Iterator[Bools]:
-    """Where victims are looked for: on all useful nodes, then on ever fewer of them.
+def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cause: Cause) -> bool:
+    """Make room also by moving work that may not be taken: it gets a place in the same plan.
 
-    Victims on nodes that do not help use up what may be taken of their project, so a search over
-    all nodes can miss what a search over few finds.
+    What moves counts as gone while others are judged, so these are judged too strictly at most.
     """
-    useful = most > 0
-    yield useful
-    order = np.argsort(-most, kind="stable")[: int(useful.sum())]
-    if claimer.shape[3] == 1:
-        for node in order[:MOST_NODE_SETS]:
-            yield _only(useful, order[order == node])
-        return
-    size = int(np.searchsorted(np.cumsum(most[order]), claimer.shape[3])) + 1
-    while size < len(order):
-        yield _only(useful, order[:size])
-        size *= 2
+    kept: set[int] = set()
+
+    def legal(share: Share) -> bool:
+        if not _legal(claim, share):
+            if share.job.spec.interactive:
+                return False
+            kept.add(id(share))
+        return True
+
+    victims = promising(cycle, job, step, np.ones(len(cycle.standings.used), np.bool_))
+    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
+    search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
+    return search.run(giving.shares(legal))
 
 
-def _only(useful: Bools, nodes: Counts) -> Bools:
-    mask = np.zeros_like(useful)
-    mask[nodes] = True
-    return mask
+def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    if cycle.delayed(job):
+        return Answer.NOT_THIS
+    return find(cycle, job, step)
+
+
+def _legal(claim: Claim, share: Share) -> bool:
+    """What this cycle gave a queue may be taken back; it makes no victim of what ran before."""
+    judged = claim if share.job.rows else claim.of_given()
+    return judged.legal(share.job.queue, share.amounts)
+
+
+def _wholly(claim: Claim, share: Share) -> bool:
+    return claim.covers(share.job.queue, share.amounts)
+
+
+def _protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
+    least = reclaim_protects_s(
+        cycle.standings.table, claimer.queue, victim.queue, cycle.settings.min_runtime_s
+    )
+    return victim.started + least > cycle.now

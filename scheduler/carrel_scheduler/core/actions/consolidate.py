@@ -1,0 +1,155 @@
+"""Consolidate: running preemptible work moves together so that something larger fits.
+
+Nothing moves unless everything that moves has a place, held for it in the same plan. Interactive
+work and what may not be stopped never move. The nodes that lack least are tried first: on each,
+those are found whose moving loses the least work, the task takes their place, and they look for
+places elsewhere, the largest first. Unlike tasks and levels are left to the search one by one.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from carrel_scheduler.core import claimable
+from carrel_scheduler.core.clearing_room import Search, everybody
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.giving import Giving
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.movers import Occupant, movers, occupants
+from carrel_scheduler.core.moves import Cause
+from carrel_scheduler.core.nodes import MOST_DEVICES
+from carrel_scheduler.core.offers import Answer, Offers
+from carrel_scheduler.core.placing import place
+from carrel_scheduler.core.promising import promising
+from carrel_scheduler.core.reasons import Token
+
+NODES = 24
+"""So many nodes are tried for a step, and two more for each of its tasks."""
+FEW_NODES = 4
+"""Of a large cluster."""
+ATTEMPTS = 2
+"""So many offers in vain end the action: who does not fit keeps asking in every cycle."""
+
+
+def for_entitled(cycle: Cycle) -> None:
+    """Move work for those within their fair share.
+
+    Who borrows comes after all claims: moving work for a borrower who gives way next is in vain.
+    """
+    _run(cycle, borrowers=False)
+
+
+def run(cycle: Cycle) -> None:
+    """Move work for whoever would fit into all the free room together."""
+    _run(cycle, borrowers=True)
+
+
+def _run(cycle: Cycle, *, borrowers: bool) -> None:
+    if cycle.settings.consolidate and cycle.has_victims:
+        offers = Offers(cycle, claimable.for_consolidate(cycle), cycle.open_singles())
+        offers.run(
+            lambda job, step: _attempt(cycle, job, step, borrowers=borrowers),
+            touches_all=True,
+            most=ATTEMPTS if cycle.is_small else 1,
+            served=cycle.served,
+        )
+
+
+def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool) -> Answer:
+    if cycle.delayed(job) or (not borrowers and not cycle.within_share(job, step)):
+        return Answer.NOT_THIS
+    if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
+        return Answer.NO
+    if job.shape.plain:
+        return Answer.SERVED if _step_by_step(cycle, job, step) else Answer.NO
+    everybody_else = np.ones(len(cycle.standings.used), np.bool_)
+    movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
+    giving = Giving(cycle, movable, lambda _: False)
+    search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
+    return Answer.SERVED if search.run(giving.shares(lambda _: True)) else Answer.NO
+
+
+def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """Whether the free room of all nodes together would hold the step."""
+    pairs = zip(cycle.demand(job, step), cycle.free_in_all(), strict=True)
+    return all(asked <= there for asked, there in pairs)
+
+
+def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """A place for each task of a plain step, one after the other."""
+    mark = cycle.moves.mark()
+    cause = Cause(Token.CONSOLIDATED, job)
+    left = list(step)
+    tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
+    nothing_moved = True
+    for node, here in _nodes(cycle, job.shape.cls, tries):
+        while left:
+            moved = _make_place(cycle, job, left[0], node, here, cause)
+            if moved is None:
+                break
+            nothing_moved &= not moved
+            left.pop(0)
+        if not left and not nothing_moved:
+            return True
+    cycle.moves.rollback(mark)
+    return False
+
+
+def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[tuple[int, list[Occupant]]]:
+    """Eligible nodes with their tasks, those that lack least first."""
+    state, tasks, soon = cycle.state, cycle.state.tasks, cycle.room.soon
+    eligible = state.eligible.of(state.classes.request(cls))
+    nodes = np.flatnonzero(eligible)
+    free = soon.devices.take(nodes, 1)
+    room = free.sum(axis=0, dtype=np.int64)
+    whole = (free == free.max(initial=1)).sum(axis=0, dtype=np.int64)
+    if not state.classes.takes_gpu(cls):
+        room = soon.host[0].take(nodes)
+    better = room * (MOST_DEVICES + 1) + whole
+    rank = state.nodes.rank.take(nodes)
+    key = (int(better.max(initial=0)) - better) * (2 * len(eligible)) + rank
+    best = np.argpartition(key, most)[:most] if most < len(nodes) else np.arange(len(nodes))
+    best = best.take(np.argsort(key.take(best)))
+    for node in nodes.take(best).tolist():
+        yield node, occupants(cycle, tasks.lending.on(np.array([node])).tolist())
+
+
+def _make_place(
+    cycle: Cycle, job: Job, index: int, node: int, here: list[Occupant], cause: Cause
+) -> list[Occupant] | None:
+    """Those who moved so that a task has its place on a node; ``None``: nothing was possible."""
+    moves, state = cycle.moves, cycle.state
+    staying = [one for one in here if not moves.stopped.item(one.row)]
+    going = movers(cycle, job.shape.cls, node, staying)
+    if going is None or not _have_places(cycle, node, going):
+        return None
+    mark = moves.mark()
+    for one in going:
+        moves.stop(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
+    footprint = cycle.footprint(job.shape.cls, node, soon=True)
+    if footprint is not None:
+        moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
+        if all(_move(cycle, one) for one in _largest_first(going)):
+            return going
+    moves.rollback(mark)
+    return None
+
+
+def _have_places(cycle: Cycle, node: int, going: list[Occupant]) -> bool:
+    """A quick look: whether each of them would fit somewhere else at all."""
+    tasks = cycle.state.tasks
+    for cls in {tasks.cls.item(one.row) for one in going}:
+        counts = cycle.counts_kept(cls, soon=True)
+        if int(counts.sum()) <= int(counts[node]):
+            return False
+    return True
+
+
+def _largest_first(going: list[Occupant]) -> list[Occupant]:
+    return sorted(going, key=lambda one: (-one.share * len(one.devices), -one.host[0], one.row))
+
+
+def _move(cycle: Cycle, one: Occupant) -> bool:
+    job = cycle.state.jobs.at(one.job)
+    index = cycle.state.tasks.index.item(one.row)
+    return cycle.barrier(job, [index]) is None and place(cycle, job, [index], soon=True)

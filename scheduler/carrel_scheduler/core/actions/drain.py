@@ -1,0 +1,59 @@
+"""Drain: what may be stopped leaves nodes that are being emptied.
+
+It moves where there is room for it; without any it stops all the same and waits, because a node is
+drained to become empty. Work that may not be stopped stays until it ends by itself.
+"""
+
+import numpy as np
+
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.moves import Cause
+from carrel_scheduler.core.placing import place
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.steps import shed_steps
+
+
+def run(cycle: Cycle) -> None:
+    """Move or stop the work on draining nodes."""
+    state = cycle.state
+    shut = np.flatnonzero(~state.nodes.schedulable).tolist()
+    facts = state.nodes.facts
+    draining = [slot for slot in shut if slot < len(facts) and (f := facts[slot]) and f.draining]
+    if not draining:
+        return
+    rows = np.flatnonzero(np.isin(state.tasks.node, draining) & ~state.tasks.stopping)
+    by_job: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        if not cycle.moves.stopped[row]:
+            by_job.setdefault(int(state.tasks.job[row]), []).append(int(state.tasks.index[row]))
+    jobs = sorted(by_job, key=lambda slot: state.jobs.at(slot).order)
+    for slot in jobs:
+        _leave(cycle, state.jobs.at(slot), sorted(by_job[slot]))
+
+
+def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
+    if job.spec.preemptible is Preemptibility.NO or job.promise or cycle.answered(job):
+        return
+    moves, cause = cycle.moves, Cause(Token.NODE_DRAINED)
+    mark = moves.mark()
+    fixed = cycle.is_protected(job, indices)
+    for index in indices:
+        moves.stop(job, index, cause, fixed=fixed)
+    if place(cycle, job, indices, soon=True):
+        return
+    moves.rollback(mark)
+    for index in _with_dependents(cycle, job, set(indices)):
+        moves.stop(job, index, cause, fixed=cycle.is_protected(job, [index]))
+
+
+def _with_dependents(cycle: Cycle, job: Job, indices: set[int]) -> list[int]:
+    """These tasks, and those that would run in vain without them."""
+    stopping: list[int] = []
+    for step in shed_steps(job.shape.structure, cycle.states_of(job)):
+        if indices & set(step.tasks):
+            if step.core:
+                return job.running()
+            stopping += step.tasks
+    return sorted(stopping)

@@ -1,0 +1,41 @@
+"""Which waiting rows a limit or quota keeps from starting, for all rows at once."""
+
+import numpy as np
+
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.layers import Bools, Counts
+
+
+def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
+    """(r,) whether the first step of these rows breaks a bound of its queue or of one above.
+
+    The same as ``Standings.barrier``: a resource that is not asked for never stands in the way.
+    With ``for_ever`` as if nobody held anything.
+    """
+    found = np.zeros(len(rows), np.bool_)
+    if not len(rows):
+        return found
+    waiting, standings = cycle.state.waiting, cycle.standings
+    used, cap = np.array(standings.used, np.int64), np.array(standings.cap, np.int64)
+    fixed, quota = np.array(standings.fixed, np.int64), np.array(standings.quota, np.int64)
+    if for_ever:
+        used, fixed = np.zeros_like(used), np.zeros_like(fixed)
+    parent = np.array(standings.table.parent, np.int64)
+    left = _on_the_way(np.where(cap > used, cap - used, 0), parent)
+    left_fixed = _on_the_way(np.where(quota > fixed, quota - fixed, 0), parent)
+    demand, queue = waiting.demand.take(rows, 0), waiting.queue.take(rows)
+    over = demand > left.take(queue, 0)
+    found = over[:, 0] | over[:, 1] | over[:, 2]
+    some = np.flatnonzero(waiting.fixed.take(rows))
+    over = demand.take(some, 0) > left_fixed.take(queue.take(some), 0)
+    found[some] |= over[:, 0] | over[:, 1] | over[:, 2]
+    return np.asarray(found)
+
+
+def _on_the_way(left: Counts, parent: Counts) -> Counts:
+    """(Q, 3) the least that is left at a queue and at those above it."""
+    least, above = left.copy(), parent
+    while (known := above >= 0).any():
+        least[known] = np.minimum(least[known], left[above[known]])
+        above = np.where(known, parent.take(above), -1)
+    return least

@@ -1,0 +1,184 @@
+"""How many tasks of each class fit on each node now.
+
+For classes with waiting tasks the answer is kept, one row per class, so that the choice of a node
+reads one contiguous row; nodes that changed are counted for all classes at once (``class_needs``).
+Any other view is counted directly. Counts stop at ``MOST`` per node.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from carrel_scheduler.core import device_choice
+from carrel_scheduler.core.class_needs import ClassNeeds, Rows
+from carrel_scheduler.core.classes import Classes
+from carrel_scheduler.core.eligible import Eligible
+from carrel_scheduler.core.gpu_room import ANY
+from carrel_scheduler.core.layers import Counts, Layer
+from carrel_scheduler.core.never import Never, never
+from carrel_scheduler.core.nodes import NodeColumns
+
+MOST = ANY
+"""A larger count of tasks on one node is told as this many."""
+
+ROWS_AT_ONCE = 512
+
+
+class Capacity:
+    """Counts per node and class in the view of idle room, and direct counts in any view."""
+
+    def __init__(self, classes: Classes, nodes: NodeColumns, eligible: Eligible) -> None:
+        self._classes, self._nodes, self._eligible = classes, nodes, eligible
+        self._needs = ClassNeeds(classes, nodes, eligible)
+        self._of_column: list[int] = []
+        self._columns: dict[int, int] = {}
+        self._spare: list[int] = []
+        self._column_ids: Counts = np.zeros(0, np.int64)
+        self._rows: Rows = np.zeros((0, 0), np.int16)
+        self._totals: Counts = np.zeros(0, np.int64)
+        self._stale: list[int] = []
+        self._tried: list[int] = []
+        self._version = -1
+        self._view: Layer | None = None
+
+    def mark(self, node: int) -> None:
+        """The idle room of a node changed."""
+        self._stale.append(node)
+
+    def mark_many(self, nodes: Iterable[int]) -> None:
+        """The idle room of these nodes changed."""
+        self._stale += nodes
+
+    def mark_tried(self, nodes: Iterable[int]) -> None:
+        """The room of these nodes changed on an overlay, until ``forget_tried``."""
+        nodes = list(nodes)
+        self._stale += nodes
+        self._tried += nodes
+
+    def forget_tried(self) -> None:
+        """An overlay is over: what was counted on it is counted anew."""
+        self._stale += self._tried
+        self._tried.clear()
+
+    def sync(self, view: Layer) -> None:
+        """Bring rows and totals up to date with the view of idle room."""
+        self._view = view
+        width = view.devices.shape[1]
+        fresh = self._follow_classes(width)
+        if fresh or self._version != self._nodes.version:
+            self._version = self._nodes.version
+            used = sorted({self._needs.mask_of(c) for c in self._columns})
+            self._stale += self._needs.follow(used).tolist()
+        if self._stale:
+            self._write(view, list(dict.fromkeys(self._stale)))
+            self._stale.clear()
+        for column in fresh:
+            counts = self.counts(view, self._of_column[column])
+            self._rows[column] = counts
+            self._totals[column] = int(counts.sum())
+
+    def column(self, class_id: int) -> Rows:
+        """(N,) counts of a class as of the last ``sync``. Do not change it."""
+        column = self._columns.get(class_id)
+        if column is None:
+            if self._view is None:
+                raise RuntimeError("sync comes first")
+            return self.counts(self._view, class_id).astype(np.int16)
+        row: Rows = self._rows[column]
+        return row
+
+    def total(self, class_id: int) -> int:
+        """The sum of ``column``."""
+        column = self._columns.get(class_id)
+        return int(self.column(class_id).sum()) if column is None else int(self._totals[column])
+
+    def columns_of(self, class_ids: Counts) -> Counts:
+        """(c,) where classes with waiting tasks stand; until a class comes or goes."""
+        return np.array([self._columns[c] for c in class_ids.tolist()], np.int64)
+
+    def totals_of(self, columns: Counts) -> Counts:
+        """(c,) ``total`` of the classes in these columns."""
+        return self._totals.take(columns)
+
+    def counts(self, view: Layer, class_id: int, nodes: Counts | None = None) -> Counts:
+        """How many tasks of one class fit in a view.
+
+        Args:
+            view: room on all nodes.
+            class_id: of the tasks.
+            nodes: slots to ask about; ``None`` all.
+
+        Returns:
+            (N,) or (n,) int64, at most ``MOST`` each.
+        """
+        needs, slots, columns = self._needs, view.slots, self._nodes
+        devices, host = view.devices, view.host
+        memory, mask = columns.gpu_memory, self._eligible.of(self._classes.request(class_id))
+        if nodes is not None:
+            devices, slots, host = devices.take(nodes, 1), slots.take(nodes, 1), host.take(nodes, 1)
+            memory, mask = memory.take(nodes), mask.take(nodes)
+        models = self._eligible.models(nodes)
+        kind = self._classes.kinds[class_id]
+        found = np.minimum(device_choice.capacity(kind, devices, slots, memory, models), MOST)
+        for row, amount in needs.host_needs(class_id):
+            if row >= len(host):
+                return np.zeros_like(found)
+            found = np.minimum(found, host[row] // amount)
+        found *= mask
+        return found
+
+    def counts_many(self, view: Layer, class_ids: Counts, nodes: Counts) -> Counts:
+        """(n, c) how many tasks of many classes fit on some nodes in a view."""
+        self._needs.follow(self._needs.masks_of(class_ids))
+        return self._needs.rows(view, nodes, class_ids).astype(np.int64)
+
+    def never(self, class_id: int) -> Never | None:
+        """Why a task of a class fits on no node even when empty, or ``None``."""
+        return never(self._classes.request(class_id), self._nodes, self._eligible)
+
+    def _write(self, view: Layer, nodes: list[int]) -> None:
+        used = len(self._of_column)
+        for start in range(0, len(nodes), ROWS_AT_ONCE):
+            some = np.array(nodes[start : start + ROWS_AT_ONCE], np.int64)
+            new = self._needs.rows(view, some, self._column_ids).T
+            where = slice(nodes[start], nodes[start] + 1) if len(some) == 1 else some
+            difference = new - self._rows[:used, where]
+            self._totals[:used] += difference.sum(1, dtype=np.int64)
+            self._rows[:used, where] = new
+
+    def _follow_classes(self, width: int) -> list[int]:
+        """Give columns to classes that began to wait; returns the columns to fill."""
+        fresh: list[int] = []
+        changed = self._classes.take_changed()
+        for class_id in changed:
+            column = self._columns.get(class_id)
+            if column is not None and not self._classes.waiting[class_id]:
+                del self._columns[class_id]
+                self._spare.append(column)
+            elif column is None and self._classes.waiting[class_id]:
+                fresh.append(self._new_column(class_id))
+        if changed:
+            self._column_ids = np.array(self._of_column, np.int64)
+        self._widen(width, len(self._of_column))
+        return fresh
+
+    def _new_column(self, class_id: int) -> int:
+        if self._spare:
+            column = self._spare.pop()
+            self._of_column[column] = class_id
+        else:
+            column = len(self._of_column)
+            self._of_column.append(class_id)
+        self._columns[class_id] = column
+        return column
+
+    def _widen(self, nodes: int, columns: int) -> None:
+        c, n = self._rows.shape
+        if nodes <= n and columns <= c:
+            return
+        nodes, columns = max(nodes, n), c if columns <= c else max(columns, 2 * c, 16)
+        rows = np.zeros((columns, nodes), np.int16)
+        rows[:c, :n] = self._rows
+        totals = np.zeros(columns, np.int64)
+        totals[:c] = self._totals
+        self._rows, self._totals = rows, totals

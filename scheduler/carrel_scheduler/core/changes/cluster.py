@@ -1,0 +1,72 @@
+"""Nodes, topologies and queues appear, change and go."""
+
+from carrel_scheduler.core.changes.asking import ask, stop_asking
+from carrel_scheduler.core.changes.promises import end_promise
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import (
+    InstanceRemoved,
+    NodeGone,
+    NodeSet,
+    QueueGone,
+    QueueSet,
+    TopologySet,
+    UsageSeen,
+)
+
+
+def node_set(state: Columns, event: NodeSet) -> None:
+    """A node appeared or changed."""
+    state.nodes.set(event)
+    slot = state.nodes.slot(event.name)
+    state.topologies.set_node(slot, event.name, event.labels)
+    state.capacity.mark(slot)
+
+
+def node_gone(state: Columns, event: NodeGone) -> None:
+    """A node left."""
+    slot = state.nodes.slot(event.name)
+    if state.tasks.rows_on(slot):
+        raise InvalidEvent("node_in_use", "name", event.name, "a node without tasks")
+    for uid in sorted(state.promised):
+        job = state.promised[uid]
+        if any(place.node == slot for _, place in job.promise):
+            stop_asking(state, job)
+            end_promise(state, job)
+            ask(state, job)
+    state.warm.forget(slot)
+    state.nodes.drop(event.name)
+    state.topologies.remove_node(slot)
+    state.capacity.mark(slot)
+
+
+def topology_set(state: Columns, event: TopologySet) -> None:
+    """The levels of a topology."""
+    state.topologies.set_topology(event)
+
+
+def queue_set(state: Columns, event: QueueSet) -> None:
+    """A queue appeared or its rules changed."""
+    parent = state.queues.slots.get(event.parent)
+    if parent is not None and state.jobs.in_queue.get(parent):
+        expected = "a queue that holds no workloads itself"
+        raise InvalidEvent("queue_in_use", "parent", event.parent, expected)
+    state.queues.set(event)
+
+
+def queue_gone(state: Columns, event: QueueGone) -> None:
+    """A queue was deleted."""
+    slot = state.queues.slot(event.name, "name")
+    if state.jobs.in_queue.get(slot):
+        raise InvalidEvent("queue_in_use", "name", event.name, "a queue without workloads")
+    state.queues.drop(event.name)
+
+
+def usage_seen(state: Columns, event: UsageSeen) -> None:
+    """Past use for time-based fair share."""
+    state.queues.set_usage(event)
+
+
+def instance_removed(state: Columns, event: InstanceRemoved) -> None:
+    """A MIG instance that nobody used is gone."""
+    state.warm.removed(state.nodes.slot(event.node), event.device, event.slots)

@@ -1,0 +1,167 @@
+"""Tasks get places, are told to stop, end."""
+
+from carrel_scheduler.core.changes.asking import ask, stop_asking
+from carrel_scheduler.core.changes.promises import end_promise, follow_minimum
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import (
+    Outcome,
+    TaskPlaced,
+    TaskReleased,
+    TaskReleasing,
+    TaskStuck,
+)
+from carrel_scheduler.core.footprints import check_free, footprint_of
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.members import leaf_states, protected_members
+from carrel_scheduler.core.queues import Sum
+from carrel_scheduler.core.resources import added
+from carrel_scheduler.core.steps import is_stale
+from carrel_scheduler.core.tasks import NOBODY
+
+
+def placed(state: Columns, event: TaskPlaced) -> None:
+    """A task holds room from now on."""
+    job = state.jobs.get(event.uid)
+    _check_index(job, event.index)
+    cls = job.shape.classes[event.index]
+    where = (event.node, event.devices, event.slots)
+    place = footprint_of(state.nodes, state.classes, cls, where)
+    check_free(state.nodes.free, place)
+    stop_asking(state, job)
+    end_promise(state, job)
+    if not job.rows:
+        job.started = event.at
+        state.holding[event.uid] = job
+        state.jobs.started[job.slot] = job.started
+        state.jobs.since[job.slot] = job.since
+    if place.slots:
+        state.warm.taken(place)
+    job.rows[event.index] = state.tasks.put(
+        place,
+        cls=cls,
+        job=job.slot,
+        index=event.index,
+        victim=NOBODY,
+        priority=job.spec.priority,
+    )
+    state.jobs.placed[job.slot] += 1
+    state.nodes.free.subtract(place)
+    state.capacity.mark(place.node)
+    state.queues.add(Sum.USED, job.queue, place.amounts)
+    state.jobs.gpu[job.slot] += place.amounts[0]
+    _settle(state, job, event.at)
+    if len(job.rows) < job.shape.tasks:
+        ask(state, job)
+
+
+def told_to_stop(state: Columns, event: TaskReleasing) -> None:
+    """It holds its room, but no longer its queue's rights."""
+    job, row = _holding_row(state, event.uid, event.index)
+    if event.index in job.halted:
+        raise InvalidEvent("already_stopping", "index", event.index, "a task that runs")
+    place = state.tasks.footprint(row)
+    state.tasks.stopping[row] = True
+    job.halted |= {event.index}
+    state.nodes.releasing.add(place)
+    state.capacity.mark(place.node)
+    state.queues.add(Sum.RELEASING, job.queue, place.amounts)
+    state.queues.add(Sum.USED, job.queue, place.amounts, sign=-1)
+    state.jobs.gpu[job.slot] -= place.amounts[0]
+    _settle(state, job, None)
+
+
+def found_stuck(state: Columns, event: TaskStuck) -> None:
+    """Its room is not expected to come free."""
+    job, row = _holding_row(state, event.uid, event.index)
+    if event.index not in job.halted:
+        raise InvalidEvent("not_stopping", "index", event.index, "a task that was told to stop")
+    if event.index in job.stuck:
+        return
+    job.stuck |= {event.index}
+    state.tasks.stuck[row] = True
+    place = state.tasks.footprint(row)
+    state.nodes.releasing.subtract(place)
+    state.capacity.mark(place.node)
+
+
+def released(state: Columns, event: TaskReleased) -> None:
+    """Its room is free."""
+    job, row = _holding_row(state, event.uid, event.index)
+    place = state.tasks.footprint(row)
+    if event.index in job.halted:
+        job.halted -= {event.index}
+        state.queues.add(Sum.RELEASING, job.queue, place.amounts, sign=-1)
+        if event.index in job.stuck:
+            job.stuck -= {event.index}
+        else:
+            state.nodes.releasing.subtract(place)
+    else:
+        state.queues.add(Sum.USED, job.queue, place.amounts, sign=-1)
+        state.jobs.gpu[job.slot] -= place.amounts[0]
+    profile = job.shape.requests[event.index].mig_profile
+    if profile:
+        state.warm.left(place, profile)
+    state.nodes.free.add(place)
+    state.capacity.mark(place.node)
+    stop_asking(state, job)
+    if event.outcome is not Outcome.AGAIN:
+        state.chooser.ended()
+        if event.index in dict(job.promise):
+            end_promise(state, job)
+    state.tasks.drop(row)
+    del job.rows[event.index]
+    state.jobs.placed[job.slot] -= 1
+    _note_outcome(job, event)
+    if not job.rows:
+        del state.holding[event.uid]
+    _settle(state, job, event.at)
+    ask(state, job)
+
+
+def _note_outcome(job: Job, event: TaskReleased) -> None:
+    if event.outcome is Outcome.AGAIN:
+        job.evicted_at = max(event.at, job.evicted_at or 0.0)
+        return
+    job.out = {**(job.out or {}), event.index: event.outcome}
+    if not job.rows and event.outcome is Outcome.GONE:
+        job.queued = False
+
+
+def _settle(state: Columns, job: Job, at: float | None) -> None:
+    """After a change of a job's tasks: what is fixed, who may be evicted, whether it is stale."""
+    protected = protected_members(job)
+    amounts = state.tasks.footprint
+    fixed = added(amounts(job.rows[i]).amounts for i in protected if i not in job.halted)
+    if fixed != job.fixed:
+        state.queues.add(Sum.FIXED, job.queue, job.fixed, sign=-1)
+        state.queues.add(Sum.FIXED, job.queue, fixed)
+        job.fixed = fixed
+    for index, row in job.rows.items():
+        safe = index in job.halted or index in protected
+        state.tasks.set_victim(row, NOBODY if safe else job.queue)
+    follow_minimum(state, job)
+    if job.shape.tasks == 1:
+        return
+    if job.rows and is_stale(job.shape.structure, leaf_states(job)):
+        if job.stale_since is None and at is not None:
+            job.stale_since = at
+        state.stale[job.spec.uid] = job
+    else:
+        job.stale_since = None
+        state.stale.pop(job.spec.uid, None)
+
+
+def _check_index(job: Job, index: int) -> None:
+    if not 0 <= index < job.shape.tasks or index in job.rows:
+        raise InvalidEvent("bad_index", "index", index, "a task that is not placed yet")
+    if not job.queued or (job.out and index in job.out):
+        raise InvalidEvent("not_waiting", "uid", job.spec.uid, "a workload that waits for room")
+
+
+def _holding_row(state: Columns, uid: str, index: int) -> tuple[Job, int]:
+    job = state.jobs.get(uid)
+    row = job.rows.get(index)
+    if row is None:
+        raise InvalidEvent("not_placed", "index", index, "a task that holds room")
+    return job, row

@@ -1,0 +1,233 @@
+"""Which node: one order for all work, one vectorised step for one task or for many alike.
+
+Nodes on which a task fits are compared by, in this order:
+
+1. the caller's score (topology), larger first;
+2. preferred labels: more of them first;
+3. work without GPUs goes to nodes without GPUs; as long as no values are known (4), also to nodes
+   with few rather than many;
+4. the loss of value for what is typically asked for (``value``), smaller first; as long as too few
+   arrivals were seen, a share goes where it fits on a device that is shared already, and a new
+   device comes last;
+5. bin packing: least free GPU, then least free CPU; without GPUs, and before values are known, by
+   CPU only. Spread, which looks at no values: the largest free part of GPUs, or of CPU;
+6. the name of the node.
+
+All comparisons are between integers. The tie of 5 and 6 is one number per node; 1 to 4 narrow the
+candidates, so none of them can outweigh another.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.classes import Classes, Form, GpuKind
+from carrel_scheduler.core.device_choice import capacity
+from carrel_scheduler.core.eligible import Eligible
+from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer
+from carrel_scheduler.core.nodes import MOST_DEVICES, NodeColumns
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.settings import DEFAULTS, Settings, Strategy
+from carrel_scheduler.core.value import Value
+
+NOWHERE = -1
+PARTS = 1 << 20
+WORD_BITS = 62
+SHARED = (Form.SHARE, Form.MEMORY, Form.MIG)
+Tier = Callable[[Counts], Counts]
+Spread = list[tuple[int, int]]
+"""Pairs of node and number of tasks there."""
+
+
+class Chooser:
+    """Chooses nodes for tasks of a class."""
+
+    def __init__(
+        self,
+        classes: Classes,
+        nodes: NodeColumns,
+        eligible: Eligible,
+        settings: Settings = DEFAULTS,
+    ) -> None:
+        self._classes, self._nodes, self._eligible = classes, nodes, eligible
+        self._settings = settings
+        self.value = Value(classes, nodes, eligible)
+
+    def arrived(self, class_ids: tuple[int, ...]) -> None:
+        """A workload with tasks of these classes was queued: typical needs are learned from it."""
+        if len(class_ids) == 1:
+            self.value.seen(class_ids[0], 1)
+            return
+        for class_id, tasks in Counter(class_ids).items():
+            self.value.seen(class_id, tasks)
+
+    def ended(self, tasks: int = 1) -> None:
+        """Tasks ended for good: how much room comes back is learned from it."""
+        self.value.ended(tasks)
+
+    def pick(
+        self,
+        class_id: int,
+        counts: npt.NDArray[np.signedinteger],
+        view: Layer,
+        within: Bools | None = None,
+        score: Counts | None = None,
+    ) -> int:
+        """The node for one task, or ``NOWHERE``.
+
+        Args:
+            class_id: of the task.
+            counts: (N,) how many tasks fit on each node in the view.
+            view: the room on which it is to be placed.
+            within: (N,) the nodes to choose from; ``None`` all.
+            score: (N,) larger is taken first, before anything else.
+        """
+        fits = counts > 0
+        if within is not None:
+            fits &= within
+        nodes = np.flatnonzero(fits)
+        if not len(nodes):
+            return NOWHERE
+        for tier in self._tiers(class_id, view, score):
+            key = tier(nodes)
+            nodes = nodes.compress(key == key.max())
+            if len(nodes) == 1:
+                return int(nodes[0])
+        return int(nodes[self._tie(class_id, view, nodes).argmin()])
+
+    def spread(
+        self,
+        class_id: int,
+        tasks: int,
+        counts: npt.NDArray[np.signedinteger],
+        view: Layer,
+        within: Bools | None = None,
+        per_node_limit: int = 0,
+        score: Counts | None = None,
+    ) -> Spread | None:
+        """Nodes for so many tasks, in the order in which they are filled, or ``None``.
+
+        Arguments as for ``pick``; ``per_node_limit`` 0 is no limit. A node that is begun is filled
+        before the next one.
+        """
+        fits = counts > 0
+        if within is not None:
+            fits &= within
+        nodes = np.flatnonzero(fits)
+        room = counts.take(nodes).astype(np.int64)
+        if per_node_limit:
+            np.minimum(room, per_node_limit, out=room)
+        if int(room.sum()) < tasks:
+            return None
+        order = self._order(class_id, view, nodes, score, tasks)
+        nodes, room = nodes.take(order), room.take(order)
+        filled = room.cumsum()
+        last = int(filled.searchsorted(tasks))
+        taken = room[: last + 1]
+        taken[last] -= filled[last] - tasks
+        return list(zip(nodes[: last + 1].tolist(), taken.tolist(), strict=True))
+
+    def device(self, class_id: int, view: Layer, node: int) -> int:
+        """The device of the chosen node for a share of one device, -1 without an opinion."""
+        return self.value.device(class_id, view, node) if self._packs(class_id) else NOWHERE
+
+    def _order(
+        self, class_id: int, view: Layer, nodes: Counts, score: Counts | None, most: int
+    ) -> Counts:
+        """Positions of at least the best ``most`` nodes in the order in which they are filled."""
+        tie = self._tie(class_id, view, nodes)
+        rank = np.zeros(len(nodes), np.int64)
+        for tier in self._tiers(class_id, view, score):
+            rank = _refined(rank, tier(nodes))
+        chosen = np.arange(len(nodes))
+        if most < len(nodes):
+            last = np.partition(rank, most - 1)[most - 1]
+            sure, equal = (rank < last).nonzero()[0], (rank == last).nonzero()[0]
+            wanted = most - len(sure)
+            if wanted < len(equal):
+                equal = equal.take(np.argpartition(tie.take(equal), wanted - 1)[:wanted])
+            chosen = np.concatenate((sure, equal))
+        return chosen.take(np.lexsort((tie.take(chosen), rank.take(chosen))))
+
+    def _tiers(self, class_id: int, view: Layer, score: Counts | None) -> list[Tier]:
+        """What comes before packing: keys of nodes, larger first, the most important one first."""
+        tiers: list[Tier] = []
+        if score is not None:
+            tiers.append(partial(np.take, score))
+        wishes = self._eligible.preferred(self._classes.request(class_id).where)
+        if wishes is not None:
+            tiers.append(partial(np.take, wishes))
+        kind = self._classes.kinds[class_id]
+        by_value = self._ranks_value(class_id)
+        if kind.form is Form.NONE:
+            most = 1 if by_value else MOST_DEVICES
+            tiers.append(lambda nodes: -np.minimum(self._nodes.devices.take(nodes), most))
+        if by_value:
+            tiers.append(lambda nodes: self.value.gains(class_id, view, nodes))
+        elif kind.form in SHARED:
+            tiers.append(lambda nodes: self._on_shared(kind, view, nodes))
+        return tiers
+
+    def _on_shared(self, kind: GpuKind, view: Layer, nodes: Counts) -> Counts:
+        """1 where the need fits on devices that are shared already, else 0."""
+        free = view.devices.take(nodes, 1)
+        there = capacity(
+            kind,
+            free * (free < MILLI),
+            view.slots.take(nodes, 1),
+            self._nodes.gpu_memory.take(nodes),
+            self._eligible.models(nodes),
+        )
+        return (there > 0).astype(np.int64)
+
+    def _tie(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
+        """(n,) one number per node, smaller first: the amount left, then the name."""
+        with_gpu = self._classes.takes_gpu(class_id)
+        cpu = view.host[CPU].take(nodes)
+        by_gpu = with_gpu or self._ranks_value(class_id)
+        free = view.devices.take(nodes, 1).sum(0, dtype=np.int64) if by_gpu else cpu
+        rank = self._nodes.rank.take(nodes)
+        if not self._packs(class_id):
+            total = self._nodes.devices.take(nodes) * MILLI
+            if not with_gpu:
+                total = self._nodes.capacity[CPU].take(nodes)
+            used = PARTS - free * PARTS // np.maximum(total, 1)
+            return _joined(used, np.zeros_like(used), rank)
+        return _joined(free, cpu if by_gpu else np.zeros_like(cpu), rank)
+
+    def _ranks_value(self, class_id: int) -> bool:
+        return self._packs(class_id) and self.value.knows(class_id)
+
+    def _packs(self, class_id: int) -> bool:
+        settings = self._settings
+        with_gpu = self._classes.takes_gpu(class_id)
+        strategy = settings.gpu_strategy if with_gpu else settings.cpu_strategy
+        return strategy is Strategy.BIN_PACK
+
+
+def _refined(rank: Counts, key: Counts) -> Counts:
+    """Ranks, smaller first, in which equal ones are told apart by a key, larger first."""
+    top, spread = int(key.max()), int(key.max()) - int(key.min()) + 1
+    if int(rank.max()) + 1 > (1 << WORD_BITS) // spread:
+        rank = np.unique(rank, return_inverse=True)[1]
+        ranks = np.unique(key)
+        key, top, spread = ranks.searchsorted(key), len(ranks) - 1, len(ranks)
+    refined: Counts = rank * spread
+    refined += top - key
+    return refined
+
+
+def _joined(first: Counts, second: Counts, rank: Counts) -> Counts:
+    """Three keys in one number; when 63 bits are too few, the second is told less finely."""
+    rank_bits = int(rank.max()).bit_length()
+    second_bits = int(second.max()).bit_length()
+    spare = WORD_BITS - int(first.max()).bit_length() - rank_bits
+    coarser = max(0, second_bits - spare)
+    joined: Counts = first << (second_bits - coarser)
+    joined |= second >> coarser
+    joined <<= rank_bits
+    joined |= rank
+    return joined

@@ -1,0 +1,82 @@
+"""Which waiting rows are worth a close look by the actions that stop others.
+
+Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had.
+All rows are asked at once here whether they may claim at all: an upper bound of what ``claims`` and
+the limits allow. What is left is offered one by one. Where that is too much for one cycle, the most
+entitled rows are offered in every cycle and the others in turns.
+"""
+
+import numpy as np
+
+from carrel_scheduler.core.barred import barred
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts
+from carrel_scheduler.core.starving import held_back
+
+LOOKS = 24
+"""At least so many rows are offered in a cycle."""
+TURN = 7919
+"""A prime, so that the turns of one cycle and the next begin far apart."""
+
+
+def for_reclaim(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from other queues."""
+    waiting, standings = cycle.state.waiting, cycle.standings
+    rows = _open(cycle)
+    leaf, demand = waiting.queue.take(rows), waiting.demand.take(rows, 0)
+    used, fair = np.array(standings.used, np.int64), np.array(standings.fair, np.int64)
+    quota, fixed = np.array(standings.quota, np.int64), np.array(standings.fixed, np.int64)
+    entitled = _within(demand, (fair - used).take(leaf, 0))
+    kept = np.minimum(np.array(standings.allocatable, np.int64), quota)
+    asked = (demand > 0) & (used > kept).any(axis=0)
+    entitled &= asked[:, 0] | asked[:, 1] | asked[:, 2]
+    some = np.flatnonzero(waiting.fixed.take(rows))
+    entitled[some] &= _within(demand.take(some, 0), (quota - fixed).take(leaf.take(some), 0))
+    entitled &= ~held_back(cycle, rows)
+    rows, demand, leaf = rows[entitled], demand[entitled], leaf[entitled]
+    return _in_turns(cycle, rows, _within(demand, (quota - used).take(leaf, 0)))
+
+
+def for_preempt(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from lower priority in their own queue."""
+    waiting = cycle.state.waiting
+    rows = _open(cycle)
+    lowest = np.full(len(cycle.standings.used), LARGEST, np.int64)
+    for queue, counts in cycle.state.tasks.victims.items():
+        lowest[queue] = min(counts)
+    for uid in (*cycle.moves.started, *cycle.moves.held):
+        job = cycle.state.jobs.get(uid)
+        lowest[job.queue] = min(int(lowest[job.queue]), job.spec.priority)
+    rows = rows[waiting.priority.take(rows) > lowest.take(waiting.queue.take(rows))]
+    return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
+
+
+def for_consolidate(cycle: Cycle) -> Counts:
+    """Numbers of rows whose first step all free room together would hold."""
+    rows = _open(cycle)
+    demand = cycle.state.waiting.demand.take(rows, 0)
+    rows = rows[_within(demand, np.array(cycle.free_in_all(), np.int64))]
+    rows = rows[~barred(cycle, rows)]
+    return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
+
+
+def _open(cycle: Cycle) -> Counts:
+    """Numbers of the rows in use."""
+    return np.flatnonzero(cycle.state.waiting.need)
+
+
+def _within(amounts: Counts, bound: Counts) -> Bools:
+    fits = amounts <= bound
+    return np.asarray(fits[:, 0] & fits[:, 1] & fits[:, 2])
+
+
+def _in_turns(cycle: Cycle, rows: Counts, first: Bools) -> Counts:
+    """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
+    waiting, most = cycle.state.waiting, max(LOOKS, 2 * cycle.claims)
+    if len(rows) > most:
+        order = np.lexsort((rows, -waiting.priority.take(rows), ~first))
+        rows = rows.take(order)
+        head, rest = rows[: most // 2], rows[most // 2 :]
+        begin = (cycle.state.version + int(cycle.now)) * TURN % len(rest)
+        rows = np.concatenate([head, np.roll(rest, -begin)[: most - most // 2]])
+    return rows

@@ -1,0 +1,55 @@
+"""MIG instances on GPUs whose geometry the core may change: where they fit, what has to go.
+
+The state of a device is a mask of free memory slots. An instance of a profile occupies the slots
+from one of its legal starts on; two instances may coexist when their slots are disjoint, which on
+every model also keeps the compute slices within bounds. So every question is a look-up by mask:
+
+- ``models``: the profiles of each GPU model;
+- ``slots``: per profile and mask, how many more fit and which start is best;
+- ``placing``: the start when instances that nobody uses are still there;
+- ``packing``: a list of different profiles on one device, exactly;
+- ``clearing``: whom to evict so that a profile fits.
+"""
+
+from carrel_scheduler.core.mig.clearing import Clearing, Occupant, cheapest_clearing
+from carrel_scheduler.core.mig.models import (
+    MEDIA,
+    MODELS,
+    Model,
+    Profile,
+    full_slots,
+    has_profile,
+    model_code,
+    model_of,
+    slots_of,
+    smallest_profile,
+)
+from carrel_scheduler.core.mig.packing import pack
+from carrel_scheduler.core.mig.placing import Instance, Placement, place, removals
+from carrel_scheduler.core.mig.slots import MASKS, count, fitting, memory_rows, profile_rows
+
+__all__ = [
+    "MASKS",
+    "MEDIA",
+    "MODELS",
+    "Clearing",
+    "Instance",
+    "Model",
+    "Occupant",
+    "Placement",
+    "Profile",
+    "cheapest_clearing",
+    "count",
+    "fitting",
+    "full_slots",
+    "has_profile",
+    "memory_rows",
+    "model_code",
+    "model_of",
+    "pack",
+    "place",
+    "profile_rows",
+    "removals",
+    "slots_of",
+    "smallest_profile",
+]

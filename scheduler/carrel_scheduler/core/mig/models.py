@@ -1,0 +1,208 @@
+"""The MIG profiles of each GPU model: memory slots, compute slices, legal starts, memory.
+
+Geometry as in NVIDIA's MIG user guide: most models have 8 memory slots and 7 compute slices, the
+smaller ones 4 and 4. The last memory slot has no compute slice of its own, so instances of one
+slot never start there. Memory is what an instance really offers, where cards were measured;
+elsewhere an understatement by the name, so that a request for memory is never given too little.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.resources import MILLI
+
+MEDIA: Final = "+me"
+"""How names of profiles with the media engines end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Profile:
+    """A kind of MIG instance on one model.
+
+    Attributes:
+        name: as in ``nvidia-smi``, such as ``2g.10gb``.
+        size: memory slots it occupies; compute: compute slices.
+        starts: first slots where it may lie, ascending.
+        memory_mib: memory of an instance.
+        media: has the media engines, which exist once per device.
+        milli: thousandths of a GPU that an instance counts as.
+    """
+
+    name: str
+    size: int
+    compute: int
+    starts: tuple[int, ...]
+    memory_mib: int
+    media: bool
+    milli: int
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The slots, as bits, that an instance at each of the starts occupies."""
+        return tuple(((1 << self.size) - 1) << start for start in self.starts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A GPU model that can be divided.
+
+    Attributes:
+        slots: memory slots of a device; compute: its compute slices.
+        profiles: by name.
+    """
+
+    name: str
+    slots: int
+    compute: int
+    profiles: Mapping[str, Profile]
+
+    @property
+    def full(self) -> int:
+        """All memory slots as bits."""
+        return (1 << self.slots) - 1
+
+    @property
+    def slot_milli(self) -> int:
+        """Thousandths of a GPU that one memory slot counts as."""
+        return MILLI // self.slots
+
+
+_LOW_MIB_PER_GB: Final = {1: 900}
+"""MiB of a slot that each GB in a profile's name is worth at least, by size in slots."""
+_MIB_PER_GB: Final = 940
+
+
+def _model(
+    name: str, compute: int, slots: int, rows: list[tuple[str, int, int, range, int]]
+) -> Model:
+    profiles = {}
+    for profile, size, slices, starts, mib in rows:
+        gigabytes = int(profile.split(".")[1].split("gb")[0])
+        profiles[profile] = Profile(
+            name=profile,
+            size=size,
+            compute=slices,
+            starts=tuple(starts),
+            memory_mib=mib or gigabytes * _LOW_MIB_PER_GB.get(size, _MIB_PER_GB),
+            media=profile.endswith(MEDIA),
+            milli=MILLI // slots * size,
+        )
+    return Model(name, slots, compute, MappingProxyType(profiles))
+
+
+def _of_eight(
+    name: str, gb: tuple[int, int, int, int], mib: tuple[int, int, int, int] = (0, 0, 0, 0)
+) -> Model:
+    """A model of 8 slots; GB in the names and measured MiB for 1, 2, 4 and 8 slots."""
+    return _model(
+        name,
+        7,
+        8,
+        [
+            (f"1g.{gb[0]}gb", 1, 1, range(7), mib[0]),
+            (f"1g.{gb[0]}gb+me", 1, 1, range(7), mib[0]),
+            (f"1g.{gb[1]}gb", 2, 1, range(0, 8, 2), mib[1]),
+            (f"2g.{gb[1]}gb", 2, 2, range(0, 6, 2), mib[1]),
+            (f"3g.{gb[2]}gb", 4, 3, range(0, 8, 4), mib[2]),
+            (f"4g.{gb[2]}gb", 4, 4, range(1), mib[2]),
+            (f"7g.{gb[3]}gb", 8, 7, range(1), mib[3]),
+        ],
+    )
+
+
+def _of_four(name: str, gb: tuple[int, int, int], *, media: bool) -> Model:
+    """A model of 4 slots; GB in the names for 1, 2 and 4 slots."""
+    rows = [
+        (f"1g.{gb[0]}gb", 1, 1, range(4), 0),
+        (f"2g.{gb[1]}gb", 2, 2, range(0, 4, 2), 0),
+        (f"4g.{gb[2]}gb", 4, 4, range(1), 0),
+    ]
+    if media:
+        rows += [
+            (f"1g.{gb[0]}gb+me", 1, 1, range(4), 0),
+            (f"2g.{gb[1]}gb+me", 2, 2, range(0, 4, 2), 0),
+        ]
+    return _model(name, 4, 4, rows)
+
+
+MODELS: Final[Mapping[str, Model]] = MappingProxyType(
+    {
+        model.name: model
+        for model in (
+            _of_eight("A100-40GB", (5, 10, 20, 40), (4864, 9856, 19968, 40192)),
+            _of_eight("A100-80GB", (10, 20, 40, 80), (9856, 19968, 40192, 80384)),
+            _of_eight("H100-80GB", (10, 20, 40, 80), (9984, 20090, 40448, 81152)),
+            _of_eight("H100-94GB", (12, 24, 47, 94)),
+            _of_eight("H200-141GB", (18, 35, 71, 141)),
+            _of_eight("GH200-144GB", (18, 36, 72, 144)),
+            _of_eight("B200-180GB", (23, 45, 90, 180)),
+            _of_eight("GB200-186GB", (23, 47, 93, 186)),
+            _of_eight("B300-269GB", (34, 67, 135, 269)),
+            _of_eight("GB300-278GB", (35, 70, 139, 278)),
+            _of_four("A30-24GB", (6, 12, 24), media=True),
+            _of_four("RTX-PRO-6000-96GB", (24, 48, 96), media=False),
+        )
+    }
+)
+
+_CODES: Final = {name: code for code, name in enumerate(MODELS, 1)}
+
+
+def model_of(name: str) -> Model:
+    """The model of this name.
+
+    Raises:
+        InvalidEvent: ``unknown_mig_model``.
+    """
+    model = MODELS.get(name)
+    if model is None:
+        raise InvalidEvent("unknown_mig_model", "mig_model", name, f"one of {', '.join(MODELS)}")
+    return model
+
+
+def model_code(name: str) -> int:
+    """A number from 1 for a model, for columns over nodes; 0 for the empty name.
+
+    Raises:
+        InvalidEvent: ``unknown_mig_model``.
+    """
+    return _CODES[model_of(name).name] if name else 0
+
+
+def full_slots(name: str) -> int:
+    """All memory slots of a device of this model as bits; ``InvalidEvent`` when unknown."""
+    return model_of(name).full
+
+
+def has_profile(name: str, profile: str) -> bool:
+    """Whether a model, by name, has a profile; the empty name has none."""
+    model = MODELS.get(name)
+    return model is not None and profile in model.profiles
+
+
+def slots_of(model: Model, profile: str, start: int) -> int:
+    """The memory slots, as bits, of an instance of a profile at a start.
+
+    Raises:
+        InvalidEvent: ``unknown_mig_profile`` or ``illegal_mig_start``.
+    """
+    kind = model.profiles.get(profile)
+    if kind is None:
+        expected = f"a profile of {model.name}: {', '.join(model.profiles)}"
+        raise InvalidEvent("unknown_mig_profile", "mig_profile", profile, expected)
+    if start not in kind.starts:
+        expected = f"one of the starts of {profile} on {model.name}: {kind.starts}"
+        raise InvalidEvent("illegal_mig_start", "start", start, expected)
+    return ((1 << kind.size) - 1) << start
+
+
+def smallest_profile(model: Model, memory_mib: int) -> Profile | None:
+    """The profile with at least so much memory that leaves the most to others.
+
+    Fewest memory slots, then fewest compute slices; never one with media engines.
+    """
+    enough = [p for p in model.profiles.values() if p.memory_mib >= memory_mib and not p.media]
+    return min(enough, key=lambda p: (p.size, p.compute), default=None)

@@ -1,0 +1,156 @@
+"""Whom to move so that one task fits on a node, worked out in plain integers before any move.
+
+For whole devices those devices are cleared whose holders lose the least work, for a share the one
+device that needs least, for CPU and memory further work, least loss first. ``None`` where no set
+of movable tasks makes room.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carrel_scheduler.core.classes import Form, GpuKind
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.tasks import devices_of
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A task on a node.
+
+    Attributes:
+        row: in the task columns; ``job``: slot of its workload.
+        lost: work that moving it loses, GPU-seconds.
+        movable: it may be moved.
+    """
+
+    row: int
+    job: int
+    devices: tuple[int, ...]
+    share: int
+    host: tuple[int, ...]
+    lost: float
+    movable: bool
+
+
+def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
+    """The tasks of these rows."""
+    tasks, jobs = cycle.state.tasks, cycle.state.jobs
+    found = []
+    for row in rows:
+        slot = tasks.job.item(row)
+        job = jobs.at(slot)
+        devices = devices_of(tasks.mask.item(row))
+        movable = (
+            tasks.victim.item(row) >= 0
+            and not cycle.moves.stopped.item(row)
+            and not job.spec.interactive
+            and not job.shape.bound
+            and not cycle.answered(job)
+        )
+        lost = max(1, len(devices)) * max(0.0, cycle.now - jobs.since.item(slot))
+        host = tasks.hosts[tasks.cls.item(row)]
+        found.append(Occupant(row, slot, devices, tasks.share.item(row), host, lost, movable))
+    return found
+
+
+def movers(cycle: Cycle, cls: int, node: int, here: Sequence[Occupant]) -> list[Occupant] | None:
+    """The occupants of a node to move for one task of a class; least work lost first."""
+    kind, host = cycle.state.classes.kinds[cls], cycle.state.classes.host(cls)
+    soon = cycle.room.soon
+    free = soon.devices[:, node].tolist()
+    if kind.form is Form.NONE:
+        chosen: list[Occupant] | None = []
+    elif kind.form is Form.WHOLE:
+        chosen = _for_whole(cycle, kind, node, free, here)
+    else:
+        share = cycle.state.classes.share_on(cls, cycle.state.nodes, node)
+        chosen = _for_share(cycle, kind, share, node, free, here)
+    if chosen is None:
+        return None
+    short = {
+        row: amount - soon.host.item(row, node) - sum(_held(one, row) for one in chosen)
+        for row, amount in enumerate(host)
+        if amount
+    }
+    return _with_host(short, chosen, here)
+
+
+def _for_whole(
+    cycle: Cycle, kind: GpuKind, node: int, free: list[int], here: Sequence[Occupant]
+) -> list[Occupant] | None:
+    """Clear the devices that lose least until enough are free; tasks on several count once."""
+    cleared = {device for device, milli in enumerate(free) if milli >= MILLI}
+    chosen: list[Occupant] = []
+    while len(cleared) < kind.amount:
+        best: tuple[float, int, list[Occupant]] | None = None
+        for device in range(len(free)):
+            if device in cleared or not cycle.room.open.item(device, node):
+                continue
+            holders = [one for one in here if device in one.devices and one not in chosen]
+            room = free[device] + sum(one.share for one in here if device in one.devices)
+            if room < MILLI or not all(one.movable for one in holders):
+                continue
+            lost = sum(one.lost / len(one.devices) for one in holders)
+            if best is None or (lost, device) < best[:2]:
+                best = (lost, device, holders)
+        if best is None:
+            return None
+        chosen += best[2]
+        held = {device for one in chosen for device in one.devices}
+        cleared |= {d for d in held if _whole_without(d, free, here, chosen)}
+        cleared.add(best[1])
+    return chosen
+
+
+def _whole_without(
+    device: int, free: list[int], here: Sequence[Occupant], gone: Sequence[Occupant]
+) -> bool:
+    back = sum(one.share for one in gone if device in one.devices)
+    left = any(device in one.devices and one not in gone for one in here)
+    return not left and free[device] + back >= MILLI
+
+
+def _for_share(
+    cycle: Cycle, kind: GpuKind, share: int, node: int, free: list[int], here: Sequence[Occupant]
+) -> list[Occupant] | None:
+    """On each of the devices that need least, the holders that lose least."""
+    if share <= 0:
+        return None
+    options: list[tuple[float, int, list[Occupant]]] = []
+    for device, milli in enumerate(free):
+        if not cycle.room.open.item(device, node):
+            continue
+        room, taken = milli, []
+        for one in sorted(here, key=lambda one: (one.lost, one.row)):
+            if room >= share:
+                break
+            if device in one.devices and one.movable:
+                room += one.share
+                taken.append(one)
+        if room >= share:
+            options.append((sum(one.lost for one in taken), device, taken))
+    if len(options) < kind.devices:
+        return None
+    chosen: list[Occupant] = []
+    for _, _, taken in sorted(options, key=lambda option: option[:2])[: kind.devices]:
+        chosen += [one for one in taken if one not in chosen]
+    return chosen
+
+
+def _with_host(
+    short: dict[int, int], chosen: list[Occupant], here: Sequence[Occupant]
+) -> list[Occupant] | None:
+    """More occupants while CPU, memory or another host resource is short."""
+    for one in sorted(here, key=lambda one: (one.lost, one.row)):
+        if all(amount <= 0 for amount in short.values()):
+            break
+        helps = any(amount > 0 and _held(one, row) for row, amount in short.items())
+        if helps and one.movable and one not in chosen:
+            chosen = [*chosen, one]
+            short = {row: amount - _held(one, row) for row, amount in short.items()}
+    return chosen if all(amount <= 0 for amount in short.values()) else None
+
+
+def _held(one: Occupant, row: int) -> int:
+    return one.host[row] if row < len(one.host) else 0

@@ -1,0 +1,77 @@
+"""What one task asks for, and where it may run.
+
+Equal requests are one *class* to the core: their capacity on every node is counted once for all
+tasks and workloads that share it. Keep free text and exact byte figures out of them: round CPU and
+memory up to steps at the edge, or every workload becomes a class of its own.
+"""
+
+from dataclasses import dataclass
+
+from carrel_scheduler.core.resources import MILLI, Amounts
+
+HOST = "host"
+"""The level and label key that stands for the single node, whatever labels nodes have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """On which nodes a task may run.
+
+    Attributes:
+        nodes: when given, only these.
+        labels: required, all of them: the node's value of the key is one of the values.
+        preferred: nodes that satisfy more of these are taken first; never a condition.
+        tolerations: taints that do not keep the task away, ``key`` or ``key=value``; ``*`` all.
+        apart: members of one workload go to different values of this label key (``HOST``: to
+            different nodes); empty means that they may share.
+    """
+
+    nodes: frozenset[str] | None = None
+    labels: tuple[tuple[str, frozenset[str]], ...] = ()
+    preferred: tuple[tuple[str, frozenset[str]], ...] = ()
+    tolerations: frozenset[str] = frozenset()
+    apart: str = ""
+
+
+ANYWHERE = Where()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one task needs; at most one of the four GPU forms.
+
+    Attributes:
+        gpus: whole devices.
+        share_milli: thousandths (1 to 999) of each of ``devices`` GPUs.
+        gpu_memory_mib: memory on each of ``devices`` GPUs; becomes a share of a device by the
+            memory of the node's GPUs, rounded up to a hundredth.
+        devices: how many GPUs a share is taken of.
+        mig_profile: a MIG instance such as ``2g.10gb``, on one device.
+        extended: countable resources by name, sorted by name.
+    """
+
+    gpus: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    share_milli: int = 0
+    gpu_memory_mib: int = 0
+    devices: int = 1
+    mig_profile: str = ""
+    extended: tuple[tuple[str, int], ...] = ()
+    where: Where = ANYWHERE
+
+    @classmethod
+    def of(cls, amounts: Amounts, where: Where = ANYWHERE) -> "Request":
+        """Whole GPUs, CPU and memory; ``gpu_milli`` is a multiple of 1000 or below it."""
+        whole, share = divmod(amounts.gpu_milli, MILLI)
+        return cls(
+            gpus=whole,
+            share_milli=share,
+            cpu_milli=amounts.cpu_milli,
+            memory_mib=amounts.memory_mib,
+            where=where,
+        )
+
+
+NOTHING = Request()
+"""A task that needs no room."""

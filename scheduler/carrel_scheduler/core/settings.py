@@ -1,0 +1,48 @@
+"""How the core is set: one value each, with its unit and reason."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Strategy(StrEnum):
+    """Which node is taken first."""
+
+    BIN_PACK = "bin-pack"
+    SPREAD = "spread"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Rules of the whole cluster.
+
+    Attributes:
+        gpu_strategy, cpu_strategy: nodes for work with and without GPUs.
+        usage_factor_millionths: k of time-based fair share; 0: past use does not count.
+        saturation_milli: a claim beyond the fair share needs victims so much more saturated.
+        stale_grace_s: how long a gang may run with fewer tasks than its minimum; negative: for
+            ever.
+        patience_s: a workload that is next in its queue and could have started, had room been
+            kept for it, gets places held after so long; negative: never.
+        most_reserved: room is reserved only while no more workloads than this have room held.
+        consolidate: running preemptible work may be moved when all that is moved has a place.
+        min_runtime_s: of queues that say nothing.
+        claims_per_cycle: so many kinds of waiting work are looked at closely in a cycle by each
+            action that stops others, in turns when there are more.
+        search_steps: how many sets of victims are tried for one claim.
+    """
+
+    gpu_strategy: Strategy = Strategy.BIN_PACK
+    cpu_strategy: Strategy = Strategy.BIN_PACK
+    usage_factor_millionths: int = 0
+    saturation_milli: int = 1000
+    stale_grace_s: float = 60.0
+    patience_s: float = 600.0
+    most_reserved: int = 4
+    consolidate: bool = True
+    min_runtime_s: float = 0.0
+    claims_per_cycle: int = 32
+    search_steps: int = 1000
+
+
+DEFAULTS: Final = Settings()

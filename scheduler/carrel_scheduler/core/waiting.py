@@ -1,0 +1,150 @@
+"""Waiting jobs in rows: all that look alike stand in one row, oldest first.
+
+A row is (queue, shape, priority, preemptibility); ten thousand waiting jobs are a few thousand
+rows, and a cycle touches only jobs that move. The columns answer for all rows at once whether the
+room for one task, times the number of tasks, is there.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.classes import Classes
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.shapes import Shape
+
+Times = npt.NDArray[np.float64]
+Key = tuple[int, int, int, Preemptibility]
+
+
+class WaitingRow:
+    """Jobs that look alike.
+
+    ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
+    """
+
+    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape")
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.id = number
+        self.queue = job.queue
+        self.shape: Shape = job.shape
+        self.priority = job.spec.priority
+        self.preemptible = job.spec.preemptible
+        self.members: dict[str, Job] = {}
+        self.heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def first(self) -> Job | None:
+        """The oldest job of the row."""
+        heap, members = self.heap, self.members
+        while heap:
+            job = members.get(heap[0][1])
+            if job is not None and job.spec.created_at == heap[0][0]:
+                return job
+            heapq.heappop(heap)
+        return None
+
+    def in_order(self) -> list[Job]:
+        """All its jobs, oldest first."""
+        return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
+
+
+class WaitingRows:
+    """All rows.
+
+    Attributes:
+        rows: by number; ``None`` when unused.
+        since: (R,) submission of the oldest job.
+        demand: (R, 3) what the first step counts for; priority: (R,); fixed: (R,) not preemptible.
+        cls, need, queue: (R,) class and number of the tasks of a row's shape, and its queue; need
+            is 0 in unused rows. Of shapes with unlike tasks: the class of the first task and how
+            many of its first step's tasks are of this class.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self.rows: list[WaitingRow | None] = []
+        self.cls: Counts = np.zeros(0, np.int64)
+        self.need: Counts = np.zeros(0, np.int64)
+        self.queue: Counts = np.zeros(0, np.int64)
+        self.since: Times = np.zeros(0, np.float64)
+        self.demand: Counts = np.zeros((0, 3), np.int64)
+        self.priority: Counts = np.zeros(0, np.int64)
+        self.fixed: Bools = np.zeros(0, np.bool_)
+        self._by_key: dict[Key, WaitingRow] = {}
+        self._spare: list[int] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[WaitingRow]:
+        return (row for row in self.rows if row is not None)
+
+    def add(self, job: Job) -> None:
+        """Put a job into its row."""
+        spec = job.spec
+        key = (job.queue, job.shape.id, spec.priority, spec.preemptible)
+        row = self._by_key.get(key)
+        if row is None:
+            row = self._by_key[key] = self._new(job)
+        row.members[spec.uid] = job
+        heapq.heappush(row.heap, (spec.created_at, spec.uid))
+        self.since[row.id] = min(spec.created_at, self.since[row.id])
+        job.waiting = row
+        self.count += 1
+
+    def remove(self, job: Job) -> None:
+        """Take a job out of its row."""
+        row = job.waiting
+        if row is None:
+            raise KeyError(job.spec.uid)
+        job.waiting = None
+        self.count -= 1
+        del row.members[job.spec.uid]
+        if not row.members:
+            del self._by_key[row.queue, row.shape.id, row.priority, row.preemptible]
+            self.rows[row.id] = None
+            self.need[row.id] = 0
+            self._spare.append(row.id)
+            for cls in sorted(set(row.shape.classes)):
+                self._classes.release(cls)
+            return
+        if job.spec.created_at <= self.since[row.id]:
+            first = row.first()
+            self.since[row.id] = job.spec.created_at if first is None else first.spec.created_at
+        if len(row.heap) > 2 * len(row.members) + 16:
+            row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
+            heapq.heapify(row.heap)
+
+    def _new(self, job: Job) -> WaitingRow:
+        if not self._spare:
+            self._grow()
+        number = self._spare.pop()
+        row = self.rows[number] = WaitingRow(number, job)
+        first = job.shape.first_step
+        cls = job.shape.classes[first[0]]
+        self.cls[number] = cls
+        self.need[number] = sum(job.shape.classes[index] == cls for index in first)
+        self.queue[number] = job.queue
+        self.demand[number] = job.shape.first
+        self.since[number] = job.spec.created_at
+        self.priority[number] = job.spec.priority
+        self.fixed[number] = job.spec.preemptible is not Preemptibility.YES
+        for each in sorted(set(job.shape.classes)):
+            self._classes.retain(each)
+        return row
+
+    def _grow(self) -> None:
+        old = len(self.rows)
+        new = max(16, 2 * old)
+        for name in ("cls", "need", "queue", "since", "demand", "priority", "fixed"):
+            column = getattr(self, name)
+            more = np.zeros((new - old, *column.shape[1:]), column.dtype)
+            setattr(self, name, np.concatenate([column, more]))
+        self.rows += [None] * (new - old)
+        self._spare += range(new - 1, old - 1, -1)

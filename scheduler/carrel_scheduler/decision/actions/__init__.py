@@ -1,1 +1,0 @@
-"""What a cycle does, one file per action; ``decide`` gives their order."""

@@ -1,0 +1,168 @@
+"""Capacity: rows equal direct counts after any history, direct counts equal placing one by one."""
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carrel_scheduler.core.capacity import MOST
+from carrel_scheduler.core.device_choice import View, choose, hardware_of
+from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.never import Never
+from carrel_scheduler.core.requests import NOTHING, Request, Where
+from unit.core.clusters import GIB, Cluster, cluster, node
+
+LABELLED = Where(labels=(("gpu", frozenset({"x"})),))
+REQUESTS = (
+    NOTHING,
+    Request(gpus=1, cpu_milli=8_000),
+    Request(gpus=3, memory_mib=100 * GIB),
+    Request(gpus=1, where=LABELLED),
+    Request(share_milli=300, cpu_milli=1_000),
+    Request(share_milli=400, devices=2),
+    Request(gpu_memory_mib=30_000),
+    Request(mig_profile="2g.20gb", cpu_milli=2_000),
+    Request(cpu_milli=7_000, memory_mib=3 * GIB),
+    Request(gpus=1, extended=(("nic", 2),)),
+    Request(extended=(("licence", 1),)),
+)
+
+
+def mixed() -> Cluster:
+    return cluster(
+        node("a", gpu_memory_mib=80_000, extended=(("nic", 5),)),
+        node("b", 4, gpu_memory_mib=40_000, labels=(("gpu", "x"),)),
+        node("c", 0, cpu_milli=20_000),
+        node("d", 2, mig_model="A100-80GB", gpu_memory_mib=80_000, labels=(("gpu", "x"),)),
+    )
+
+
+def by_placing(world: Cluster, request: Request, slot: int) -> int:
+    """How many tasks go on a node when they are placed one after the other."""
+    cls = world.classes.intern(request)
+    host = world.classes.host(cls)
+    view = world.nodes.free.copy()
+    hardware = hardware_of(world.nodes.fact(slot))
+    placed = 0
+    while placed < 100 and world.eligible.of(request)[slot]:
+        if any(int(view.host[row, slot]) < amount for row, amount in enumerate(host)):
+            break
+        room = View(view.devices[:, slot], view.slots[:, slot])
+        found = choose(world.classes.kinds[cls], hardware, room, tasks=100)
+        if found is None:
+            break
+        view.subtract(Footprint(slot, found.devices, found.milli, host, found.slots))
+        placed += 1
+    return placed
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_counts_are_what_can_be_placed(request_: Request) -> None:
+    world = mixed()
+    world.take("a", (0, 1), 450, 30_000)
+    world.take("b", (3,), 1000, 1_000)
+    found = world.counts(request_)
+    for name, slot in world.nodes.slots.items():
+        placed = by_placing(world, request_, slot)
+        assert placed == min(found.get(name, 0), 100), name
+
+
+def test_a_task_without_needs_fits_wherever_work_is_taken() -> None:
+    world = cluster(node("a"), node("b", schedulable=False))
+    assert world.counts(NOTHING) == {"a": MOST}
+
+
+def test_exact_divisions() -> None:
+    world = cluster(node("a", 0, cpu_milli=9_999, memory_mib=3))
+    assert world.counts(Request(cpu_milli=3_333)) == {"a": 3}
+    assert world.counts(Request(cpu_milli=3_334)) == {"a": 2}
+    assert world.counts(Request(memory_mib=3)) == {"a": 1}
+    assert world.counts(Request(memory_mib=4)) == {}
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_rows_and_totals_follow_any_history(seed: int) -> None:
+    world, rng = mixed(), random.Random(seed)
+    waiting: list[int] = []
+    for _ in range(25):
+        what = rng.randrange(6)
+        if what == 0:
+            waiting.append(world.waiting(rng.choice(REQUESTS)))
+        elif what == 1 and waiting:
+            world.classes.release(waiting.pop(rng.randrange(len(waiting))))
+        elif what == 2:
+            name = rng.choice(sorted(world.nodes.slots))
+            free = world.nodes.free
+            slot = world.nodes.slot(name)
+            free.host[0, slot] = rng.randrange(world.nodes.capacity[0, slot] + 1)
+            free.devices[: world.nodes.devices[slot], slot] = rng.choice([0, 300, 650, 1000])
+            world.capacity.mark(slot)
+        elif what == 3:
+            labels = rng.choice([(), (("gpu", "x"),)])
+            name = rng.choice(["a", "b", "new"])
+            fact = node(name, 8, labels=labels, schedulable=rng.random() < 0.8)
+            world.nodes.set(fact)
+            world.capacity.mark(world.nodes.slot(name))
+        elif what == 4:
+            check(world)
+    check(world)
+
+
+def check(world: Cluster) -> None:
+    idle = world.room().idle
+    waiting = [cls for cls in range(len(world.classes)) if world.classes.waiting[cls]]
+    every = np.arange(idle.devices.shape[1])
+    for cls in waiting:
+        counted = world.capacity.counts(idle, cls)
+        assert world.capacity.column(cls).tolist() == counted.tolist(), world.classes.request(cls)
+        assert world.capacity.total(cls) == counted.sum()
+        assert world.capacity.counts(idle, cls, every[1:3]).tolist() == counted[1:3].tolist()
+    if waiting:
+        many = world.capacity.counts_many(idle, np.array(waiting), every)
+        columns = [world.capacity.column(cls).tolist() for cls in waiting]
+        assert many.T.tolist() == columns
+        totals = world.capacity.totals_of(world.capacity.columns_of(np.array(waiting)))
+        assert totals.tolist() == many.sum(0).tolist()
+
+
+def test_a_class_that_nobody_waits_in_is_counted_directly() -> None:
+    world = mixed()
+    cls = world.classes.intern(Request(gpus=2))
+    with pytest.raises(RuntimeError, match="sync comes first"):
+        world.capacity.column(cls)
+    world.room()
+    assert world.capacity.total(cls) == 4 + 2 + 1
+
+
+def test_never_names_what_is_too_large() -> None:
+    world = mixed()
+
+    def never(**asked: object) -> Never | None:
+        cls = world.classes.intern(Request(**asked))  # type: ignore[arg-type]
+        return world.capacity.never(cls)
+
+    assert never(gpus=8, cpu_milli=64_000) is None
+    assert never(gpus=9) == Never("gpu", 9, 8)
+    assert never(gpus=5, where=LABELLED) == Never("gpu", 5, 4)
+    assert never(gpu_memory_mib=81_000) == Never("gpu", 81_000, 80_000)
+    assert never(share_milli=500, devices=9) == Never("gpu", 9, 8)
+    assert never(cpu_milli=65_000) == Never("cpu", 65_000, 64_000)
+    assert never(memory_mib=600 * GIB) == Never("memory", 600 * GIB, 512 * GIB)
+    assert never(extended=(("nic", 6),)) == Never("nic", 6, 5)
+    assert never(extended=(("licence", 1),)) == Never("licence", 1, 0)
+    assert never(mig_profile="1g.5gb") == Never("", 0, 0, no_node=True)
+
+
+def test_never_when_resources_are_there_on_different_nodes_only() -> None:
+    world = cluster(node("a", 8, cpu_milli=8_000), node("b", 0, cpu_milli=96_000))
+    cls = world.classes.intern(Request(gpus=2, cpu_milli=32_000))
+    assert world.capacity.never(cls) == Never("gpu", 2, 0)
+
+
+def test_what_is_busy_broken_or_closed_may_come_back() -> None:
+    world = cluster(node("a", 2, schedulable=False, broken_devices=frozenset({0})))
+    world.take("a", (1,), 1000, 64_000)
+    assert world.capacity.never(world.classes.intern(Request(gpus=2, cpu_milli=1))) is None

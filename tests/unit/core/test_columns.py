@@ -1,0 +1,115 @@
+"""Columns lie side by side: as long as each other, with every slot in use or spare, never both."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from carrel_scheduler.core.events import (
+    NodeGone,
+    Outcome,
+    RoomPromised,
+    TaskPlaced,
+    TaskReleased,
+    TaskReleasing,
+    WorkloadGone,
+)
+from carrel_scheduler.core.state import State
+from unit.core.situations import asking, node, queue, running, state_of, training
+
+
+def columns_of(store: Any) -> dict[str, np.ndarray[Any, Any]]:
+    return {name: each for name, each in vars(store).items() if isinstance(each, np.ndarray)}
+
+
+@pytest.fixture
+def state() -> State:
+    """Forty workloads came, of which some ran and some are gone; so did nodes."""
+    found = state_of(*(node(f"n{n:02}", n % 5, gpu_memory_mib=80) for n in range(20)), queue("a"))
+    for number in range(40):
+        found.apply(training(f"w{number:02}", "a", request=asking(1, cpu=1 + number % 3)))
+        if number % 4 == 1:
+            name = f"n{number % 20:02}"
+            if found.nodes.fact(found.nodes.slot(name)).devices > number // 20:
+                found.apply(TaskPlaced(f"w{number:02}", 0, name, (number // 20,), float(number)))
+        if number % 7 == 0:
+            found.apply(WorkloadGone(f"w{number:02}"))
+    found.apply(NodeGone("n04"))
+    for name in ("n09", "n10", "n14"):
+        if not len(found.tasks.rows_on(found.nodes.slot(name))):
+            found.apply(NodeGone(name))
+    return found
+
+
+def test_jobs(state: State) -> None:
+    jobs = state.jobs
+    lengths = {name: len(column) for name, column in columns_of(jobs).items()}
+    assert set(lengths.values()) == {len(jobs.by_slot)}
+    assert len(jobs.uids) == len(jobs.by_slot)
+    used = [slot for slot, job in enumerate(jobs.by_slot) if job is not None]
+    assert sorted(used + jobs._spare) == list(range(len(jobs.by_slot)))
+    assert [jobs.uids[slot] for slot in used] == [jobs.at(slot).uid for slot in used]
+    assert all(jobs.uids[slot] == "" for slot in jobs._spare)
+    assert jobs.in_queue[0] == len(used) == len(jobs.by_uid)
+    for slot in jobs._spare:
+        with pytest.raises(KeyError):
+            jobs.at(slot)
+
+
+def test_tasks(state: State) -> None:
+    tasks = state.tasks
+    wide = {name: column.shape[-1] for name, column in columns_of(tasks).items()}
+    assert len(set(wide.values())) == 1
+    spare = np.array(tasks._spare, np.int64)
+    assert sorted([*tasks.used().tolist(), *spare.tolist()]) == list(range(len(tasks.node)))
+    assert (tasks.node.take(spare) == -1).all()
+    assert (tasks.victim.take(spare) == -1).all()
+    assert not tasks.stopping.take(spare).any()
+
+
+def test_nodes(state: State) -> None:
+    nodes = state.nodes
+    gone = [slot for slot, fact in enumerate(nodes.facts) if fact is None and slot in nodes._spare]
+    assert gone
+    for slot in gone:
+        assert not nodes.schedulable[slot]
+        assert not nodes.mig[slot]
+        assert not nodes.usable[:, slot].any()
+        assert int(nodes.devices[slot]) == int(nodes.gpu_memory[slot]) == 0
+        assert not nodes.capacity[:, slot].any()
+        assert nodes.names[slot] == ""
+    assert sorted([*nodes.slots.values(), *nodes._spare]) == list(range(len(nodes.names)))
+    layers = (nodes.free, nodes.releasing, nodes.promised)
+    assert {layer.devices.shape for layer in layers} == {nodes.usable.shape}
+    assert {layer.slots.shape for layer in layers} == {nodes.usable.shape}
+    assert {layer.host.shape for layer in layers} == {nodes.capacity.shape}
+
+
+def test_a_task_that_ends_leaves_an_empty_row() -> None:
+    state = state_of(node("n", 2), queue("a"), *running(training("x", "a"), "n", 1, at=3.0))
+    (row,) = state.job("x").rows.values()
+    assert int(state.tasks.victim[row]) == state.queues.slots["a"]
+    assert state.tasks.victims == {state.queues.slots["a"]: {50: 1}}
+    state.apply(TaskReleasing("x", 0))
+    assert int(state.tasks.victim[row]) == -1
+    assert state.tasks.victims == {}
+    state.apply(TaskReleased("x", 0, Outcome.SUCCEEDED, 9.0))
+    assert int(state.tasks.node[row]) == -1
+    assert not state.tasks.stopping[row]
+    assert state.nodes.free.devices[:, state.nodes.slot("n")].tolist() == [1000, 1000]
+    assert not state.nodes.releasing.devices.any()
+    assert not state.queues.used.any()
+    assert not state.queues.releasing.any()
+
+
+def test_a_promise_ends_with_its_workload() -> None:
+    state = state_of(node("n", 2), queue("a"), training("x", "a"))
+    assert not state.job("x").promise_fixed
+    state.apply(RoomPromised("x", (("n", (0,), 0),)))
+    assert state.nodes.promised.devices.sum() == 1000
+    assert state.queues.promised[0].tolist() == [1000, 1000, 1024]
+    state.apply(WorkloadGone("x"))
+    assert not state.nodes.promised.devices.any()
+    assert not state.queues.promised.any()
+    assert not state.promised
+    assert not state.queues.waiting.any()

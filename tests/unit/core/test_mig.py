@@ -1,0 +1,327 @@
+"""MIG: tables, starts, kept instances, packing, and whom to evict."""
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carrel_scheduler.core import mig
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.mig import Occupant
+
+A100 = mig.model_of("A100-40GB")
+EVERY = [(model, profile) for model in mig.MODELS.values() for profile in model.profiles.values()]
+masks = st.integers(0, 255)
+profiles = st.sampled_from(EVERY)
+
+
+def most_by_search(places: tuple[int, ...], free: int) -> int:
+    return max(
+        (1 + most_by_search(places, free & ~bits) for bits in places if bits & free == bits),
+        default=0,
+    )
+
+
+def layouts(model: mig.Model) -> set[frozenset[tuple[str, int]]]:
+    """Every set of instances that may exist together on a device, without media engines."""
+    found = {frozenset[tuple[str, int]]()}
+    grow = list(found)
+    while grow:
+        layout = grow.pop()
+        used = sum(bits for _, bits in layout)
+        for profile in model.profiles.values():
+            for bits in profile.places:
+                larger = layout | {(profile.name, bits)}
+                if not profile.media and not bits & used and larger not in found:
+                    found.add(larger)
+                    grow.append(larger)
+    return found
+
+
+def test_the_five_standard_profiles_have_as_many_layouts_as_were_counted_on_real_cards() -> None:
+    standard = {name for name in A100.profiles if not name.endswith("+me") and name != "1g.10gb"}
+    counted = [one for one in layouts(A100) if {name for name, _ in one} <= standard]
+    maximal = [one for one in counted if not any(one < other for other in counted)]
+    multisets = {tuple(sorted(name for name, _ in one)) for one in maximal}
+    assert (len(maximal), len(multisets)) == (19, 14)
+
+
+@pytest.mark.parametrize("model", mig.MODELS.values(), ids=lambda model: model.name)
+def test_disjoint_slots_never_use_more_compute_slices_than_there_are(model: mig.Model) -> None:
+    for layout in layouts(model):
+        assert sum(model.profiles[name].compute for name, _ in layout) <= model.compute
+
+
+@pytest.mark.parametrize(("model", "profile"), EVERY)
+def test_every_place_lies_on_the_device(model: mig.Model, profile: mig.Profile) -> None:
+    assert profile.milli == 1000 // model.slots * profile.size
+    for start, bits in zip(profile.starts, profile.places, strict=True):
+        assert bits & ~model.full == 0
+        assert bits.bit_count() == profile.size
+        assert mig.slots_of(model, profile.name, start) == bits
+
+
+def test_the_starts_of_the_a100_are_those_of_the_user_guide() -> None:
+    starts = {name: profile.starts for name, profile in A100.profiles.items()}
+    assert starts == {
+        "1g.5gb": (0, 1, 2, 3, 4, 5, 6),
+        "1g.5gb+me": (0, 1, 2, 3, 4, 5, 6),
+        "1g.10gb": (0, 2, 4, 6),
+        "2g.10gb": (0, 2, 4),
+        "3g.20gb": (0, 4),
+        "4g.20gb": (0,),
+        "7g.40gb": (0,),
+    }
+
+
+def test_models_of_four_slots_count_a_quarter_for_each() -> None:
+    a30 = mig.model_of("A30-24GB")
+    assert (a30.full, a30.slot_milli, a30.profiles["2g.12gb"].milli) == (0b1111, 250, 500)
+    assert (A100.full, A100.slot_milli, A100.profiles["3g.20gb"].milli) == (255, 125, 500)
+    assert mig.full_slots("A30-24GB") == 0b1111
+
+
+def test_what_is_unknown_or_illegal_is_refused_by_name() -> None:
+    with pytest.raises(InvalidEvent, match="unknown_mig_model"):
+        mig.model_of("A100")
+    with pytest.raises(InvalidEvent, match="unknown_mig_profile"):
+        mig.slots_of(A100, "2g.20gb", 0)
+    with pytest.raises(InvalidEvent, match="illegal_mig_start"):
+        mig.slots_of(A100, "3g.20gb", 2)
+    assert mig.has_profile("A100-80GB", "2g.20gb")
+    assert not mig.has_profile("A100-40GB", "2g.20gb")
+    assert not mig.has_profile("", "2g.20gb")
+
+
+def test_every_model_has_a_number_of_its_own() -> None:
+    codes = [mig.model_code(name) for name in mig.MODELS]
+    assert codes == list(range(1, len(codes) + 1))
+    assert mig.model_code("") == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        (1, "1g.5gb"),
+        (4864, "1g.5gb"),
+        (4865, "1g.10gb"),
+        (9537, "1g.10gb"),
+        (9857, "3g.20gb"),
+        (19969, "7g.40gb"),
+    ],
+)
+def test_memory_gets_the_smallest_profile_that_leaves_most_to_others(
+    memory: int, expected: str
+) -> None:
+    profile = mig.smallest_profile(A100, memory)
+    assert profile is not None
+    assert profile.name == expected
+
+
+def test_more_memory_than_the_device_has_gets_no_profile() -> None:
+    assert mig.smallest_profile(A100, 40193) is None
+
+
+@given(profiles, masks)
+def test_the_count_is_the_most_that_any_order_of_placing_reaches(
+    which: tuple[mig.Model, mig.Profile], free: int
+) -> None:
+    model, profile = which
+    free &= model.full
+    most = most_by_search(profile.places, free)
+    assert mig.fitting(profile)[free] == (min(most, 1) if profile.media else most)
+
+
+@given(profiles, masks)
+def test_placing_again_and_again_reaches_the_count(
+    which: tuple[mig.Model, mig.Profile], free: int
+) -> None:
+    model, profile = which
+    free &= model.full
+    expected, placed = mig.fitting(profile)[free], 0
+    while (found := mig.place(model, profile, free, media_used=placed > 0)) is not None:
+        assert found.bits & free == found.bits
+        free &= ~found.bits
+        placed += 1
+    assert placed == expected
+
+
+def test_small_instances_keep_away_from_the_room_of_large_ones() -> None:
+    free, bits = A100.full, []
+    for name in ("1g.5gb", "1g.5gb", "2g.10gb"):
+        found = mig.place(A100, A100.profiles[name], free)
+        assert found is not None
+        bits.append(found.bits)
+        free &= ~found.bits
+    assert bits == [1 << 6, 1 << 5, 0b1100]
+    assert mig.fitting(A100.profiles["1g.10gb"])[free] == 1
+
+
+def test_the_chosen_start_leaves_at_least_as_much_as_any_other() -> None:
+    def value(free: int) -> int:
+        plain = [p for p in A100.profiles.values() if not p.media]
+        return sum(most_by_search(p.places, free) * p.size for p in plain)
+
+    for profile in A100.profiles.values():
+        for free in range(0, 256, 7):
+            found = mig.place(A100, profile, free)
+            fits = [bits for bits in profile.places if bits & free == bits]
+            if found is None:
+                assert not fits
+            else:
+                assert found.bits == max(fits, key=lambda b: (value(free & ~b), b))
+
+
+def test_a_kept_instance_of_the_same_profile_is_used_wherever_it_lies() -> None:
+    warm = [("2g.10gb", 0b11), ("1g.5gb", 1 << 6)]
+    found = mig.place(A100, A100.profiles["2g.10gb"], A100.full, warm)
+    assert found == mig.Placement(0b11, reused=True, removed=())
+
+
+def test_free_room_comes_before_the_removal_of_kept_instances() -> None:
+    warm = [("1g.5gb", 1 << 6), ("1g.10gb", 0b110000)]
+    found = mig.place(A100, A100.profiles["2g.10gb"], A100.full, warm)
+    assert found is not None
+    assert (found.bits, found.removed) == (0b1100, ())
+
+
+def test_as_few_kept_instances_as_possible_are_removed() -> None:
+    warm = [("1g.5gb", 1 << 6), ("1g.5gb", 1 << 4), ("2g.10gb", 0b1100)]
+    found = mig.place(A100, A100.profiles["3g.20gb"], A100.full, warm)
+    assert found is not None
+    assert (found.bits, found.removed) == (0b1111, (("2g.10gb", 0b1100),))
+
+
+def test_equal_slots_of_another_profile_are_no_reason_to_keep_the_instance() -> None:
+    warm = [("1g.10gb", 0b11)]
+    assert mig.removals(warm, A100.profiles["2g.10gb"], 0b11) == tuple(warm)
+    assert mig.removals(warm, A100.profiles["1g.10gb"], 0b11) == ()
+
+
+def test_media_engines_exist_once() -> None:
+    media = A100.profiles["1g.5gb+me"]
+    assert mig.place(A100, media, A100.full, media_used=True) is None
+    kept = [("1g.5gb+me", 1)]
+    assert mig.removals(kept, media, 1 << 6) == tuple(kept)
+    assert mig.removals(kept, A100.profiles["1g.5gb"], 1 << 6) == ()
+    assert mig.pack(A100, ["1g.5gb+me", "1g.5gb+me"], A100.full) is None
+    assert mig.pack(A100, ["1g.5gb+me"], A100.full, media_used=True) is None
+    assert mig.pack(A100, ["1g.5gb"], A100.full, media_used=True) is not None
+
+
+@given(
+    st.sampled_from([A100, mig.model_of("A30-24GB")]),
+    masks,
+    st.data(),
+)
+def test_packing_is_exact(model: mig.Model, free: int, data: st.DataObject) -> None:
+    free &= model.full
+    names = data.draw(st.lists(st.sampled_from(sorted(model.profiles)), max_size=4))
+    found = mig.pack(model, names, free)
+    kinds = [model.profiles[name] for name in names]
+    possible = sum(kind.media for kind in kinds) <= 1 and any(
+        sum(bits) == _union(bits) and _union(bits) & ~free == 0
+        for bits in itertools.product(*(kind.places for kind in kinds))
+    )
+    assert (found is not None) == possible
+    if found is not None:
+        assert sum(found) == _union(found)
+        assert _union(found) & ~free == 0
+        assert all(bits in kind.places for bits, kind in zip(found, kinds, strict=True))
+
+
+def _union(bits: tuple[int, ...]) -> int:
+    union = 0
+    for one in bits:
+        union |= one
+    return union
+
+
+def test_packing_needs_every_profile_to_exist() -> None:
+    assert mig.pack(A100, ["1g.5gb", "9g.90gb"], A100.full) is None
+    assert mig.pack(A100, [], 0) == ()
+
+
+def test_equal_instances_are_counted_over_devices() -> None:
+    assert mig.count(A100.profiles["2g.10gb"], [255, 0b1111, 0b11110]) == 3 + 2 + 1
+
+
+def test_a_large_instance_needs_exactly_the_one_gone_that_stands_in_its_way() -> None:
+    trainings = [Occupant(0b11 << start, 10, start, evictable=True) for start in (0, 2, 4)]
+    found = mig.cheapest_clearing(A100.profiles["3g.20gb"], [(0b11000000, trainings)])
+    assert found is not None
+    assert (found.device, found.bits) == (0, 0b11110000)
+    assert [victim.bits for victim in found.victims] == [0b110000]
+
+
+def test_who_may_not_be_evicted_and_slots_of_nobody_stay() -> None:
+    profile = A100.profiles["3g.20gb"]
+    kept = Occupant(0b110000, 0, 0, evictable=False)
+    cheap = Occupant(0b11, 50, 1, evictable=True)
+    found = mig.cheapest_clearing(profile, [(0b11001100, [kept, cheap])])
+    assert found is not None
+    assert (found.bits, found.victims, found.cost) == (0b1111, (cheap,), 50)
+    assert mig.cheapest_clearing(profile, [(0b11000100, [kept, cheap])]) is None
+
+
+def test_equal_costs_fall_to_fewer_victims_and_then_to_those_who_give_way_first() -> None:
+    profile = A100.profiles["2g.10gb"]
+    two = [Occupant(1, 5, 0, evictable=True), Occupant(2, 5, 1, evictable=True)]
+    one = [Occupant(0b1100, 10, 3, evictable=True), Occupant(0b110000, 10, 2, evictable=True)]
+    found = mig.cheapest_clearing(profile, [(0, [*two, *one])])
+    assert found is not None
+    assert [victim.order for victim in found.victims] == [2]
+
+
+def test_the_lowest_device_and_the_highest_start_are_cleared_when_all_else_is_equal() -> None:
+    whole = [Occupant(255, 7, 0, evictable=True)]
+    found = mig.cheapest_clearing(A100.profiles["3g.20gb"], [(0, whole), (0, whole)])
+    assert found is not None
+    assert (found.device, found.bits) == (0, 0b11110000)
+
+
+def test_an_instance_with_the_media_engines_gives_them_up() -> None:
+    holder = Occupant(1, 5, 0, evictable=True, media=True)
+    found = mig.cheapest_clearing(A100.profiles["1g.5gb+me"], [(0b11111110, [holder])])
+    assert found is not None
+    assert found.victims == (holder,)
+    found = mig.cheapest_clearing(A100.profiles["1g.5gb"], [(0b11111110, [holder])])
+    assert found is not None
+    assert found.victims == ()
+
+
+@given(st.sampled_from(sorted(A100.profiles)), st.integers(0, 10_000))
+def test_clearing_finds_the_cheapest_of_all_sets_of_victims(name: str, seed: int) -> None:
+    draw = random.Random(seed)
+    profile = A100.profiles[name]
+    devices: list[tuple[int, list[Occupant]]] = []
+    order = itertools.count()
+    for _ in range(draw.randint(1, 3)):
+        free = A100.full
+        occupants: list[Occupant] = []
+        for other in draw.choices(sorted(A100.profiles), k=draw.randint(0, 5)):
+            kind = A100.profiles[other]
+            spot = draw.choice(kind.places)
+            if spot & ~free or (kind.media and any(o.media for o in occupants)):
+                continue
+            free &= ~spot
+            evictable = draw.random() < 0.8
+            cost = draw.randint(0, 9)
+            occupants.append(Occupant(spot, cost, next(order), evictable, kind.media))
+        devices.append((free & draw.randint(0, 255), occupants))
+    found = mig.cheapest_clearing(profile, devices)
+    best = min(
+        (
+            sum(o.cost for o in gone)
+            for free, occupants in devices
+            for size in range(len(occupants) + 1)
+            for gone in itertools.combinations(occupants, size)
+            if all(o.evictable for o in gone)
+            and not (profile.media and any(o.media for o in occupants if o not in gone))
+            and mig.place(A100, profile, free | _union(tuple(o.bits for o in gone)))
+        ),
+        default=None,
+    )
+    assert (None if found is None else found.cost) == best

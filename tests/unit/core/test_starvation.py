@@ -1,0 +1,90 @@
+"""A large gang gets its turn under an endless stream of small work of its own priority."""
+
+import pytest
+
+from carrel_scheduler.core.events import Event
+from carrel_scheduler.core.settings import Settings
+from unit.core.runs import Run
+from unit.core.situations import asking, node, queue, training, workspace
+
+PATIENCE_S = 600.0
+SMALL_RUNS_S = 100.0
+BOUND_S = PATIENCE_S + 2 * SMALL_RUNS_S + 2 * SMALL_RUNS_S
+"""The patience, twice the longest run time of others, and the grain of these stories."""
+
+
+def waits(run: Run, small: str, *, most: int = 40) -> float | None:
+    """Seconds until ``big`` starts while small work of a queue ends and follows for ever."""
+    began, number = run.now, 0
+    while run.now < began + most * SMALL_RUNS_S:
+        half_of_them_end(run)
+        for _ in range(8):
+            number += 1
+            run.submit(training(f"small-{number}-{run.now}", small))
+        run.wait(SMALL_RUNS_S / 2)
+        if "big" in run.running():
+            return run.now - began
+    return None
+
+
+def half_of_them_end(run: Run) -> None:
+    """On every node the four oldest, so that no node is ever empty by chance."""
+    by_node: dict[str, list[str]] = {}
+    for uid in run.running():
+        if uid.startswith("small"):
+            by_node.setdefault(run.nodes_of(uid)[0], []).append(uid)
+    for uids in by_node.values():
+        for uid in sorted(uids, key=lambda uid: (run.state.job(uid).started, uid))[:4]:
+            run.finish(uid)
+
+
+def full_of_small(*more: Event, patience_s: float = PATIENCE_S) -> Run:
+    """Two nodes of eight GPUs full of small work; `big` needs a whole one."""
+    events = (node("n1", 8), node("n2", 8), queue("a", 16), *more)
+    run = Run(*events, settings=Settings(patience_s=patience_s))
+    run.submit(*(training(f"small-{k}", "a") for k in range(16)))
+    run.wait(0)
+    run.submit(training("big", "a", 8))
+    return run
+
+
+def test_small_work_of_its_own_queue_does_not_hold_it_up_for_ever() -> None:
+    took = waits(full_of_small(), "a")
+    assert took is not None
+    assert PATIENCE_S < took <= BOUND_S
+
+
+def test_nor_do_older_claims_that_can_never_be_served() -> None:
+    run = full_of_small(queue("z", 0, limit=1, created_at=1.0))
+    for number in range(9):
+        run.submit(training(f"barred-{number}", "z", 2, cpu=1 + number, created_at=-1.0))
+    run.submit(training("nowhere", "a", 8, nodes=["elsewhere"], created_at=-1.0))
+    took = waits(run, "a")
+    assert took is not None
+    assert took <= BOUND_S
+
+
+def test_nor_does_one_that_finds_no_node_now() -> None:
+    run = Run(node("n1", 8), node("n2", 8), queue("a", 18), settings=Settings(patience_s=600.0))
+    run.submit(workspace("desk", "a", 1, request=asking(1)))
+    run.wait(0)
+    run.submit(*(training(f"small-{k}", "a") for k in range(15)))
+    run.wait(0)
+    run.submit(training("blocked", "a", 8, nodes=run.nodes_of("desk")[:1]))
+    run.wait(1)
+    run.submit(training("big", "a", 8))
+    took = waits(run, "a")
+    assert took is not None
+    assert took <= BOUND_S + SMALL_RUNS_S
+
+
+def test_without_patience_it_waits_as_long_as_there_is_small_work() -> None:
+    """What the reservation is for: the very same story without it."""
+    assert waits(full_of_small(patience_s=-1.0), "a") is None
+
+
+@pytest.mark.parametrize("patience_s", [60.0, 900.0])
+def test_the_patience_is_a_setting(patience_s: float) -> None:
+    took = waits(full_of_small(patience_s=patience_s), "a")
+    assert took is not None
+    assert patience_s < took <= patience_s + 4 * SMALL_RUNS_S
