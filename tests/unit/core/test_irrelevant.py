@@ -1,8 +1,8 @@
 """What has nothing to do with anybody changes nothing: the same plans, the same reasons.
 
-Into a story told by dice come, before anything else, closed nodes without room or a queue that holds
-and asks for nothing. They take slots and numbers of their own. (Work, even on hold, is no such
-thing: which work is usual is learned from all that was submitted.)
+Into a story told by dice come, before anything else, closed nodes without room or a queue that
+holds and asks for nothing. They take slots and numbers of their own. (Work, even on hold, is no
+such thing: which work is usual is learned from all that was submitted.)
 """
 
 import random
