@@ -14,6 +14,7 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     WorkloadGone,
 )
+from carrel_scheduler.core.loading import Listing, load
 from carrel_scheduler.core.state import State
 from unit.core.situations import asking, node, queue, running, state_of, training
 
@@ -113,3 +114,19 @@ def test_a_promise_ends_with_its_workload() -> None:
     assert not state.queues.promised.any()
     assert not state.promised
     assert not state.queues.waiting.any()
+
+
+def test_tasks_that_were_listed_hold_what_those_told_one_by_one_hold() -> None:
+    jobs = [training(f"w{n}", "a", n % 3, cpu=1 + n, memory_gib=2 + n) for n in range(6)]
+    devices = ((), (0,), (1, 2), (), (3,), (4, 5))
+    placed = [TaskPlaced(f"w{n}", 0, "n", devices[n], 5.0) for n in range(6)]
+    listed = State()
+    load(listed, Listing([node("n", 6)], [queue("a")], (), (), jobs, placed))
+    told = state_of(node("n", 6), queue("a"), *jobs, *placed)
+    for state in (told, listed):
+        rows = [state.job(f"w{n}").rows[0] for n in range(6)]
+        assert state.tasks.host[:, rows].T.tolist() == [
+            [1000 * (1 + n), 1024 * (2 + n)] for n in range(6)
+        ]
+        assert state.tasks.mask[rows].tolist() == [0, 1, 6, 0, 8, 48]
+        assert [state.tasks.footprint(row).devices for row in rows] == list(devices)

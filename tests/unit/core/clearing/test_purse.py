@@ -1,0 +1,73 @@
+"""Divisors of what units hold, on which the caps of queues rest."""
+
+import math
+
+import numpy as np
+import pytest
+
+from carrel_scheduler.core.clearing.claims import Budgets
+from carrel_scheduler.core.clearing.purse import Caps, Purse, Tree
+
+
+def purse(amounts: list[int], queue: list[int], excess: int = 4) -> Purse:
+    """Two leaves below a third queue; the amounts are thousandths of devices."""
+    bounds = np.zeros((3, 3), np.int64)
+    bounds[:, 0] = excess
+    budgets = Budgets(np.array([2, 2, -1]), bounds, np.zeros(3, np.bool_))
+    held = np.array(amounts, np.int64)
+    zero = np.zeros(len(held), np.int64)
+    return Purse(budgets, np.array(queue), (held, zero, zero))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "queue"),
+    [
+        ([3, 2, 4], [0, 0, 1]),
+        ([6, 4, 9], [0, 0, 1]),
+        ([5, 5, 10], [0, 0, 1]),
+        ([2, 2, 3], [0, 0, 1]),
+        ([4, 4, 4], [0, 1, 1]),
+        ([1000, 500, 250, 1000], [0, 0, 1, 1]),
+        ([7], [1]),
+    ],
+)
+def test_a_step_divides_all_that_a_queue_may_lose(amounts: list[int], queue: list[int]) -> None:
+    mine = purse(amounts, queue)
+    sums, largest = mine.held(None, 0)
+    steps = mine.steps(sums, largest, 0).tolist()
+    for slot in (0, 1):
+        there = [amount for amount, of in zip(amounts, queue, strict=True) if of == slot]
+        if there:
+            assert all(amount % steps[slot] == 0 for amount in there)
+            assert steps[slot] == math.gcd(*there) or len(set(amounts)) == 1
+    assert steps[2] == math.gcd(*amounts)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "excess", "cap"),
+    [
+        ([1, 1, 1, 1, 1, 1], 4, 4),
+        ([2, 2, 2, 2], 4, 4),
+        ([2, 2, 2, 2], 3, 4),
+        ([3, 3, 3], 4, 6),
+        ([3, 2, 2, 2], 4, 6),
+    ],
+)
+def test_caps_are_what_equal_units_may_lose(amounts: list[int], excess: int, cap: int) -> None:
+    """All but the largest sum to less than the excess; with equal units that is exact."""
+    mine = purse(amounts, [0] * len(amounts), excess)
+    assert Caps(mine).most[0] == cap
+    legal = [
+        sum(amounts[:count]) for count in range(1, len(amounts) + 1) if mine.legal(np.arange(count))
+    ]
+    assert max(legal) <= cap
+    if len(set(amounts)) == 1:
+        assert max(legal) == cap
+
+
+def test_sums_go_up_and_prices_down_every_level() -> None:
+    tree = Tree(np.array([1, 2, -1, 1, -1]))
+    assert tree.sums(np.array([1, 10, 100, 1000, 5])).tolist() == [1, 1011, 1111, 1000, 5]
+    assert tree.largest(np.array([7, 3, 1, 9, 5])).tolist() == [7, 9, 9, 9, 5]
+    assert tree.divisors(np.array([12, 0, 0, 8, 5])).tolist() == [12, 4, 4, 8, 5]
+    assert tree.along_paths(np.array([1, 10, 100, 1000, 5])).tolist() == [111, 110, 100, 1110, 5]

@@ -1,0 +1,76 @@
+"""A question about one workload is answered about that one, whoever else is decided upon."""
+
+import pytest
+
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import Event, RoomPromised, TaskReleasing, TaskStuck
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.speculation import never, what_if
+from unit.core.situations import (
+    NOW,
+    asking,
+    carry_out,
+    node,
+    queue,
+    running,
+    state_of,
+    training,
+)
+
+
+def test_only_its_own_starts_and_victims_are_told() -> None:
+    events: list[Event] = [
+        node("n1", 4), node("n2", 2), queue("a", 0), queue("b", 6),
+        *running(training("v1", "a"), "n2", 0), *running(training("v2", "a"), "n2", 1),
+        training("c", "b", 1), training("e", "b", 1, nodes=["n2"]),
+    ]  # fmt: skip
+    state = state_of(*events)
+    mine = what_if(state, training("d", "b", 2), NOW)
+    assert [(one.uid, one.node) for one in mine.bindings] == [("d", "n1")]
+    assert mine.held is None
+    assert mine.gives_way == ()
+    assert mine.served
+    other = what_if(state, training("d", "b", 1, nodes=["n2"]), NOW)
+    assert other.bindings == ()
+    assert other.held is not None
+    assert (other.held.uid, len(other.gives_way)) == ("d", 1)
+    assert other.gives_way[0].reason.workload_uid == "d"
+    refused = what_if(state, training("d", "b", 5), NOW)
+    assert not refused.served
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_a_place_on_a_task_that_does_not_end_is_given_up(gpus: int) -> None:
+    state = state_of(
+        node("n1", 1, cpu=8), node("n2", 1, cpu=4), queue("a", 2),
+        *running(training("v", "a", gpus, cpu=6), "n1", *range(gpus)), TaskReleasing("v", 0),
+        training("w", "a", gpus, cpu=4, nodes=["n1"]),
+    )  # fmt: skip
+    plan = decide(state, NOW)
+    assert [one.uid for one in plan.nominations if one.places] == ["w"]
+    carry_out(state, plan, NOW)
+    state.apply(TaskStuck("v", 0))
+    assert [(one.uid, one.places) for one in decide(state, NOW + 1).nominations] == [("w", ())]
+
+
+def test_a_place_beside_it_is_kept() -> None:
+    state = state_of(
+        node("n1", 2), queue("a", 2),
+        *(event for n in range(2) for event in running(training(f"v{n}", "a"), "n1", n)),
+        TaskReleasing("v0", 0), TaskReleasing("v1", 0),
+        training("w", "a"), RoomPromised("w", (("n1", (1,), 0),)),
+        TaskStuck("v0", 0),
+    )  # fmt: skip
+    assert [one for one in decide(state, NOW).nominations if not one.places] == []
+
+
+def test_values_of_a_label_count_where_there_is_room() -> None:
+    racks = [node(f"n{n}", gpus, labels=(("rack", f"r{n}"),)) for n, gpus in enumerate((2, 2, 0))]
+    state = state_of(*racks, queue("a"))
+    apart = asking(1, where=Where(apart="rack"))
+    assert never(state, training("y", "a", gang=Group(requests=(apart,) * 2))) is None
+    found = never(state, training("y", "a", gang=Group(requests=(apart,) * 3)))
+    assert found is not None
+    assert (found.token, found.requested, found.bound) == (Token.TOPOLOGY_TOO_SMALL, 3, 2)
