@@ -119,9 +119,12 @@ class Search:
         bound = self._bound_to_move(shares)
         if not self._move_all(bound):
             raise AssertionError(f"those who make room for {self.claimer.uid} have no place")
+        ended: set[str] = set()
         for share in self._in_order_of_service(shares):
-            if share not in bound:
-                self._move(share)
+            if share in bound or share.job.uid in ended:
+                continue
+            if not self._move(share) and share.core:
+                ended.add(share.job.uid)  # what it could run beside its minimum is of no use
 
     def _bound_to_move(self, shares: Sequence[Share]) -> list[Share]:
         return [share for share in shares if self.movers(share)]
