@@ -1,0 +1,83 @@
+"""Elastic work among others: it takes what is idle, gives it first, and never runs below itself."""
+
+from typing import Any
+
+from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.gangs import Group, Growth
+from unit.core.runs import Run
+from unit.core.situations import asking, node, queue, training
+
+
+def elastic(
+    uid: str, project: str, tasks: int, least: int, growth: Growth = Growth.ONE, **more: Any
+) -> WorkloadQueued:
+    gang = Group(requests=(asking(1),) * tasks, min_tasks=least, growth=growth)
+    return training(uid, project, gang=gang, **more)
+
+
+def run(gpus: int, *queued: WorkloadQueued, **quotas: float) -> Run:
+    """A node and queues; the work arrives at once and is decided upon."""
+    found = Run(node("n", gpus), *(queue(name, quota) for name, quota in quotas.items()))
+    found.submit(*queued)
+    found.step()
+    return found
+
+
+def then(before: Run, *queued: WorkloadQueued) -> Run:
+    before.submit(*queued)
+    before.wait(1.0)
+    before.settle()
+    return before
+
+
+def test_all_get_their_minimum_and_a_first_step_before_anybody_grows_on() -> None:
+    jobs = (elastic("e", "a", 4, 1), elastic("f", "a", 4, 1))
+    assert run(2, *jobs, a=9).sizes() == {"e": 1, "f": 1}
+    assert run(3, *jobs, a=9).sizes() == {"e": 2, "f": 1}
+    assert run(4, *jobs, a=9).sizes() == {"e": 2, "f": 2}
+    assert run(6, *jobs, a=9).sizes() == {"e": 4, "f": 2}
+    assert run(9, *jobs, a=9).sizes() == {"e": 4, "f": 4}
+
+
+def test_a_guarantee_is_taken_back_member_by_member() -> None:
+    found = then(run(6, elastic("e", "a", 6, 2), a=3, b=3), elastic("f", "b", 4, 1))
+    assert found.sizes() == {"e": 3, "f": 3}
+    assert found.evicted == {"e": ["Reclaimed"] * 3}
+
+
+def test_higher_priority_takes_only_what_it_needs() -> None:
+    found = then(run(6, elastic("e", "a", 6, 2), a=6), training("t", "a", 1, priority=60))
+    assert found.sizes() == {"e": 5, "t": 1}
+    found = then(run(6, elastic("e", "a", 6, 2), a=6), training("t", "a", 4, priority=60))
+    assert found.sizes() == {"e": 2, "t": 1}
+
+
+def test_equal_priority_takes_nothing() -> None:
+    found = then(run(6, elastic("e", "a", 6, 2), a=6), training("t", "a", 2))
+    assert found.sizes() == {"e": 6}
+    assert found.evicted == {}
+
+
+def test_who_cannot_keep_its_minimum_gets_no_room_for_its_surplus() -> None:
+    found = then(run(6, elastic("e", "a", 6, 2), a=6), training("t", "a", 5, priority=60))
+    assert found.sizes() == {"t": 1}
+    found.finish("t")
+    found.settle()
+    assert found.sizes() == {"e": 6}
+
+
+def test_doubling_halves_too() -> None:
+    job = elastic("e", "a", 8, 1, Growth.DOUBLE)
+    assert run(7, job, a=8).sizes() == {"e": 4}
+    found = then(run(8, job, a=8), training("t", "a", 1, priority=60))
+    assert found.sizes() == {"e": 4, "t": 1}
+    found = then(run(8, job, a=8), training("t", "a", 5, priority=60))
+    assert found.sizes() == {"e": 2, "t": 1}
+
+
+def test_idle_room_is_taken_and_given_again() -> None:
+    found = then(run(4, elastic("e", "a", 4, 1), a=1, b=3), training("t", "b", 2))
+    assert found.sizes() == {"e": 2, "t": 1}
+    found.finish("t")
+    found.settle()
+    assert found.sizes() == {"e": 4}
