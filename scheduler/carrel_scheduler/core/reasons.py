@@ -41,7 +41,7 @@ class Token(StrEnum):
     RESERVED = "Reserved"
     """It waited so long that places are kept for it on which others still run."""
     NO_VICTIMS_FOUND = "NoVictimsFound"
-    """It may make others give way, but no set of them that is enough was found within the limits."""
+    """Others would give way, but no set of them that is enough was found within the limits."""
     QUEUED_BEHIND = "QueuedBehind"
     PREEMPTION_DELAYED = "PreemptionDelayed"
     """Others would give way, but it may not make them yet, until ``until``."""
