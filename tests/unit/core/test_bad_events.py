@@ -127,6 +127,7 @@ REFUSED: list[tuple[Event, str, str]] = [
     (training("y", "a", gang=replace(LEAF, groups=(LEAF,))), "bad_gang", "groups"),
     (training("y", "a", gang=Group()), "bad_gang", "requests"),
     (training("y", "a", gang=replace(LEAF, min_tasks=3)), "bad_amount", "min_tasks"),
+    (training("y", "a", gang=replace(LEAF, min_tasks=-1)), "bad_amount", "min_tasks"),
     (training("y", "a", gang=Group(groups=(LEAF,), min_groups=2)), "bad_amount", "min_groups"),
     (training("y", "a", gang=Group(groups=(LEAF, Group()))), "bad_gang", "requests"),
     (training("y", "a", gang=Group(requests=(asking(-1),))), "bad_amount", "gpus"),

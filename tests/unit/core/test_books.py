@@ -152,6 +152,13 @@ def test_the_difference_is_told(state: State) -> None:
     ]
 
 
+def test_rows_that_lack_a_workload_are_told_by_its_name(state: State) -> None:
+    row = state.job("q").waiting
+    assert row is not None
+    row.members.pop("q")
+    assert "indexes_equal_recount: waiting rows differ by ['q']" in check_books(state)
+
+
 def put(state: State, uid: str, **changes: Any) -> None:
     """Say that a task of one workload lies elsewhere, in its row and nowhere else."""
     row = state.job(uid).rows[0]

@@ -19,7 +19,7 @@ from carrel_scheduler.core.events import (
     TopologySet,
 )
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.reasons import Reason
 from unit.core.situations import (
     asking,
     node,
@@ -30,7 +30,6 @@ from unit.core.situations import (
     workspace,
 )
 
-EMPTY = Reason(ReasonClass.NEVER, Token.NEVER_FITS)
 CASES: list[tuple[Sequence[Event], dict[str, str]]] = [
     (
         [
@@ -338,7 +337,7 @@ def told(reason: Reason) -> str:
     parts = [str(reason.token)]
     for field in fields(Reason)[2:]:
         value = getattr(reason, field.name)
-        if value == getattr(EMPTY, field.name):
+        if not value:
             continue
         if field.name == "nodes":
             value = " ".join(value)
