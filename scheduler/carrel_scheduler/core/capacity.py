@@ -11,17 +11,20 @@ import numpy as np
 
 from carrel_scheduler.core import device_choice
 from carrel_scheduler.core.class_needs import ClassNeeds, Rows
-from carrel_scheduler.core.classes import Classes
+from carrel_scheduler.core.classes import Classes, Form
 from carrel_scheduler.core.eligible import Eligible
 from carrel_scheduler.core.gpu_room import ANY
 from carrel_scheduler.core.layers import Counts, Layer
 from carrel_scheduler.core.never import Never, never
 from carrel_scheduler.core.nodes import NodeColumns
+from carrel_scheduler.core.resources import MILLI
 
 MOST = ANY
 """A larger count of tasks on one node is told as this many."""
 
 ROWS_AT_ONCE = 512
+FEW = 4
+"""So many nodes are counted one by one sooner than as arrays."""
 
 
 class Capacity:
@@ -126,6 +129,25 @@ class Capacity:
             found = np.minimum(found, host[row] // amount)
         found *= mask
         return found
+
+    def recount(self, counts: Counts, view: Layer, class_id: int, nodes: set[int]) -> None:
+        """Bring ``counts`` of a view, (N,), up to date on some nodes; it is changed in place."""
+        kind = self._classes.kinds[class_id]
+        if len(nodes) > FEW or kind.form not in (Form.NONE, Form.WHOLE):
+            some = np.array(sorted(nodes), np.int64)
+            counts[some] = self.counts(view, class_id, some)
+            return
+        mask = self._eligible.of(self._classes.request(class_id))
+        needs, rows = self._needs.host_needs(class_id), len(view.host)
+        for node in nodes:
+            found = MOST
+            if not mask.item(node):
+                found = 0
+            elif kind.form is Form.WHOLE:
+                found = min(found, view.devices[:, node].tolist().count(MILLI) // kind.amount)
+            for row, amount in needs:
+                found = min(found, view.host.item(row, node) // amount if row < rows else 0)
+            counts[node] = found
 
     def counts_many(self, view: Layer, class_ids: Counts, nodes: Counts) -> Counts:
         """(n, c) how many tasks of many classes fit on some nodes in a view."""

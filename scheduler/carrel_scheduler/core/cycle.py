@@ -264,8 +264,7 @@ class Cycle:
         if found is None or len(log) - seen > FEW_MOVES:
             found = self.state.capacity.counts(view, cls)
         elif seen < len(log):
-            nodes = np.array(sorted(set(log[seen:])), np.int64)
-            found[nodes] = self.state.capacity.counts(view, cls, nodes)
+            self.state.capacity.recount(found, view, cls, set(log[seen:]))
         self._kept[cls, soon] = len(log), found
         return found
 

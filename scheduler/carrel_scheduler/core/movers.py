@@ -5,7 +5,7 @@ device that needs least, for CPU and memory further work, least loss first. ``No
 of movable tasks makes room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from carrel_scheduler.core.classes import Form, GpuKind
@@ -81,34 +81,44 @@ def _for_whole(
 ) -> list[Occupant] | None:
     """Clear the devices that lose least until enough are free; tasks on several count once."""
     cleared = {device for device, milli in enumerate(free) if milli >= MILLI}
-    chosen: list[Occupant] = []
+    on = _by_device(here, len(free))
+    options = [
+        device
+        for device, there in enumerate(on)
+        if device not in cleared
+        and free[device] + sum([one.share for one in there]) >= MILLI
+        and all(one.movable for one in there)
+        and cycle.room.open.item(device, node)
+    ]
+    chosen: dict[int, Occupant] = {}
     while len(cleared) < kind.amount:
-        best: tuple[float, int, list[Occupant]] | None = None
-        for device in range(len(free)):
-            if device in cleared or not cycle.room.open.item(device, node):
-                continue
-            holders = [one for one in here if device in one.devices and one not in chosen]
-            room = free[device] + sum(one.share for one in here if device in one.devices)
-            if room < MILLI or not all(one.movable for one in holders):
-                continue
-            lost = sum(one.lost / len(one.devices) for one in holders)
-            if best is None or (lost, device) < best[:2]:
-                best = (lost, device, holders)
+        best: tuple[float, int] | None = None
+        for device in options:
+            if device not in cleared:
+                lost = sum([o.lost / len(o.devices) for o in on[device] if o.row not in chosen])
+                if best is None or lost < best[0]:
+                    best = lost, device
         if best is None:
             return None
-        chosen += best[2]
-        held = {device for one in chosen for device in one.devices}
-        cleared |= {d for d in held if _whole_without(d, free, here, chosen)}
+        chosen |= {one.row: one for one in on[best[1]]}
+        held = {device for one in chosen.values() for device in one.devices}
+        cleared |= {d for d in held if _whole_without(free[d], on[d], chosen)}
         cleared.add(best[1])
-    return chosen
+    return list(chosen.values())
 
 
-def _whole_without(
-    device: int, free: list[int], here: Sequence[Occupant], gone: Sequence[Occupant]
-) -> bool:
-    back = sum(one.share for one in gone if device in one.devices)
-    left = any(device in one.devices and one not in gone for one in here)
-    return not left and free[device] + back >= MILLI
+def _by_device(here: Sequence[Occupant], devices: int) -> list[list[Occupant]]:
+    """Who lies on each device."""
+    found: list[list[Occupant]] = [[] for _ in range(devices)]
+    for one in here:
+        for device in one.devices:
+            found[device].append(one)
+    return found
+
+
+def _whole_without(free: int, there: Sequence[Occupant], gone: Container[int]) -> bool:
+    """Whether a device is whole without these rows."""
+    return all(one.row in gone for one in there) and free + sum(o.share for o in there) >= MILLI
 
 
 def _for_share(

@@ -69,6 +69,20 @@ def test_counts_are_what_can_be_placed(request_: Request) -> None:
         assert placed == min(found.get(name, 0), 100), name
 
 
+@pytest.mark.parametrize("request_", REQUESTS)
+@pytest.mark.parametrize("names", ["abcd", "b"])
+def test_counts_of_few_nodes_are_brought_up_to_date(request_: Request, names: str) -> None:
+    world = mixed()
+    cls = world.classes.intern(request_)
+    counts = world.capacity.counts(world.nodes.free, cls)
+    world.take("a", (0, 1), 450, 30_000)
+    world.take("b", (3,), 1000, 1_000)
+    nodes = {world.nodes.slots[name] for name in names}
+    world.capacity.recount(counts, world.nodes.free, cls, nodes)
+    fresh = world.capacity.counts(world.nodes.free, cls)
+    assert [counts[node] for node in nodes] == [fresh[node] for node in nodes]
+
+
 def test_a_task_without_needs_fits_wherever_work_is_taken() -> None:
     world = cluster(node("a"), node("b", schedulable=False))
     assert world.counts(NOTHING) == {"a": MOST}
