@@ -4,7 +4,7 @@ The operators are Cosmic Ray's, but not every replacement of theirs: of arithmet
 counterpart only, comparisons among themselves, ``is`` with ``is not``. What is left out mostly
 raises an error at once (``a ** b`` of large arrays, ``"x" < None``) and would flatter the figure,
 or, as ``==`` for ``is``, changes nothing and would blacken it. Nothing is put into declarations:
-annotations, names of types, decorators, and the ``strict`` of ``zip``, which says what is so.
+annotations and their imports, names of types, decorators, and the ``strict`` of ``zip``.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ import cosmic_ray.plugins  # type: ignore[import-untyped]
 from cosmic_ray.ast import ast_nodes, get_ast  # type: ignore[import-untyped]
 from cosmic_ray.mutating import mutate_code  # type: ignore[import-untyped]
 from cosmic_ray.operators.operator import Operator  # type: ignore[import-untyped]
-from parso.python.tree import Name
+from parso.python.tree import IfStmt, Name
 from parso.tree import BaseNode, NodeOrLeaf
 
 COUNTERPARTS = frozenset(
@@ -41,6 +41,7 @@ COUNTERPARTS = frozenset(
     }
 )
 RELATIONS = frozenset({"Eq", "NotEq", "Lt", "LtE", "Gt", "GtE"})
+CHECKING = "TYPE_CHECKING"
 LEFT_OUT = frozenset({"RemoveDecorator", "VariableReplacer", "VariableInserter"})
 
 
@@ -119,6 +120,8 @@ def _operator(name: str) -> Operator:
 
 def _declares(node: NodeOrLeaf) -> bool:
     """Whether it says what something is: an annotation, a decorator, a type's name, ``strict=``."""
+    if isinstance(node, IfStmt) and node.children[1].get_code(include_prefix=False) == CHECKING:
+        return True
     child: NodeOrLeaf = node
     for parent in _above(node):
         if parent.type in {"decorator", "import_from"}:

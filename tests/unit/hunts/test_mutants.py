@@ -14,6 +14,8 @@ from hunts.mutants.trying import Outcome
 
 SOURCE = '''
 from dataclasses import dataclass
+if TYPE_CHECKING:
+    import thing
 Pair = tuple[int, int] | None
 
 @dataclass(frozen=True)
