@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 SOURCES := hub spawner scheduler extensions tests benchmarks
 ARGS ?=
 
-.PHONY: help up test check lint types contracts unit format clean
+.PHONY: help up test check lint types contracts unit hunt mutation format clean
 
 help: ## Show the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -40,6 +40,12 @@ contracts: $(VENV)/.installed-dev ## The layers of docs/architecture.md
 
 unit: $(VENV)/.installed-dev ## Unit tests only
 	@$(BIN)/pytest tests/unit -q
+
+hunt: $(VENV)/.installed-dev ## Long random stories with every invariant (ARGS="--runs 5000 --steps 50")
+	@$(BIN)/python tests/hunts/machine.py $(ARGS)
+
+mutation: $(VENV)/.installed-dev ## Put faults into the core; the tests must notice (ARGS="--sample 300 --seed 2")
+	@$(BIN)/python tests/hunts/mutation.py $(ARGS)
 
 format: $(VENV)/.installed-dev ## Put the code into shape
 	@$(BIN)/ruff check --fix-only $(SOURCES)
