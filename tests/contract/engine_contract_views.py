@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -75,6 +76,18 @@ class TerminalContract:
         session = await engine.exec(task.id, ("sleep", "600"))
         assert await session.close() == 128 + 1
         assert await session.read() == b""
+
+    async def test_closing_hangs_up_also_where_the_service_does_not_listen(
+        self, engines: Engines
+    ) -> None:
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+        try:
+            engine = await engines.open()
+            task = await self.start(engines, engine)
+            session = await engine.exec(task.id, ("sleep", "600"))
+            assert await session.close() == 128 + 1
+        finally:
+            signal.signal(signal.SIGHUP, before)
 
     async def test_ends_with_its_task(self, engines: Engines) -> None:
         engine = await engines.open()

@@ -23,6 +23,7 @@ from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.truth import Started, TaskRecord
 
 HANG_UP_SECONDS: Final = 2.0
+HANG_UP_AGAIN_SECONDS: Final = 0.1
 EXEC_SECONDS: Final = 5.0
 # The name takes the place of the machine's in whatever prompt the shell's own files set up.
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
@@ -88,10 +89,8 @@ class Terminal:
     async def close(self) -> int:
         """Hang up if still running; returns the exit code (128 and the signal if one ended it)."""
         if self._process.returncode is None:
-            self._signal(signal.SIGHUP)
-            self._signal(signal.SIGCONT)
             try:
-                await asyncio.wait_for(self._process.wait(), HANG_UP_SECONDS)
+                await asyncio.wait_for(self._hang_up(), HANG_UP_SECONDS)
             except TimeoutError:
                 self._signal(signal.SIGKILL)
         code = await self._process.wait()
@@ -102,6 +101,17 @@ class Terminal:
             await asyncio.sleep(0)  # they stop waiting for the descriptor before it is closed
             os.close(master)
         return code if code >= 0 else 128 - code
+
+    async def _hang_up(self) -> None:
+        """Again and again: what has just begun ignores it as long as a service under nohup does."""
+        ended = asyncio.ensure_future(self._process.wait())
+        try:
+            while not ended.done():
+                self._signal(signal.SIGHUP)
+                self._signal(signal.SIGCONT)
+                await asyncio.wait({ended}, timeout=HANG_UP_AGAIN_SECONDS)
+        finally:
+            ended.cancel()
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
