@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.events import Devices
-from carrel_scheduler.core.layers import Bools, Counts, Milli
+from carrel_scheduler.core.layers import Counts, Milli
 from carrel_scheduler.core.resources import MILLI
 
 HUNDREDTH = MILLI // 100
@@ -85,13 +85,6 @@ def _largest(fits: Milli, wanted: int) -> list[Milli]:
             np.maximum(upper, lower, out=upper)
             fits[row] = smaller
     return list(fits[:wanted])
-
-
-def fits_shared(devices: Milli, share: int, each: int = 1) -> Bools:
-    """(N,) whether a task fits on devices that are shared already, without opening a whole one."""
-    fits = (devices >= share) & (devices < MILLI)
-    found = np.add.reduce(fits.view(np.uint8), axis=0, dtype=np.uint8)
-    return np.asarray(found >= each)
 
 
 def tightest(

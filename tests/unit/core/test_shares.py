@@ -109,12 +109,6 @@ def test_room_that_is_idle_comes_before_room_that_is_coming() -> None:
     assert shares.tightest([1000, 1000], 500, idle=[0, 1000]) == (1,)
 
 
-def test_a_share_may_stay_on_shared_devices() -> None:
-    devices = np.array([[1000, 500, 1000], [1000, 600, 500], [1000, 400, 0]], np.int16)
-    assert shares.fits_shared(devices, 500).tolist() == [False, True, True]
-    assert shares.fits_shared(devices, 500, 2).tolist() == [False, True, False]
-
-
 def test_taking_the_tightest_blindly_would_leave_too_few_different_devices() -> None:
     free = [500, 500, 1000]
     assert one(free, 500, 2) == 2
