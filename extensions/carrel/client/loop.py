@@ -44,11 +44,15 @@ class BackgroundLoop:
             task.add_done_callback(lambda _: finished.set())
             started.append(task)
 
-        def cancel() -> None:  # runs after start, however early the interrupt came
-            started[0].cancel()
+        def cancel() -> None:
+            if started:
+                started[0].cancel()
+            else:  # interrupted before the loop was told of it
+                coroutine.close()
+                finished.set()
 
-        self.loop.call_soon_threadsafe(start)
-        try:
+        try:  # an interrupt may come at any line from here on, also inside the first call
+            self.loop.call_soon_threadsafe(start)
             finished.wait()
         except BaseException:
             self.loop.call_soon_threadsafe(cancel)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
@@ -63,6 +63,37 @@ def test_an_interrupt_cancels_what_was_waited_for(
         background.run(long())
     assert cancelled.is_set()
     assert background.run(asyncio.sleep(0, "goes on")) == "goes on"
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_an_interrupt_while_the_loop_is_being_told_leaves_nothing_behind(
+    background: BackgroundLoop, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    ended = threading.Event()
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    real_tell = background.loop.call_soon_threadsafe
+    interrupts = [KeyboardInterrupt()]
+
+    def interrupted(callback: Callable[[], object]) -> object:
+        if not interrupts:
+            return real_tell(callback)
+        if told:
+            real_tell(callback)
+        raise interrupts.pop()
+
+    items = background.iterate(numbers())
+    assert next(items) == 1
+    monkeypatch.setattr(background.loop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(items)
+    assert ended.is_set()
 
 
 def test_leaving_an_iteration_early_closes_the_generator(background: BackgroundLoop) -> None:
