@@ -170,6 +170,7 @@ class Service:
                 group.create_task(pump_workloads(self._ledger, self.loop, workloads)),
                 group.create_task(pump_devices(self._provider, self.loop)),
                 group.create_task(self.loop.run()),
+                group.create_task(self.loop.composites.run()),
             ]
             self._server.listen(self._settings.port, self._settings.host)
             log.info("listening on %s:%d", self._settings.host, self._settings.port)

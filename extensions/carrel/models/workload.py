@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
+from carrel.models import sections
+
 HOLDING: Final = frozenset({"starting", "running", "preempting", "stopping"})
 AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
 
@@ -35,6 +37,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int = 0
     message: str = ""
+    ports: dict[str, int] = {}
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +121,17 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     hold_for_claim: bool = False
     server_name: str = ""
     port: int | None = None
+    owner: str = ""
+    part: int = 0
+    routes: list[sections.Route] = []
+    rendezvous: sections.Rendezvous | None = None
+    elastic: sections.Elastic | None = None
+    experiment: sections.ExperimentSpec | None = None
+    trial: sections.TrialSpec | None = None
+    inference: sections.InferenceSpec | None = None
+    notebook: sections.NotebookSpec | None = None
+    schedule: sections.ScheduleSpec | None = None
+    tensorboard: sections.TensorBoardSpec | None = None
 
 
 class WorkloadStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +156,10 @@ class WorkloadStatus(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}
     last_preemption: Preemption | None = None
     limits: Limits | None = None
+    experiment: sections.ExperimentStatus | None = None
+    endpoint: sections.EndpointStatus | None = None
+    notebook: sections.NotebookStatus | None = None
+    schedule: sections.ScheduleStatus | None = None
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Between the wire and the objects that last: GPUs in numbers here, in thousandths there."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,8 @@ from carrel_scheduler.api.models.projects import (
 )
 from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.ledger import sections
+from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import (
     InteractiveLimits,
     Meta,
@@ -33,9 +35,12 @@ def to_workload(
     body: WorkloadCreate, principal: Principal, *, name: str, uid: str, now: float
 ) -> Workload:
     """A new workload; what was left to the kind (``preemptible``, ``priority``) is filled in."""
-    training = body.kind == "training"
-    preemptible = training if body.preemptible is None else body.preemptible
-    usual = "train" if training else "build-preemptible" if preemptible else "build"
+    facts = KINDS[body.kind]
+    chosen = body.preemptible if facts.may_choose else None
+    preemptible = facts.preemptible if chosen is None else chosen
+    usual = facts.priority
+    if body.kind == "workspace" and preemptible:
+        usual = "build-preemptible"
     spec = WorkloadSpec(
         kind=body.kind,
         user=body.user or principal.name,
@@ -63,6 +68,8 @@ def to_workload(
         hold_for_claim=bool(body.hold_for_claim),
         server_name=body.server_name or "",
         port=body.port,
+        routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes],
+        **_sections(body),
     )
     meta = Meta(
         name=name,
@@ -73,6 +80,24 @@ def to_workload(
         labels=dict(body.labels),
     )
     return Workload(meta=meta, spec=spec, status=WorkloadStatus(queued_at=now))
+
+
+_SECTION_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "rendezvous": sections.Rendezvous,
+    "elastic": sections.Elastic,
+    "experiment": sections.ExperimentSpec,
+    "inference": sections.InferenceSpec,
+    "notebook": sections.NotebookSpec,
+    "schedule": sections.ScheduleSpec,
+    "tensorboard": sections.TensorBoardSpec,
+}
+
+
+def _sections(body: WorkloadCreate) -> dict[str, Any]:
+    return {
+        name: msgspec.convert(getattr(body, name).model_dump(), _SECTION_TYPES[name])
+        for name in body.sections_given()
+    }
 
 
 def workload_fields(workload: Workload, status: WorkloadStatus) -> dict[str, Any]:
@@ -108,7 +133,7 @@ def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
         memory_bytes=spec.resources.memory_bytes,
         tasks=spec.tasks,
         priority=spec.priority,
-        preemptible=spec.kind == "training" if spec.preemptible is None else spec.preemptible,
+        preemptible=KINDS[spec.kind].preemptible if spec.preemptible is None else spec.preemptible,
         suspend=spec.suspend,
         delete=spec.delete,
         restart_policy=spec.restart_policy,
@@ -120,6 +145,11 @@ def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
         hold_for_claim=spec.hold_for_claim,
         server_name=spec.server_name,
         port=spec.port,
+        owner=spec.owner,
+        part=spec.part,
+        routes=tuple(spec.routes),
+        trial=spec.trial,
+        **{name: getattr(spec, name) for name in _SECTION_TYPES},
     )
 
 

@@ -65,6 +65,7 @@ def _filtered(
     phases: Sequence[str] | None,
     user: str | None,
     workload_kind: str | None,
+    without_kinds: Sequence[str],
     wanted_labels: Mapping[str, str] | None,
 ) -> Select[Any]:
     if projects is not None:
@@ -75,6 +76,8 @@ def _filtered(
         query = query.where(objects.c.user == user)
     if workload_kind is not None:
         query = query.where(objects.c.workload_kind == workload_kind)
+    if without_kinds:
+        query = query.where(objects.c.workload_kind.not_in(without_kinds))
     for key, value in (wanted_labels or {}).items():
         label = and_(labels.c.uid == objects.c.uid, labels.c.key == key, labels.c.value == value)
         query = query.where(exists().where(label))

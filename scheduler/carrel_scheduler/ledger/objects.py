@@ -8,6 +8,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from carrel_scheduler.ledger import sections
+from carrel_scheduler.ledger.kinds import WorkloadKind
+
 Phase = Literal[
     "pending",
     "starting",
@@ -18,7 +21,6 @@ Phase = Literal[
     "failed",
     "stopped",
 ]
-WorkloadKind = Literal["training", "workspace"]
 RestartPolicy = Literal["on-failure", "never", "always"]
 
 
@@ -69,6 +71,10 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
         large_shm: shared memory (``/dev/shm``) beyond the 64 MiB that containers have by default.
         checkpoint_every_seconds: hint for the checkpoint helper.
         delete: true asks for the end of its tasks and then of the object.
+        owner: uid of the composite workload that it is a part of; ``part`` is its number there.
+        routes: ports that people reach through the gateway.
+        rendezvous, elastic, experiment, trial, inference, notebook, schedule, tensorboard: see
+            ``sections``; only of the kinds that have them.
     """
 
     kind: WorkloadKind = "training"
@@ -95,6 +101,17 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     server_name: str = ""
     port: int | None = None
     large_shm: bool = False
+    owner: str = ""
+    part: int = 0
+    routes: list[sections.Route] = []
+    rendezvous: sections.Rendezvous | None = None
+    elastic: sections.Elastic | None = None
+    experiment: sections.ExperimentSpec | None = None
+    trial: sections.TrialSpec | None = None
+    inference: sections.InferenceSpec | None = None
+    notebook: sections.NotebookSpec | None = None
+    schedule: sections.ScheduleSpec | None = None
+    tensorboard: sections.TensorBoardSpec | None = None
 
 
 class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +125,7 @@ class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's present run."""
+    """One task's present run; ``ports`` are those it was given, by the names of its routes."""
 
     index: int
     attempt: int
@@ -120,6 +137,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: int = 0
     message: str = ""
+    ports: dict[str, int] = {}
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,6 +238,8 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
         rule: the project's limits that it was started under.
+        experiment, endpoint, notebook, schedule: see ``sections``; only of the kinds that have
+            them.
     """
 
     phase: Phase = "pending"
@@ -243,6 +263,10 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     last_preemption: Preemption | None = None
     limits: Limits | None = None
     rule: StayRule | None = None
+    experiment: sections.ExperimentStatus | None = None
+    endpoint: sections.EndpointStatus | None = None
+    notebook: sections.NotebookStatus | None = None
+    schedule: sections.ScheduleStatus | None = None
 
 
 class Workload(msgspec.Struct, kw_only=True):

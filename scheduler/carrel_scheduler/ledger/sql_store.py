@@ -102,6 +102,7 @@ class SqlObjectStore:
         phases: Sequence[str] | None = None,
         user: str | None = None,
         workload_kind: str | None = None,
+        without_kinds: Sequence[str] = (),
         labels: dict[str, str] | None = None,
         limit: int | None = None,
         after: str = "",
@@ -112,6 +113,7 @@ class SqlObjectStore:
             "phases": phases,
             "user": user,
             "workload_kind": workload_kind,
+            "without_kinds": without_kinds,
             "wanted_labels": labels,
         }
         return await self._read(object_queries.list_objects, kind, filters, limit, after)

@@ -90,6 +90,7 @@ class ObjectStore(Protocol):
         phases: Sequence[str] | None = None,
         user: str | None = None,
         workload_kind: str | None = None,
+        without_kinds: Sequence[str] = (),
         labels: dict[str, str] | None = None,
         limit: int | None = None,
         after: str = "",

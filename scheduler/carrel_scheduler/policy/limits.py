@@ -13,6 +13,7 @@ every training; a training without GPUs has nothing to leave idle.
 
 from dataclasses import dataclass
 
+from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import Limits, ProjectSpec, StayRule, WorkloadSpec
 
 TIME_LIMIT = "TimeLimit"
@@ -41,7 +42,10 @@ class Run:
 
 def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
     """What the project's limits say about a workload of this kind and request."""
-    if work.kind == "workspace":
+    rules = KINDS[work.kind].rules
+    if rules == "none":
+        return StayRule(warn_before_seconds=0.0)
+    if rules == "interactive":
         return project.interactive
     holds_gpus = work.resources.gpu_milli > 0
     return StayRule(
@@ -53,7 +57,8 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
 
 def applies_to_running(project: ProjectSpec, work: WorkloadSpec) -> bool:
     """Whether changed limits also hold for what runs already."""
-    limits = project.interactive if work.kind == "workspace" else project.training
+    rules = KINDS[work.kind].rules
+    limits = project.interactive if rules == "interactive" else project.training
     return limits.apply_to_running
 
 

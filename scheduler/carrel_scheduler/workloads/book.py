@@ -12,11 +12,10 @@ from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import Project, Quota, Resources, Workload
 from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.lifecycle import HOLDING
-
-DEFAULT_PRIORITY = {"training": NAMED["train"], "workspace": NAMED["build"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +156,14 @@ def priority_of(workload: Workload) -> int:
         return NAMED[value]
     if workload.spec.kind == "workspace" and workload.spec.preemptible:
         return NAMED["build-preemptible"]
-    return DEFAULT_PRIORITY[workload.spec.kind]
+    return NAMED[KINDS[workload.spec.kind].priority]
 
 
 def is_preemptible(workload: Workload) -> bool:
-    """What the user said, else the kind's own: trainings yes, workspaces no."""
-    if workload.spec.preemptible is None:
-        return workload.spec.kind == "training"
+    """What the user said, where the kind leaves the choice, else the kind's own."""
+    facts = KINDS[workload.spec.kind]
+    if workload.spec.preemptible is None or not facts.may_choose:
+        return facts.preemptible
     return workload.spec.preemptible
 
 

@@ -19,6 +19,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import QueueGone
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
+from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ChangeType
@@ -33,6 +34,7 @@ from carrel_scheduler.workloads import (
 from carrel_scheduler.workloads.actor import Actor
 from carrel_scheduler.workloads.book import Book, Entry, project_event
 from carrel_scheduler.workloads.contract import LiveEvent, Report
+from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.explaining import Explaining
@@ -70,6 +72,7 @@ class Reconciler:
         self.state = State()
         self.book = Book()
         self.stream = Stream()
+        self.composites = Manager(ledger, clock=clock, publish=self.publish)
         self.reports = PendingReports()
         self.recorder = Recorder(ledger, self)
         self.nodes: dict[str, NodeState] = {}
@@ -137,6 +140,8 @@ class Reconciler:
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
         """Tell the listeners of a workload as it is now."""
+        if workload.spec.owner:
+            self.composites.heard(workload, deleted=kind == "deleted")
         if not self.stream.heard:
             return
         now = msgspec.structs.replace(workload, status=msgspec.structs.replace(workload.status))
@@ -234,6 +239,9 @@ class Reconciler:
         workload = change.object
         entry = self.book.get(workload.meta.uid)
         if change.type is ChangeType.DELETED:
+            return
+        if workload.spec.kind in COMPOSITES:
+            self.composites.heard(workload)
             return
         if entry is None:
             if workload.status.phase in ("succeeded", "failed") and not workload.spec.delete:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from carrel_scheduler.core.events import TaskReleasing
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
@@ -36,7 +37,7 @@ async def recover(
     Returns:
         The versions from which projects and workloads are to be watched.
     """
-    loop.epoch = await loop.ledger.begin_epoch()
+    loop.epoch = loop.composites.epoch = await loop.ledger.begin_epoch()
     for node in facts:
         loop.tell(DevicesSampled(node, ()))
     projects = await loop.ledger.list(Project)
@@ -47,6 +48,10 @@ async def recover(
     cycle = loop.begin()
     seen = {task.id: task for task in tasks}
     for workload in workloads.items:
+        if workload.spec.owner or workload.spec.kind in COMPOSITES:
+            loop.composites.heard(workload)
+        if workload.spec.kind in COMPOSITES:
+            continue
         if workload.status.phase in FINAL and not workload.spec.delete:
             continue
         _take(loop, cycle, workload, seen)

@@ -7,13 +7,11 @@ from typing import Final
 
 from carrel_scheduler.core import wording
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadKind
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
-_AFTER_A_STOP: Final[dict[WorkloadKind, str]] = {
-    "workspace": "Start it again; your files are where you left them.",
-    "training": _RESUME,
-}
+_START_AGAIN: Final = "Start it again; your files are where you left them."
 
 
 def duration(seconds: float) -> str:
@@ -63,7 +61,7 @@ def workspace_gave_way(last: Preemption) -> ReasonInfo:
         token="Reclaimed" if last.rule == "reclaim" else "Preempted",
         cls="stopped",
         sentence=f"Stopped: it gave way to {_taker(last)}.",
-        help=_AFTER_A_STOP["workspace"],
+        help=_START_AGAIN,
         data={"project": last.for_project, "rule": last.rule},
     )
 
@@ -107,16 +105,30 @@ def deleted() -> ReasonInfo:
     return ReasonInfo(token="Deleted", cls="stopped", sentence="Deleted by its owner.")
 
 
+def _after_a_stop(kind: WorkloadKind) -> str:
+    return _START_AGAIN if kind == "workspace" else _RESUME
+
+
+_KINDS_IN_WORDS: Final[dict[WorkloadKind, str]] = {
+    "distributed": "distributed training",
+    "notebook": "notebook job",
+}
+
+
+def _many(kind: WorkloadKind) -> str:
+    return f"{_KINDS_IN_WORDS.get(kind, kind)}s"
+
+
 def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:
     """The project's time limit for its workspaces or its trainings struck."""
     return ReasonInfo(
         token="TimedOut",
         cls="stopped",
         sentence=(
-            f"Stopped: {kind}s of `{project}` may run for {duration(limit_seconds)}, "
+            f"Stopped: {_many(kind)} of `{project}` may run for {duration(limit_seconds)}, "
             "and this one has."
         ),
-        help=_AFTER_A_STOP[kind],
+        help=_after_a_stop(kind),
         data={"limit_seconds": limit_seconds},
     )
 
@@ -125,18 +137,17 @@ def idle(
     kind: WorkloadKind, project: str, timeout_seconds: float, idle_seconds: float
 ) -> ReasonInfo:
     """The project's idle timeout struck: for workspaces, or for the GPUs of trainings."""
-    lacked, rule = {
-        "workspace": ("activity", "may be idle"),
-        "training": ("work on its GPUs", "may leave their GPUs idle"),
-    }[kind]
+    at_desk = kind == "workspace"
+    lacked = "activity" if at_desk else "work on its GPUs"
+    rule = "may be idle" if at_desk else "may leave their GPUs idle"
     return ReasonInfo(
         token="Idle",
         cls="stopped",
         sentence=(
-            f"Stopped after {duration(idle_seconds)} without {lacked}; {kind}s of `{project}` "
-            f"{rule} for {duration(timeout_seconds)}."
+            f"Stopped after {duration(idle_seconds)} without {lacked}; {_many(kind)} of "
+            f"`{project}` {rule} for {duration(timeout_seconds)}."
         ),
-        help=_AFTER_A_STOP[kind],
+        help=_after_a_stop(kind),
         data={"timeout_seconds": timeout_seconds, "idle_seconds": idle_seconds},
     )
 

@@ -90,8 +90,8 @@ def _unheard(entry: Entry, now: float) -> bool:
 
 
 def _worth_telling(entry: Entry, coming: Limits) -> Limits | None:
-    """Of a training that nothing will stop there is nothing to say."""
-    silent = entry.workload.spec.kind == "training" and coming.stops_at is None
+    """Of work without an owner at its desk that nothing will stop there is nothing to say."""
+    silent = entry.workload.spec.kind != "workspace" and coming.stops_at is None
     return None if silent else coming
 
 

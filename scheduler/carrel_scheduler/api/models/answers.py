@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from carrel_scheduler.api.problems import ProblemBody
+from carrel_scheduler.ledger import sections
 from carrel_scheduler.ledger.objects import (
     InteractiveLimits,
     ReasonInfo,
@@ -34,8 +35,11 @@ class VolumeOut(msgspec.Struct, frozen=True, kw_only=True):
     destination: str
 
 
-class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for, without secrets; ``files`` by name and size in bytes."""
+class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was asked for, without secrets; ``files`` by name and size in bytes.
+
+    What only some kinds of work have is left out of all others.
+    """
 
     kind: str
     user: str
@@ -63,6 +67,17 @@ class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True):
     hold_for_claim: bool
     server_name: str
     port: int | None
+    owner: str = ""
+    part: int = 0
+    routes: Sequence[sections.Route] = ()
+    trial: sections.TrialSpec | None = None
+    rendezvous: sections.Rendezvous | None = None
+    elastic: sections.Elastic | None = None
+    experiment: sections.ExperimentSpec | None = None
+    inference: sections.InferenceSpec | None = None
+    notebook: sections.NotebookSpec | None = None
+    schedule: sections.ScheduleSpec | None = None
+    tensorboard: sections.TensorBoardSpec | None = None
 
 
 class WorkloadOut(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Field
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Query, refuse
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Phase, WorkloadKind
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import Phase
 
 
 def _pair(value: str) -> str:
@@ -31,12 +32,17 @@ class DryRun(Query):
 
 
 class WorkloadFilter(Query):
-    """Which workloads to list."""
+    """Which workloads to list.
+
+    Parts of composite work (trials, replicas) come only when asked for: by ``parts``, by their
+    kind, or by a label.
+    """
 
     project: fields.Name | None = None
     user: UserName | None = None
     phase: Annotated[list[Phase], Field(max_length=8)] = Field(default_factory=list)
     kind: WorkloadKind | None = None
+    parts: bool = False
     label: Annotated[list[LabelPair], Field(max_length=16)] = Field(default_factory=list)
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     after: Annotated[

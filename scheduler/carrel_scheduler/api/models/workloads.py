@@ -4,9 +4,10 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StrictInt, StrictStr, model_validator
 
-from carrel_scheduler.api.models import fields
+from carrel_scheduler.api.models import fields, sections
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.kinds import KINDS
 
 MOST_ITEMS: Final = 1000
 Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]
@@ -28,7 +29,16 @@ class WorkloadCreate(Request):
     name: fields.Name | None = None
     name_prefix: fields.NamePrefix | None = None
     project: fields.Name
-    kind: Literal["training", "workspace"] = "training"
+    kind: Literal[
+        "training",
+        "workspace",
+        "distributed",
+        "experiment",
+        "inference",
+        "notebook",
+        "schedule",
+        "tensorboard",
+    ] = "training"
     command: fields.Command = Field(default_factory=list)
     environment: fields.Environment = Field(default_factory=dict)
     secret_environment: fields.Environment = Field(default_factory=dict)
@@ -56,6 +66,14 @@ class WorkloadCreate(Request):
     server_name: fields.ShortText | None = None
     port: fields.Port | None = None
     hold_for_claim: bool | None = None
+    routes: Annotated[list[sections.RouteIn], Field(max_length=16)] = Field(default_factory=list)
+    rendezvous: sections.RendezvousIn | None = None
+    elastic: sections.ElasticIn | None = None
+    experiment: sections.ExperimentIn | None = None
+    inference: sections.InferenceIn | None = None
+    notebook: sections.NotebookIn | None = None
+    schedule: sections.ScheduleIn | None = None
+    tensorboard: sections.TensorBoardIn | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -63,15 +81,21 @@ class WorkloadCreate(Request):
             refuse(Code.NAME_REQUIRED, "a `name`, or a `name_prefix` to number from")
         if self.name is not None and self.name_prefix is not None:
             refuse(Code.NAME_AND_PREFIX, "either `name` or `name_prefix`, not both")
-        if not self.command and not self.hold_for_claim:
+        sections.check_sections(self.kind, self.sections_given())
+        own_command = not sections.FOR_KIND[self.kind].command
+        if not self.command and not self.hold_for_claim and not own_command:
             refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
-        if self.kind == "workspace" and self.tasks != 1:
-            refuse(Code.WORKSPACE_SINGLE_TASK, "`tasks` 1: a workspace is one task")
+        if self.tasks != 1 and not KINDS[self.kind].gang:
+            refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {self.kind} is one task")
         if sum(len(text.encode()) for text in self.files.values()) > fields.MOST_FILES_BYTES:
             refuse(
                 Code.FILES_TOO_LARGE, "`files` of at most 1 MiB in all; put larger ones on a volume"
             )
         return self
+
+    def sections_given(self) -> frozenset[str]:
+        """The names of the kinds' own sections that are there."""
+        return frozenset(name for name in sections.SECTIONS if getattr(self, name) is not None)
 
     def spawner_fields(self) -> list[str]:
         """Fields in use that only the spawner may set."""

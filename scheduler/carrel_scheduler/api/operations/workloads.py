@@ -9,6 +9,7 @@ from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch, Workload
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.kinds import PARTS
 from carrel_scheduler.ledger.objects import Limits, Workload
 
 LONGEST_KEY: Final = 200
@@ -87,6 +88,7 @@ async def list_workloads(call: Call) -> Answer:
         phases=query.phase or None,
         user=query.user,
         workload_kind=query.kind,
+        without_kinds=() if query.parts or query.kind or labels else sorted(PARTS),
         labels=labels or None,
         limit=query.limit,
         after=query.after,

@@ -1,0 +1,173 @@
+"""What only some kinds of work are asked with. Each section is that of ``ledger.sections``.
+
+A kind's own checks stand beside its section; what a kind needs and may not have is in ``FOR_KIND``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+
+from carrel_scheduler.api.models import fields
+from carrel_scheduler.api.models.fields import Request, refuse
+from carrel_scheduler.api.problems import Code
+
+Choice = StrictStr | StrictInt | StrictFloat | StrictBool | None
+ParameterName = Annotated[fields.ShortText, Field(min_length=1)]
+Parameters = Annotated[dict[ParameterName, Any], Field(max_length=1000)]
+
+
+class RendezvousIn(Request):
+    """How the members of a gang find each other."""
+
+    launcher: Literal["each", "mpi"] = "each"
+    join_timeout_seconds: fields.PositiveSeconds = 600.0
+
+
+class ElasticIn(Request):
+    """Starts with less than it asks for, grows into idle room, shrinks first."""
+
+    min_tasks: Annotated[int, Field(ge=0, le=10_000)] = 0
+    gpus_of_task: bool = False
+
+
+class ParameterIn(Request):
+    """One dimension of a search space."""
+
+    type: Literal["float", "int", "categorical"]
+    low: fields.Number | None = None
+    high: fields.Number | None = None
+    step: Annotated[float, Field(gt=0, le=1e308)] | None = None
+    log: bool = False
+    choices: Annotated[list[Choice], Field(max_length=1000)] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.type == "categorical":
+            if not self.choices or self.low is not None or self.high is not None:
+                refuse(Code.BAD_SEARCH_SPACE, "`choices` and nothing else for a categorical one")
+            return self
+        if self.choices or self.low is None or self.high is None or self.low > self.high:
+            refuse(Code.BAD_SEARCH_SPACE, "`low` and `high` with low <= high for a number")
+        if self.log and (self.low <= 0 or self.step is not None):
+            refuse(Code.BAD_SEARCH_SPACE, "`low` above 0 and no `step` on a logarithmic scale")
+        if self.type == "int" and any(
+            one is not None and one != int(one) for one in (self.low, self.high, self.step)
+        ):
+            refuse(Code.BAD_SEARCH_SPACE, "whole numbers for an int")
+        return self
+
+
+class ExperimentIn(Request):
+    """A search for good hyperparameters."""
+
+    parameters: Annotated[dict[ParameterName, ParameterIn], Field(max_length=200)] = Field(
+        default_factory=dict
+    )
+    metric: ParameterName = "objective"
+    direction: Literal["minimize", "maximize"] = "minimize"
+    sampler: Literal["tpe", "random", "grid", "cmaes"] = "tpe"
+    pruner: Literal["none", "median", "hyperband"] = "none"
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = None
+    completions: Annotated[int, Field(ge=1, le=100_000)] = 10
+    parallelism: Annotated[int, Field(ge=1, le=1000)] = 1
+    max_failed_trials: Annotated[int, Field(ge=0, le=100_000)] = 3
+
+
+class RouteIn(Request):
+    """A port that people reach through the gateway."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    name: Annotated[str, fields.StringConstraints(pattern=r"^([a-z0-9][-a-z0-9]{0,31})?$")] = ""
+    access: Literal["user", "project", "everyone"] = "user"
+    keep_prefix: bool = False
+    timeout_seconds: fields.PositiveSeconds = 300.0
+    max_request_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
+    idle_seconds: fields.PositiveSeconds | None = None
+
+
+class InferenceIn(Request):
+    """A served endpoint."""
+
+    min_replicas: Annotated[int, Field(ge=0, le=1000)] = 1
+    max_replicas: Annotated[int, Field(ge=1, le=1000)] = 1
+    in_flight_per_replica: Annotated[int, Field(ge=1, le=100_000)] = 8
+    readiness_path: fields.ShortText = ""
+    startup_seconds: fields.PositiveSeconds = 600.0
+    idle_seconds: fields.PositiveSeconds = 300.0
+    drain_seconds: fields.Seconds = 30.0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            refuse(Code.BAD_RANGE, "`min_replicas` not above `max_replicas`")
+        return self
+
+
+class NotebookIn(Request):
+    """A notebook that runs as a job."""
+
+    path: fields.PathText
+    output: Annotated[str, fields.StringConstraints(max_length=4096, pattern=fields.NO_NUL)] = ""
+    parameters: Parameters = Field(default_factory=dict)
+    kernel: fields.ShortText = ""
+    cell_timeout_seconds: fields.PositiveSeconds | None = None
+
+
+class ScheduleIn(Request):
+    """Work that is begun by the clock."""
+
+    cron: ParameterName
+    time_zone: ParameterName = "UTC"
+    runs: Literal["notebook", "training"] = "notebook"
+    overlap: Literal["skip", "allow", "replace"] = "skip"
+    keep: Annotated[int, Field(ge=1, le=1000)] = 5
+    starting_deadline_seconds: fields.PositiveSeconds = 3600.0
+
+
+class TensorBoardIn(Request):
+    """A TensorBoard over the event files of jobs."""
+
+    jobs: Annotated[list[fields.Name], Field(min_length=1, max_length=100)]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a kind of work is asked with.
+
+    Attributes:
+        required: sections without which it says nothing.
+        allowed: further sections.
+        command: whether it needs one; otherwise it has its own.
+    """
+
+    required: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
+    command: bool = True
+
+
+FOR_KIND: Final[Mapping[str, Needs]] = {
+    "training": Needs(allowed=frozenset({"elastic"})),
+    "workspace": Needs(),
+    "distributed": Needs(allowed=frozenset({"rendezvous", "elastic"})),
+    "experiment": Needs(required=frozenset({"experiment"})),
+    "inference": Needs(required=frozenset({"inference"})),
+    "notebook": Needs(required=frozenset({"notebook"}), command=False),
+    "schedule": Needs(
+        required=frozenset({"schedule"}), allowed=frozenset({"notebook"}), command=False
+    ),
+    "tensorboard": Needs(required=frozenset({"tensorboard"}), command=False),
+}
+SECTIONS: Final = frozenset().union(*(one.required | one.allowed for one in FOR_KIND.values()))
+
+
+def check_sections(kind: str, given: frozenset[str]) -> None:
+    """Refuse sections that the kind does not have, and the lack of one that it needs."""
+    needs = FOR_KIND[kind]
+    missing = sorted(needs.required - given)
+    if missing:
+        refuse(Code.SECTION_REQUIRED, f"`{missing[0]}`, without which a {kind} says nothing")
+    foreign = sorted(given - needs.required - needs.allowed)
+    if foreign:
+        refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `{foreign[0]}`: a {kind} has none")

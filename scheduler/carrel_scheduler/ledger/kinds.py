@@ -1,0 +1,63 @@
+"""The kinds of work, as one table: everything that depends on the kind alone is read here.
+
+*Composite* kinds hold no resources: a controller makes workloads for them (their *parts*), which
+are scheduled like any other. Parts are made by controllers only and are listed on request only.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+WorkloadKind = Literal[
+    "training",
+    "workspace",
+    "distributed",
+    "experiment",
+    "trial",
+    "inference",
+    "replica",
+    "notebook",
+    "schedule",
+    "tensorboard",
+]
+Rules = Literal["interactive", "training", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class KindFacts:
+    """What holds for all work of a kind.
+
+    Attributes:
+        priority: the named level that it has by default, see ``core.priorities``.
+        preemptible: whether it may be told to stop for others, unless its owner says otherwise.
+        rules: which of its project's limits apply to it.
+        composite: it has parts instead of tasks.
+        part: only controllers make it.
+        gang: it may have several tasks, which start together.
+        may_choose: whether its owner may say ``preemptible``.
+    """
+
+    priority: str = "train"
+    preemptible: bool = True
+    rules: Rules = "training"
+    composite: bool = False
+    part: bool = False
+    gang: bool = False
+    may_choose: bool = True
+
+
+KINDS: Final[dict[WorkloadKind, KindFacts]] = {
+    "training": KindFacts(gang=True),
+    "workspace": KindFacts("build", preemptible=False, rules="interactive"),
+    "distributed": KindFacts(gang=True),
+    "experiment": KindFacts(composite=True),
+    "trial": KindFacts(part=True),
+    "inference": KindFacts(
+        "inference", preemptible=False, rules="none", composite=True, may_choose=False
+    ),
+    "replica": KindFacts("inference", preemptible=False, rules="none", part=True, may_choose=False),
+    "notebook": KindFacts(),
+    "schedule": KindFacts(composite=True, rules="none"),
+    "tensorboard": KindFacts("build", preemptible=False, rules="none"),
+}
+PARTS: Final = frozenset(kind for kind, facts in KINDS.items() if facts.part)
+COMPOSITES: Final = frozenset(kind for kind, facts in KINDS.items() if facts.composite)

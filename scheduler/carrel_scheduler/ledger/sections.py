@@ -1,0 +1,213 @@
+"""What only some kinds of work have: their own part of a specification and of a status.
+
+A section is ``None`` for every other kind. Times are seconds, amounts carry their unit.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Access = Literal["user", "project", "everyone"]
+ParameterType = Literal["float", "int", "categorical"]
+
+
+class Rendezvous(msgspec.Struct, frozen=True, kw_only=True):
+    """How the members of a gang find each other.
+
+    Attributes:
+        launcher: ``each``: every member runs the command, with the addresses in its environment;
+            ``mpi``: the first member runs it, and reaches the others through a host file.
+        join_timeout_seconds: the gang ends when a member has not joined by then.
+    """
+
+    launcher: Literal["each", "mpi"] = "each"
+    join_timeout_seconds: float = 600.0
+
+
+class Elastic(msgspec.Struct, frozen=True, kw_only=True):
+    """Starts with less than it asks for, grows into idle room, shrinks first.
+
+    Attributes:
+        min_tasks: as few tasks as it may run with; 0: all, so only the GPUs change.
+        gpus_of_task: the number of GPUs of its one task is halved and doubled.
+    """
+
+    min_tasks: int = 0
+    gpus_of_task: bool = False
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """One dimension of a search space.
+
+    ``low`` and ``high`` bound numbers, ``step`` and ``log`` shape them; ``choices`` are those of a
+    categorical one.
+    """
+
+    type: ParameterType
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    log: bool = False
+    choices: tuple[str | float | bool | None, ...] = ()
+
+
+class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A search for good hyperparameters.
+
+    Attributes:
+        parameters: the search space by name; empty when trials define it as they run.
+        metric: the reported value that counts.
+        completions: how many trials are made in all; ``parallelism``: at once.
+        max_failed_trials: the search ends as failed when more have crashed.
+    """
+
+    parameters: dict[str, Parameter] = {}
+    metric: str = "objective"
+    direction: Literal["minimize", "maximize"] = "minimize"
+    sampler: Literal["tpe", "random", "grid", "cmaes"] = "tpe"
+    pruner: Literal["none", "median", "hyperband"] = "none"
+    seed: int | None = None
+    completions: int = 10
+    parallelism: int = 1
+    max_failed_trials: int = 3
+
+
+class TrialSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One configuration of an experiment."""
+
+    number: int
+    parameters: dict[str, Any] = {}
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of the tasks that people reach through the authenticated gateway.
+
+    Attributes:
+        port: that the server listens on; 0: one is chosen and told as ``PORT``.
+        name: tells several routes of a workload apart; empty for the first.
+        access: who may come in: its user, its project, or everyone with an account.
+        keep_prefix: whether the server sees the gateway's path before its own.
+        timeout_seconds: how long the server may take to begin an answer.
+        max_request_bytes: the largest request body.
+        idle_seconds: the workload is stopped when nobody has come for so long.
+    """
+
+    port: int = 0
+    name: str = ""
+    access: Access = "user"
+    keep_prefix: bool = False
+    timeout_seconds: float = 300.0
+    max_request_bytes: int = 64 * 1024 * 1024
+    idle_seconds: float | None = None
+
+
+class InferenceSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A served endpoint.
+
+    Attributes:
+        min_replicas: 0 allows scaling to zero.
+        in_flight_per_replica: as many requests at once as one replica should have.
+        readiness_path: answers 2xx or 3xx once a replica can serve; empty: its port accepts.
+        startup_seconds: a replica that is not ready by then has failed.
+        idle_seconds: without requests for so long it scales to ``min_replicas``.
+        drain_seconds: how long a replica that goes may finish its requests.
+        revision: counted up by every change of what replicas run.
+    """
+
+    min_replicas: int = 1
+    max_replicas: int = 1
+    in_flight_per_replica: int = 8
+    readiness_path: str = ""
+    startup_seconds: float = 600.0
+    idle_seconds: float = 300.0
+    drain_seconds: float = 30.0
+    revision: int = 1
+
+
+class NotebookSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A notebook that runs as a job.
+
+    Attributes:
+        path: of the notebook; it is read when the job starts.
+        output: where the executed notebook is written, cell by cell.
+        parameters: set in a cell behind the one tagged ``parameters``.
+        kernel: the kernel's name; empty: the notebook's own.
+        cell_timeout_seconds: for each cell; ``None``: no limit.
+    """
+
+    path: str
+    output: str = ""
+    parameters: dict[str, Any] = {}
+    kernel: str = ""
+    cell_timeout_seconds: float | None = None
+
+
+class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Work that is begun by the clock.
+
+    Attributes:
+        cron: five fields.
+        time_zone: of the IANA database.
+        runs: the kind of each run; the rest of the specification is that of the runs.
+        overlap: what happens when the run before still goes on.
+        keep: how many ended runs stay listed.
+        starting_deadline_seconds: a run missed by more than this is left out.
+    """
+
+    cron: str
+    time_zone: str = "UTC"
+    runs: Literal["notebook", "training"] = "notebook"
+    overlap: Literal["skip", "allow", "replace"] = "skip"
+    keep: int = 5
+    starting_deadline_seconds: float = 3600.0
+
+
+class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A TensorBoard over the event files of jobs of its project, by name."""
+
+    jobs: tuple[str, ...] = ()
+
+
+class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of trials, and the best so far."""
+
+    running: int = 0
+    completed: int = 0
+    pruned: int = 0
+    failed: int = 0
+    best_trial: int | None = None
+    best_value: float | None = None
+    best_parameters: dict[str, Any] = {}
+
+
+class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint now. ``revision`` is the one that all requests are served by."""
+
+    url: str = ""
+    wanted: int = 0
+    ready: int = 0
+    starting: int = 0
+    revision: int = 0
+    updating: bool = False
+    in_flight: int = 0
+    requests_per_second: float = 0.0
+    last_request_at: float | None = None
+
+
+class NotebookStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a notebook's run is; ``resumed_from`` is the cell that this attempt began with."""
+
+    cell: int = 0
+    cells: int = 0
+    output: str = ""
+    resumed_from: int | None = None
+    error: str = ""
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """When it ran last and runs next."""
+
+    last_at: float | None = None
+    next_at: float | None = None
+    last_run: str = ""
+    missed: int = 0

@@ -1,0 +1,303 @@
+"""Makes true what controllers want: one worker for each kind, woken when something changed.
+
+The reconciler hands over every composite workload and every part that it hears of. A worker looks
+at one composite workload at a time: parts are created, changed and deleted like a user's own work,
+the status is recorded with its row in one transaction, fenced like every write of a scheduler. What
+was done twice changes nothing: a part has a uid that follows from its owner and number, so a
+scheduler that was killed in between goes on where it left off.
+"""
+
+import asyncio
+import heapq
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import NAMESPACE_OID, uuid5
+
+import msgspec
+
+from carrel_scheduler.ledger.kinds import COMPOSITES, WorkloadKind
+from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadStatus
+from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
+from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.workloads.controllers.contract import Controller, NewPart, Wanted
+from carrel_scheduler.workloads.lifecycle import FINAL
+
+log = logging.getLogger(__name__)
+
+AGAIN_SECONDS: Final = 5.0
+OWNER_LABEL: Final = "carrel.dev/owner"
+Publish = Callable[[str, Workload], None]
+
+
+@dataclass(slots=True)
+class Known:
+    """One composite workload and its parts by number, as last heard of."""
+
+    owner: Workload
+    parts: dict[int, Workload] = field(default_factory=dict)
+
+
+class Manager:
+    """See the module. ``publish`` tells the event stream; ``clock`` gives epoch seconds."""
+
+    def __init__(self, ledger: Ledger, *, clock: Callable[[], float], publish: Publish) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._publish = publish
+        self._controllers: dict[WorkloadKind, Controller] = {}
+        self._known: dict[str, Known] = {}
+        self._orphans: dict[str, dict[int, Workload]] = {}
+        self._queues: dict[WorkloadKind, _Queue] = {}
+        self.epoch = 0
+
+    def add(self, controller: Controller) -> None:
+        """Take in a controller; before ``run``."""
+        self._controllers[controller.kind] = controller
+        self._queues[controller.kind] = _Queue()
+
+    def heard(self, workload: Workload, *, deleted: bool = False) -> None:
+        """A composite workload or a part is there, changed, or gone; others are ignored."""
+        if workload.spec.owner:
+            self._part_heard(workload, deleted=deleted)
+        elif workload.spec.kind in COMPOSITES and not deleted:
+            self._owner_heard(workload)
+
+    def _owner_heard(self, owner: Workload) -> None:
+        known = self._known.get(owner.meta.uid)
+        if known is None:
+            parts = self._orphans.pop(owner.meta.uid, {})
+            self._known[owner.meta.uid] = Known(owner, parts)
+            self._publish("workload", owner)
+        elif owner.meta.resource_version > known.owner.meta.resource_version:
+            known.owner = owner
+        self._wake(owner)
+
+    def _part_heard(self, part: Workload, *, deleted: bool) -> None:
+        known = self._known.get(part.spec.owner)
+        parts = known.parts if known else self._orphans.setdefault(part.spec.owner, {})
+        if deleted:
+            parts.pop(part.spec.part, None)
+        else:
+            status = msgspec.structs.replace(part.status)
+            parts[part.spec.part] = msgspec.structs.replace(part, status=status)
+        if known is not None:
+            self._wake(known.owner)
+
+    def wake(self, uid: str) -> None:
+        """Look at a composite workload: something that its controller knows of has changed."""
+        known = self._known.get(uid)
+        if known is not None:
+            self._wake(known.owner)
+
+    def _wake(self, owner: Workload) -> None:
+        queue = self._queues.get(owner.spec.kind)
+        if queue is not None:
+            queue.put(owner.meta.uid)
+
+    async def run(self) -> None:
+        """Work for ever; raises ``Fenced`` when another scheduler took over."""
+        async with asyncio.TaskGroup() as group:
+            for kind, controller in self._controllers.items():
+                group.create_task(self._serve(self._queues[kind], controller))
+
+    async def _serve(self, queue: "_Queue", controller: Controller) -> None:
+        while True:
+            uid = await queue.next(self._clock)
+            try:
+                again = await self._look(uid, controller)
+            except Fenced:
+                raise
+            except Conflict:
+                again = self._clock()
+            except Exception:
+                log.exception("looking at %s %s failed; tried again", controller.kind, uid)
+                again = self._clock() + AGAIN_SECONDS
+            if again is not None:
+                queue.put_at(uid, again)
+
+    async def _look(self, uid: str, controller: Controller) -> float | None:
+        known = self._known.get(uid)
+        if known is None or not await self._refresh(known):
+            return None
+        owner = known.owner
+        if owner.spec.delete:
+            await self._remove(known, controller)
+            return None
+        if owner.status.phase in FINAL:
+            return None
+        parts = [known.parts[number] for number in sorted(known.parts)]
+        wanted = await controller.look(owner, parts, self._clock())
+        await self._carry_out(known, wanted)
+        return wanted.look_again_at
+
+    async def _refresh(self, known: Known) -> bool:
+        """Read the owner anew: its specification may have been written a moment ago."""
+        uid = known.owner.meta.uid
+        try:
+            known.owner = await self._ledger.get_by_uid(Workload, uid)
+        except NotFound:
+            self._known.pop(uid, None)
+            return False
+        return True
+
+    async def _carry_out(self, known: Known, wanted: Wanted) -> None:
+        for part in wanted.changed:
+            await self._change(part)
+        for uid in wanted.deleted:
+            await self._delete_part(known, uid)
+        if wanted.created:
+            secrets = await self._ledger.secrets(known.owner.meta.uid)
+            for new in wanted.created:
+                await self._create(known, new, secrets)
+        await self._write(known, wanted.status)
+
+    async def _change(self, part: Workload) -> None:
+        try:
+            stored = await self._ledger.get_by_uid(Workload, part.meta.uid)
+        except NotFound:
+            return
+        if stored.spec != part.spec and not stored.spec.delete:
+            stored.spec = part.spec
+            await self._ledger.update(stored)
+
+    async def _delete_part(self, known: Known, uid: str) -> None:
+        try:
+            stored = await self._ledger.get_by_uid(Workload, uid)
+        except NotFound:
+            for number, part in tuple(known.parts.items()):
+                if part.meta.uid == uid:
+                    del known.parts[number]
+            return
+        if not stored.spec.delete:
+            stored.spec.delete = True
+            await self._ledger.update(stored)
+
+    async def _create(self, known: Known, new: NewPart, secrets: Mapping[str, str]) -> None:
+        if new.number in known.parts:
+            return
+        owner, now = known.owner, self._clock()
+        part = Workload(
+            meta=Meta(
+                name=new.name,
+                project=owner.meta.project,
+                uid=part_uid(owner.meta.uid, new.number),
+                created_at=now,
+                created_by=owner.meta.created_by,
+                labels={**new.labels, OWNER_LABEL: owner.meta.name},
+            ),
+            spec=msgspec.structs.replace(
+                new.spec, owner=owner.meta.uid, part=new.number, user=owner.spec.user
+            ),
+            status=WorkloadStatus(queued_at=now),
+        )
+        row = _row(part, now, epoch=0, before="", after="pending")
+        try:
+            known.parts[new.number] = await self._ledger.create_workload(
+                part, secrets=secrets, transition=row
+            )
+        except AlreadyExists:
+            await self._found_there(known, part)
+
+    async def _found_there(self, known: Known, part: Workload) -> None:
+        """Made before this scheduler began, or the name is somebody else's."""
+        meta = part.meta
+        stored = await self._ledger.get(Workload, meta.name, meta.project)
+        if stored.meta.uid != meta.uid:
+            raise NameTaken(meta.project, meta.name)
+        known.parts[part.spec.part] = stored
+
+    async def _write(self, known: Known, status: WorkloadStatus) -> None:
+        owner = known.owner
+        if status == owner.status:
+            return
+        before = owner.status.phase
+        changed = Workload(meta=owner.meta, spec=owner.spec, status=status)
+        rows: Sequence[Transition] = ()
+        if status.phase != before:
+            rows = [
+                _row(changed, self._clock(), epoch=self.epoch, before=before, after=status.phase)
+            ]
+        [meta] = await self._ledger.record(epoch=self.epoch, statuses=[changed], transitions=rows)
+        changed.meta = meta
+        known.owner = changed
+        self._publish("workload", changed)
+
+    async def _remove(self, known: Known, controller: Controller) -> None:
+        """End its parts; it goes when the last of them has gone."""
+        if known.parts:
+            for part in tuple(known.parts.values()):
+                await self._delete_part(known, part.meta.uid)
+        if known.parts:
+            return
+        await self._ledger.record(epoch=self.epoch, removed=[known.owner])
+        del self._known[known.owner.meta.uid]
+        await controller.removed(known.owner)
+        self._publish("deleted", known.owner)
+
+
+class NameTaken(Exception):  # noqa: N818 - an outcome that its owner can mend
+    """A part's name belongs to other work."""
+
+    def __init__(self, project: str, name: str) -> None:
+        super().__init__(f"`{project}/{name}` exists already; delete it, or wait until it is gone")
+
+
+def part_uid(owner_uid: str, number: int) -> str:
+    """The uid of a part: always the same for the same owner and number."""
+    return uuid5(NAMESPACE_OID, f"{owner_uid}/{number}").hex
+
+
+def _row(work: Workload, at: float, *, epoch: int, before: str, after: str) -> Transition:
+    """A change of phase; composite work and new parts hold nothing."""
+    return Transition(
+        at=at,
+        epoch=epoch,
+        workload_uid=work.meta.uid,
+        workload=work.meta.name,
+        project=work.meta.project,
+        user=work.spec.user,
+        kind=work.spec.kind,
+        attempt=work.status.attempt,
+        from_phase=before,
+        to_phase=after,
+        reason=work.status.reason,
+    )
+
+
+class _Queue:
+    """Uids to look at: each once, some of them later."""
+
+    def __init__(self) -> None:
+        self._ready: dict[str, None] = {}
+        self._later: list[tuple[float, str]] = []
+        self._due: dict[str, float] = {}
+        self._woken = asyncio.Event()
+
+    def put(self, uid: str) -> None:
+        self._ready[uid] = None
+        self._woken.set()
+
+    def put_at(self, uid: str, when: float) -> None:
+        if when < self._due.get(uid, math.inf):
+            self._due[uid] = when
+            heapq.heappush(self._later, (when, uid))
+
+    async def next(self, clock: Callable[[], float]) -> str:
+        while True:
+            while self._later and self._later[0][0] <= clock():
+                uid = heapq.heappop(self._later)[1]
+                self._due.pop(uid, None)
+                self._ready[uid] = None
+            if self._ready:
+                uid = next(iter(self._ready))
+                del self._ready[uid]
+                return uid
+            self._woken.clear()
+            pause = self._later[0][0] - clock() if self._later else None
+            try:
+                await asyncio.wait_for(self._woken.wait(), pause)
+            except TimeoutError:
+                continue

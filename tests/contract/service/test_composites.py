@@ -1,0 +1,166 @@
+"""The manager of composite work against a real ledger: parts made once, changed, removed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
+from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.records import Ledger, Transition
+from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.workloads.controllers import parts as saying
+from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
+from carrel_scheduler.workloads.controllers.manager import OWNER_LABEL, Manager, part_uid
+
+PATIENCE_SECONDS = 30.0
+
+
+class Two:
+    """Wants two parts, and is done when both have succeeded."""
+
+    kind: WorkloadKind = "experiment"
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+        if owner.spec.suspend:
+            status = saying.moved(owner, "stopped", now)
+            return Wanted(status, changed=saying.to_suspend(parts))
+        done = len(parts) == 2 and all(part.status.phase == "succeeded" for part in parts)
+        created = [
+            NewPart(
+                number, f"{owner.meta.name}-{number}", WorkloadSpec(kind="trial", command=["x"])
+            )
+            for number in range(2)
+        ]
+        return Wanted(saying.moved(owner, "succeeded" if done else "running", now), created=created)
+
+    async def removed(self, owner: Workload) -> None:
+        self.gone.append(owner.meta.uid)
+
+
+class Desk:
+    """A ledger, a manager at work, and what was published."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.deleted = asyncio.Event()
+        self.controller = Two()
+        self.manager = Manager(
+            ledger,
+            clock=lambda: 1000.0,
+            publish=lambda kind, _: self.deleted.set() if kind == "deleted" else None,
+        )
+        self.manager.add(self.controller)
+
+    async def begin(self) -> asyncio.Task[None]:
+        self.manager.epoch = await self.ledger.begin_epoch()
+        return asyncio.create_task(self.manager.run())
+
+    async def submit(self) -> Workload:
+        work = Workload(
+            meta=Meta(name="sweep", project="vision", uid="e1", created_at=1.0),
+            spec=WorkloadSpec(kind="experiment", user="ada"),
+            status=WorkloadStatus(queued_at=1.0),
+        )
+        row = Transition(
+            at=1.0,
+            epoch=0,
+            workload_uid="e1",
+            workload="sweep",
+            project="vision",
+            user="ada",
+            kind="experiment",
+            attempt=0,
+            from_phase="",
+            to_phase="pending",
+        )
+        return await self.ledger.create_workload(work, secrets={"KEY": "s"}, transition=row)
+
+    async def until_phase(self, phase: str) -> Workload:
+        return await self.until(lambda work: work.status.phase == phase, "e1")
+
+    async def until(self, met: Callable[[Workload], bool], uid: str) -> Workload:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not met(work := await self.ledger.get_by_uid(Workload, uid)):
+                await asyncio.sleep(0.01)
+            return work
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    ledger = await open_ledger(
+        f"sqlite:///{tmp_path}/ledger.sqlite", clock=lambda: 1000.0, ids=iter("abcdefg").__next__
+    )
+    made = Desk(ledger)
+    task = await made.begin()
+    yield made
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    await ledger.close()
+
+
+async def test_parts_are_made_once_with_the_owners_user_and_secrets(desk: Desk) -> None:
+    owner = await desk.submit()
+    desk.manager.heard(owner)
+    desk.manager.heard(owner)
+    await desk.until_phase("running")
+    first = await desk.ledger.get(Workload, "sweep-0", "vision")
+    assert (first.meta.uid, first.spec.owner, first.spec.part) == (part_uid("e1", 0), "e1", 0)
+    assert (first.spec.user, first.meta.labels[OWNER_LABEL]) == ("ada", "sweep")
+    assert await desk.ledger.secrets(first.meta.uid) == {"KEY": "s"}
+    rows = await desk.ledger.transitions(workload_uid="e1")
+    assert [row.to_phase for row in rows] == ["pending", "running"]
+
+
+async def test_another_scheduler_finds_the_parts_that_were_made(desk: Desk) -> None:
+    desk.manager.heard(await desk.submit())
+    owner = await desk.until_phase("running")
+    second = Desk(desk.ledger)
+    task = await second.begin()
+    second.manager.heard(owner)
+    for number in range(2):
+        part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
+        part.status.phase = "succeeded"
+        second.manager.heard(part)
+    await desk.until_phase("succeeded")
+    listed = await desk.ledger.list(Workload, workload_kind="trial")
+    assert [part.meta.name for part in listed.items] == ["sweep-0", "sweep-1"]
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_deleting_it_ends_its_parts_first(desk: Desk) -> None:
+    desk.manager.heard(await desk.submit())
+    owner = await desk.until_phase("running")
+    owner.spec.delete = True
+    desk.manager.heard(await desk.ledger.update(owner))
+    for number in range(2):
+        await desk.until(lambda part: part.spec.delete, part_uid("e1", number))
+    assert (await desk.ledger.get_by_uid(Workload, "e1")).status.phase == "running"
+    for number in range(2):
+        part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
+        await desk.ledger.record(epoch=desk.manager.epoch, removed=[part])
+        desk.manager.heard(part, deleted=True)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await desk.deleted.wait()
+    with pytest.raises(NotFound):
+        await desk.ledger.get_by_uid(Workload, "e1")
+    assert desk.controller.gone == ["e1"]
+
+
+async def test_suspending_it_asks_its_parts_to_stop(desk: Desk) -> None:
+    desk.manager.heard(await desk.submit())
+    owner = await desk.until_phase("running")
+    owner.spec.suspend = True
+    desk.manager.heard(await desk.ledger.update(owner))
+    await desk.until_phase("stopped")
+    part = await desk.ledger.get(Workload, "sweep-0", "vision")
+    assert part.spec.suspend
