@@ -87,9 +87,10 @@ class Desk:
 
     async def until(self, met: Callable[[Workload], bool], uid: str) -> Workload:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not met(work := await self.ledger.get_by_uid(Workload, uid)):
-                await asyncio.sleep(0.01)
-            return work
+            async for change in self.ledger.watch(Workload, 0):
+                if change.object.meta.uid == uid and met(change.object):
+                    return change.object
+        raise AssertionError(f"the watch of {uid} ended")
 
 
 @pytest.fixture
