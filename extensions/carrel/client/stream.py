@@ -4,7 +4,7 @@ The server repeats what was missed when told the last id seen, so a listener doe
 restart of the scheduler; it may be told the present state of a workload once more.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -83,10 +83,14 @@ def decode(message: Message) -> Event:
 
 
 async def events(
-    transport: Transport, path: str, parameters: Parameters
+    transport: Transport,
+    path: str,
+    parameters: Parameters,
+    opened: Callable[[], object] = lambda: None,
 ) -> AsyncGenerator[Event, None]:
     """Events for ever. Raises ``Unreachable`` only when the first connection fails several times.
 
+    ``opened`` is called whenever a connection stands: what changes from then on will be told.
     Raises ``ApiError`` and ``NotSignedIn`` whenever the server refuses.
     """
     last_id = ""
@@ -97,7 +101,9 @@ async def events(
             async with aclosing(_messages(transport, path, parameters, last_id)) as messages:
                 async for message in messages:
                     connected = True
-                    if message.data:
+                    if not message.data:
+                        opened()
+                    else:
                         last_id, retry = message.id, 0
                         yield decode(message)
         except Unreachable:

@@ -2,7 +2,7 @@
 
 import codecs
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, TypeVar, overload
 
@@ -208,10 +208,16 @@ class Workloads:
         )
 
     async def events(
-        self, project: str | None = None, name: str | None = None, *, kind: str | None = None
+        self,
+        project: str | None = None,
+        name: str | None = None,
+        *,
+        kind: str | None = None,
+        opened: Callable[[], object] = lambda: None,
     ) -> AsyncGenerator[Event, None]:
         """Events of one workload, or of all visible ones, for ever; broken connections come back.
 
+        ``opened`` is called whenever a connection stands: what changes from then on is told.
         Raises ``ApiError`` and ``NotSignedIn`` when refused, ``Unreachable`` when the server was
         never there.
         """
@@ -219,7 +225,7 @@ class Workloads:
             path, parameters = workload_path(project, name, "events"), {}
         else:
             path, parameters = "/events", {"project": project, "kind": kind}
-        async with aclosing(stream.events(self._transport, path, parameters)) as found:
+        async with aclosing(stream.events(self._transport, path, parameters, opened)) as found:
             async for event in found:
                 yield event
 

@@ -14,6 +14,7 @@ FOLDERS: Final = (
     PACKAGE / "widgets" / "static",
     PACKAGE / "lab" / "labextensions" / "carrel" / "static",
 )
+WORK: Final = ("words.js", "quota.js", "server.js", "parts.js", "actions.js", "head.js")
 IMPORT: Final = re.compile(r"^import \{[^}]*\} from '\./[\w.-]+';\n", re.MULTILINE)
 EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:function|const|class) )", re.MULTILINE)
 

@@ -15,32 +15,27 @@ from carrel.client import Client
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Event, Workload
 from carrel.notebook import words
-from carrel.notebook.following import changes
 from carrel.widgets import bundle, page
-from carrel.widgets.live import LiveView
+from carrel.widgets.feed import changes
 from carrel.widgets.story import LINES, Story, describe
+from carrel.widgets.work import WorkView
 
 RETRY_SECONDS = 1.0
 MIME = "application/vnd.carrel.job+json"
-ACTIONS = {
-    "delete": lambda client, project, name: client.delete_workload(project, name),
-    "suspend": lambda client, project, name: client.suspend(project, name),
-    "resume": lambda client, project, name: client.resume(project, name),
-}
 
 
-class JobView(LiveView):
+class JobView(WorkView):
     """State and reason, progress, curves, the last lines, and the buttons of one training."""
 
-    _esm = bundle.module("words.js", "quota.js", "server.js", "curve.js", "parts.js", "job.js")
+    _esm = bundle.module(*bundle.WORK, "curve.js", "tensorboard.js", "job.js")
     _css = bundle.text("views.css")
 
-    job = traitlets.Dict().tag(sync=True)
     curves = traitlets.Dict().tag(sync=True)
     lines: Any = traitlets.List().tag(sync=True)
 
     def __init__(self, client: Client, workload: Workload) -> None:
         self._story, self._complete, self._curves_read = Story(workload), False, False
+        self._moved = asyncio.Event()
         super().__init__(client, **self._story.traits())
 
     @property
@@ -88,6 +83,7 @@ class JobView(LiveView):
             self._curves_read = True
             event = Event(type=event.type, workload=event.workload)
         story.take(event)
+        self._moved.set()
         self.touch()
 
     async def _follow_output(self, project: str, name: str) -> None:
@@ -99,7 +95,8 @@ class JobView(LiveView):
                 if await self._read_run(project, name, attempt):
                     read = attempt
                 continue
-            await asyncio.sleep(RETRY_SECONDS)
+            self._moved.clear()
+            await self._moved.wait()
 
     async def _read_run(self, project: str, name: str, attempt: int) -> bool:
         logs = self._client.aio.logs(project, name, follow=True, tail=LINES, attempt=attempt)
@@ -138,19 +135,10 @@ class JobView(LiveView):
         except CarrelError:
             return  # a training that never ran has printed nothing
 
+    @property
     @override
-    def _act(self, verb: str) -> None:
-        if verb in ACTIONS:
-            workload = self._story.workload
-            self._client.loop.loop.call_soon_threadsafe(
-                lambda: asyncio.ensure_future(self._do(verb, workload.project, workload.name))
-            )
-
-    async def _do(self, verb: str, project: str, name: str) -> None:
-        try:
-            await ACTIONS[verb](self._client.aio, project, name)
-        except CarrelError as error:
-            self.trouble = str(error)
+    def workload(self) -> Workload:
+        return self._story.workload
 
     @override
     def fallback(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from carrel.models import Event, MetricPoint, Preemption, Workload
+from carrel.models import Event, MetricPoint, Preemption, Task, Workload
 from carrel.notebook import words
 
 LINES: Final = 12
@@ -128,18 +128,49 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
         if status.last_preemption is None
         else {"at": status.last_preemption.at, "told": gave_way(status.last_preemption)},
         "preemptions": status.preemptions,
+        "members": members(workload),
         "over": phase in ENDED,
     }
 
 
 def where(workload: Workload) -> str:
+    """``node-1, GPU 0 and 3``; of a gang its nodes."""
+    tasks = workload.status.tasks
+    nodes = list(dict.fromkeys(task.node for task in tasks))
+    if len(nodes) > 2:
+        return f"{len(nodes)} nodes"
+    return " and ".join(nodes) if len(tasks) != 1 else place(tasks[0])
+
+
+def place(task: Task) -> str:
     """``node-1, GPU 0 and 3``."""
-    task = workload.status.tasks[0] if workload.status.tasks else None
-    if task is None:
-        return ""
     if not task.devices:
         return task.node
     return f"{task.node}, GPU {' and '.join(str(device) for device in task.devices)}"
+
+
+def members(workload: Workload) -> list[dict[str, Any]]:
+    """The members of a gang; empty for work of a single task."""
+    tasks = workload.status.tasks
+    if max(workload.spec.tasks, len(tasks)) < 2:
+        return []
+    return [
+        {
+            "index": task.index,
+            "where": place(task),
+            "told": _told(task),
+            "running": task.started_at is not None and task.ended_at is None,
+        }
+        for task in sorted(tasks, key=lambda task: task.index)
+    ]
+
+
+def _told(task: Task) -> str:
+    """How a member's run ended, empty while it goes on."""
+    if task.ended_at is None:
+        return ""
+    ended = f"ended by signal {task.signal}" if task.signal else f"exit code {task.exit_code}"
+    return f"{ended}: {task.message}" if task.message else ended
 
 
 def gave_way(preemption: Preemption) -> str:
