@@ -42,6 +42,7 @@ from carrel_scheduler.workloads.actor import Actor
 from carrel_scheduler.workloads.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.ports import HeldPorts
 from carrel_scheduler.workloads.pumps import (
     pump_devices,
     pump_engine,
@@ -136,7 +137,9 @@ class Service:
             tokens=tokens,
         )
         starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
-        self.loop = Reconciler(ledger, Actor(engine, ledger, launch, starter), clock=time.time)
+        self.loop = Reconciler(
+            ledger, Actor(engine, ledger, launch, starter), clock=time.time, ports=HeldPorts()
+        )
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(

@@ -101,6 +101,11 @@ class Book:
         """Entries in the order in which they came."""
         return iter(self._entries.values())
 
+    def ports(self) -> set[int]:
+        """The ports of all tasks that hold resources."""
+        infos = (info for entry in self._holding.values() for info in entry.workload.status.tasks)
+        return {port for info in infos for port in info.ports.values()}
+
     def get(self, uid: str) -> Entry | None:
         """The entry, if it is live."""
         return self._entries.get(uid)

@@ -19,6 +19,7 @@ from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.book import Book, Entry, Place, queued_event
 from carrel_scheduler.workloads.lifecycle import FINAL, HOLDING, check_transition
+from carrel_scheduler.workloads.ports import FixedPorts, PortGiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Cycle:
         removed: uids whose object is to be deleted.
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
         queued: uids that began to wait in the core's queue.
+        ports: who chooses the ports of tasks.
     """
 
     now: float
@@ -58,6 +60,7 @@ class Cycle:
     removed: list[str] = field(default_factory=list)
     wake_hub: list[str] = field(default_factory=list)
     queued: list[str] = field(default_factory=list)
+    ports: PortGiver = field(default_factory=FixedPorts)
 
     def mark(self, entry: Entry) -> None:
         """Have the entry's status written at the end of the turn."""
@@ -175,6 +178,7 @@ class Cycle:
         outcome = Outcome.AGAIN if waits else Outcome.GONE
         for index in sorted(entry.places):
             self.state.apply(TaskReleased(entry.uid, index, outcome, self.now))
+            self.ports.let_go(entry.task_id(index))
         entry.places.clear()
         entry.ended.clear()
         entry.launched = False
@@ -200,7 +204,15 @@ class Cycle:
                 attempt=entry.workload.status.attempt,
                 node=place.node,
                 devices=place.devices,
+                ports=self._ports(entry, index),
             )
             for index, place in sorted(entry.places.items())
         ]
         self.mark(entry)
+
+    def _ports(self, entry: Entry, index: int) -> dict[str, int]:
+        """Ports for the routes of a task, by name."""
+        routes = entry.workload.spec.routes
+        if not routes:
+            return {}
+        return self.ports.give(entry.task_id(index), routes, self.book.ports())

@@ -9,6 +9,7 @@ from typing import Final
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.workloads import ports
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.tokens import TaskTokens
 
@@ -63,7 +64,7 @@ def _task_spec(
         node=place.node,
         devices=place.devices,
         device_uuids=tuple(devices[device].uuid for device in place.devices) if real else (),
-        command=tuple(spec.command),
+        command=ports.filled_in(spec.command, _ports(entry, index)),
         environment=_environment(entry, index, settings),
         secret_environment=private,
         files=spec.files,
@@ -93,4 +94,10 @@ def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str
     }
     if spec.checkpoint_every_seconds is not None:
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
-    return {"PATH": SEARCH_PATH, **spec.environment, **own}
+    return {"PATH": SEARCH_PATH, **spec.environment, **own, **_ports(entry, index)}
+
+
+def _ports(entry: Entry, index: int) -> dict[str, str]:
+    """The variables that tell a task its ports."""
+    given = next((one.ports for one in entry.workload.status.tasks if one.index == index), {})
+    return ports.told(given, entry.workload.spec.routes)

@@ -55,6 +55,7 @@ from carrel_scheduler.workloads.messages import (
     WorkloadChanged,
 )
 from carrel_scheduler.workloads.pacing import Pacing
+from carrel_scheduler.workloads.ports import FixedPorts, PortGiver
 from carrel_scheduler.workloads.recording import Recorder
 from carrel_scheduler.workloads.reporting import PendingReports
 from carrel_scheduler.workloads.stream import Stream
@@ -63,12 +64,24 @@ log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """See the module. ``clock`` gives epoch seconds; ``actor`` does what was recorded."""
+    """See the module.
 
-    def __init__(self, ledger: Ledger, actor: Actor, *, clock: Callable[[], float]) -> None:
+    ``clock`` gives epoch seconds; ``actor`` does what was recorded; ``ports`` chooses the
+    ports of tasks.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        actor: Actor,
+        *,
+        clock: Callable[[], float],
+        ports: PortGiver | None = None,
+    ) -> None:
         self.ledger = ledger
         self.actor = actor
         self.clock = clock
+        self.ports = ports or FixedPorts()
         self.state = State()
         self.book = Book()
         self.stream = Stream()
@@ -123,7 +136,13 @@ class Reconciler:
         """Open a turn."""
         self._number += 1
         return Cycle(
-            self.clock(), self.epoch, self._number, self._input_version, self.book, self.state
+            self.clock(),
+            self.epoch,
+            self._number,
+            self._input_version,
+            self.book,
+            self.state,
+            ports=self.ports,
         )
 
     async def finish(self, cycle: Cycle) -> None:

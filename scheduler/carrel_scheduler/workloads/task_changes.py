@@ -108,7 +108,9 @@ def _show(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
         exit_code=task.exit_code,
         signal=task.signal,
         message=task.message,
+        ports=known.ports if known else {},
     )
+    cycle.ports.let_go(task.id)
     others = [other for other in status.tasks if other.index != task.id.index]
     status.tasks = sorted([*others, info], key=lambda one: one.index)
     cycle.mark(entry)
