@@ -195,6 +195,21 @@ class Ledger(ObjectStore, Protocol):
         """Curves by name, evenly thinned to ``max_points``, first and last kept."""
         ...
 
+    async def append_study(
+        self, workload_uid: str, entries: Sequence[str], *, first: int, epoch: int
+    ) -> None:
+        """Append to the log of an experiment's study, as entries ``first``, ``first + 1``, ...
+
+        Raises ``Fenced``; ``Conflict`` when the log has not ``first`` entries; ``NotFound``.
+        """
+        ...
+
+    async def study(
+        self, workload_uid: str, *, first: int = 0, limit: int | None = None
+    ) -> Sequence[str]:
+        """Entries of a study's log from ``first`` on, at most ``limit``; empty when none."""
+        ...
+
     async def usage(
         self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
     ) -> Sequence[Usage]:

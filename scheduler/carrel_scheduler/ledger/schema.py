@@ -5,6 +5,8 @@
 * ``objects`` holds what changes often; specifications are rows of their own in ``specs``, written
   once per generation, so a status change never copies a job's files again. ``changes`` refers to
   them too. ``labels`` is an index over the labels of ``objects``.
+* ``study_log`` is what happened in the studies of experiments, entry by entry; it goes with its
+  experiment.
 * ``transitions``, ``decisions`` and ``metrics`` are the past: no reference to ``objects``, because
   they outlive them. Secrets go with their object.
 
@@ -185,6 +187,14 @@ metrics: Final = Table(
     _number("step"),
     # No value is "not a number", which SQLite cannot hold.
     Column("value", Double, nullable=True),
+)
+
+study_log: Final = Table(
+    "study_log",
+    metadata,
+    Column("workload_uid", Text, ForeignKey("objects.uid", ondelete="CASCADE"), primary_key=True),
+    _number("number", primary_key=True),
+    _text("entry"),
 )
 
 idempotency_keys: Final = Table(

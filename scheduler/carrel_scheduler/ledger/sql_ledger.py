@@ -11,6 +11,7 @@ from carrel_scheduler.ledger import (
     object_rows,
     small_rows,
     status_rows,
+    study_rows,
     usage,
 )
 from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, encode, encode_status, to_json
@@ -162,6 +163,24 @@ class SqlLedger(SqlObjectStore):
     ) -> Mapping[str, Sequence[MetricPoint]]:
         """See ``Ledger``."""
         return await self._read(metric_rows.read, workload_uid, names, max_points)
+
+    async def append_study(
+        self, workload_uid: str, entries: Sequence[str], *, first: int, epoch: int
+    ) -> None:
+        """See ``Ledger``."""
+        arrivals = tuple(entries)
+
+        def write(transaction: Transaction) -> None:
+            _check_epoch(transaction, epoch)
+            study_rows.append(transaction.connection, workload_uid, arrivals, first)
+
+        await self._writer.run(write)
+
+    async def study(
+        self, workload_uid: str, *, first: int = 0, limit: int | None = None
+    ) -> Sequence[str]:
+        """See ``Ledger``."""
+        return await self._read(study_rows.read, workload_uid, first, limit)
 
     async def usage(
         self, *, by: str, since: float, until: float, projects: Sequence[str] | None = None
