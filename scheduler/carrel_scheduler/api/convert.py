@@ -28,6 +28,7 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
+from carrel_scheduler.workloads import own_work
 from carrel_scheduler.workloads.contract import ProjectUse, QueueEntry, Report
 
 
@@ -39,12 +40,13 @@ def to_workload(
     chosen = body.preemptible if facts.may_choose else None
     preemptible = facts.preemptible if chosen is None else chosen
     usual = facts.priority
+    runs = body.kind if body.schedule is None else body.schedule.runs
     if body.kind == "workspace" and preemptible:
         usual = "build-preemptible"
     spec = WorkloadSpec(
         kind=body.kind,
         user=body.user or principal.name,
-        command=list(body.command),
+        command=list(body.command) or own_work.command_for(runs),
         environment=dict(body.environment),
         files=dict(body.files),
         working_dir=body.working_dir,
@@ -52,7 +54,7 @@ def to_workload(
         image=body.image,
         resources=Resources(
             gpu_milli=gpu_milli(body.gpus),
-            cpu_milli=body.cpu_millicores,
+            cpu_milli=_or_usual(body, "cpu_millicores", own_work.CPU_MILLI.get(runs)),
             cpu_limit_milli=body.cpu_limit_millicores or 0,
             memory_bytes=body.memory_bytes,
         ),
@@ -60,7 +62,7 @@ def to_workload(
         priority=usual if body.priority == "" else body.priority,
         preemptible=preemptible,
         restart_policy=body.restart_policy,
-        backoff_limit=body.backoff_limit,
+        backoff_limit=_or_usual(body, "backoff_limit", own_work.BACKOFF_LIMIT.get(runs)),
         grace_seconds=body.grace_seconds,
         checkpoint_every_seconds=body.checkpoint_every_seconds,
         large_shm=body.large_shm,
@@ -68,7 +70,8 @@ def to_workload(
         hold_for_claim=bool(body.hold_for_claim),
         server_name=body.server_name or "",
         port=body.port,
-        routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes],
+        routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes]
+        or own_work.routes_for(runs),
         **_sections(body),
     )
     meta = Meta(
@@ -80,6 +83,12 @@ def to_workload(
         labels=dict(body.labels),
     )
     return Workload(meta=meta, spec=spec, status=WorkloadStatus(queued_at=now))
+
+
+def _or_usual(body: WorkloadCreate, field: str, usual: int | None) -> int:
+    """What was asked for; where nothing was, what is usual for the kind."""
+    asked: int = getattr(body, field)
+    return asked if usual is None or field in body.model_fields_set else usual
 
 
 _SECTION_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
@@ -259,7 +268,7 @@ def to_report(body: ReportIn, now: float) -> Report:
     """A job's report; without a time of its own it is of now."""
     facts = body.model_dump()
     facts["at"] = now if body.at is None else body.at
-    return Report(**facts)
+    return msgspec.convert(facts, Report)
 
 
 def gpus(milli: int) -> float:

@@ -90,6 +90,8 @@ class Code(StrEnum):
     SECTION_OF_ANOTHER_KIND = "section_of_another_kind"
     BAD_SEARCH_SPACE = "bad_search_space"
     BAD_RANGE = "bad_range"
+    BAD_CRON = "bad_cron"
+    BAD_TIME_ZONE = "bad_time_zone"
     NAME_REQUIRED = "name_required"
     NAME_AND_PREFIX = "name_and_prefix"
     NAME_TWICE = "name_twice"

@@ -48,7 +48,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None = None
     step: float | None = None
     log: bool = False
-    choices: tuple[str | float | bool | None, ...] = ()
+    choices: tuple[str | int | float | bool | None, ...] = ()
 
 
 class ExperimentSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,8 @@ class NotebookSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: of the notebook; it is read when the job starts.
-        output: where the executed notebook is written, cell by cell.
+        output: where the executed notebook is written, cell by cell; ``{name}`` in it is the
+            job's name, ``{date}`` the day on which it began.
         parameters: set in a cell behind the one tagged ``parameters``.
         kernel: the kernel's name; empty: the notebook's own.
         cell_timeout_seconds: for each cell; ``None``: no limit.
@@ -163,9 +164,13 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A TensorBoard over the event files of jobs of its project, by name."""
+    """A TensorBoard over the event files of jobs of its project, by name.
+
+    ``uids`` are theirs, in the same order, found at submission.
+    """
 
     jobs: tuple[str, ...] = ()
+    uids: tuple[str, ...] = ()
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,8 +185,35 @@ class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
     best_parameters: dict[str, Any] = {}
 
 
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A replica that answers requests.
+
+    Attributes:
+        uid: of the replica's workload; ``attempt`` is its run.
+        address: ``host:port`` of its server.
+        state: ``ready`` for requests, or ``draining``: it finishes those that it has.
+        since: when it came into this state.
+    """
+
+    uid: str
+    attempt: int = 0
+    address: str = ""
+    revision: int = 1
+    state: Literal["ready", "draining"] = "ready"
+    since: float = 0.0
+
+
 class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An endpoint now. ``revision`` is the one that all requests are served by."""
+    """An endpoint now.
+
+    Attributes:
+        url: path below the public address.
+        wanted: replicas that there should be; ``ready`` and ``starting`` are those that there are.
+        revision: the one that requests are served by; while ``updating`` another one comes.
+        in_flight: requests that are being answered or held.
+        targets: where requests go.
+        made: the highest number that a replica was given.
+    """
 
     url: str = ""
     wanted: int = 0
@@ -192,22 +224,42 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     requests_per_second: float = 0.0
     last_request_at: float | None = None
+    targets: tuple[Target, ...] = ()
+    made: int = 0
 
 
 class NotebookStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a notebook's run is; ``resumed_from`` is the cell that this attempt began with."""
+    """How far a notebook's run is. Cells are counted from 1, texts among them too.
+
+    Attributes:
+        cell: the last one that is done; ``cells``: how many there are.
+        output: path of the executed notebook.
+        resumed_from: the cell that this attempt began with; ``None`` at the first attempt.
+        error: why it failed, in a sentence; ``code`` is the stable word for it.
+    """
 
     cell: int = 0
     cells: int = 0
     output: str = ""
     resumed_from: int | None = None
     error: str = ""
+    code: str = ""
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """When it ran last and runs next."""
+    """When it ran last and runs next.
+
+    Attributes:
+        last_at: the planned time of the last run; ``last_run`` is its name.
+        next_at: when the next one is due; ``None`` while suspended.
+        missed: how many were left out because nobody was there to begin them in time.
+        skipped: how many were left out because the run before still went on.
+        runs: how many were begun.
+    """
 
     last_at: float | None = None
     next_at: float | None = None
     last_run: str = ""
     missed: int = 0
+    skipped: int = 0
+    runs: int = 0

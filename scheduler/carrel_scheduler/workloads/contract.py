@@ -16,6 +16,7 @@ from carrel_scheduler.ledger.objects import (
     Resources,
     Workload,
 )
+from carrel_scheduler.ledger.sections import NotebookStatus
 
 
 class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +102,10 @@ class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job says about itself. ``checkpoint_step`` says that work up to there is saved."""
+    """What a job says about itself.
+
+    ``checkpoint_step`` says that work up to there is saved; ``notebook`` is of notebook jobs only.
+    """
 
     at: float
     step: int | None = None
@@ -111,6 +115,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     unit: str = "step"
     rate: float | None = None
     checkpoint_step: int | None = None
+    notebook: NotebookStatus | None = None
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Final
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads import ports
+from carrel_scheduler.workloads import own_work, ports
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.tokens import TaskTokens
 
@@ -67,7 +67,7 @@ def _task_spec(
         command=ports.filled_in(spec.command, _ports(entry, index)),
         environment=_environment(entry, index, settings),
         secret_environment=private,
-        files=spec.files,
+        files=own_work.files_of(spec),
         volumes=tuple(spec.volumes),
         working_dir=spec.working_dir,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",

@@ -43,6 +43,8 @@ class PendingReports:
             status.checkpoint = Checkpoint(step=report.checkpoint_step, at=report.at)
             if entry.queued:
                 state.apply(CheckpointSeen(entry.uid, report.at))
+        if report.notebook is not None and entry.workload.spec.kind == "notebook":
+            status.notebook = report.notebook
         self.touched.add(entry.uid)
         if self.due_at is None:
             self.due_at = now + FLUSH_SECONDS

@@ -7,11 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.policy import cron
 
 Choice = StrictStr | StrictInt | StrictFloat | StrictBool | None
 ParameterName = Annotated[fields.ShortText, Field(min_length=1)]
@@ -115,11 +124,42 @@ class NotebookIn(Request):
     cell_timeout_seconds: fields.PositiveSeconds | None = None
 
 
+class NotebookReportIn(Request):
+    """What a notebook's run says about itself, see ``ledger.sections.NotebookStatus``."""
+
+    cell: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    cells: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    output: Annotated[str, fields.StringConstraints(max_length=4096, pattern=fields.NO_NUL)] = ""
+    resumed_from: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    error: Annotated[str, fields.StringConstraints(max_length=2000, pattern=fields.NO_NUL)] = ""
+    code: fields.ShortText = ""
+
+
+def _cron(value: str) -> str:
+    try:
+        cron.check(value)
+    except cron.BadCron as error:
+        refuse(Code.BAD_CRON, str(error))
+    return value
+
+
+def _time_zone(value: str) -> str:
+    try:
+        cron.zone(value)
+    except cron.BadTimeZone as error:
+        refuse(Code.BAD_TIME_ZONE, str(error))
+    return value
+
+
+Cron = Annotated[fields.ShortText, AfterValidator(_cron)]
+TimeZone = Annotated[fields.ShortText, AfterValidator(_time_zone)]
+
+
 class ScheduleIn(Request):
     """Work that is begun by the clock."""
 
-    cron: ParameterName
-    time_zone: ParameterName = "UTC"
+    cron: Cron
+    time_zone: TimeZone = "UTC"
     runs: Literal["notebook", "training"] = "notebook"
     overlap: Literal["skip", "allow", "replace"] = "skip"
     keep: Annotated[int, Field(ge=1, le=1000)] = 5
@@ -160,6 +200,21 @@ FOR_KIND: Final[Mapping[str, Needs]] = {
     "tensorboard": Needs(required=frozenset({"tensorboard"}), command=False),
 }
 SECTIONS: Final = frozenset().union(*(one.required | one.allowed for one in FOR_KIND.values()))
+
+
+def needs_command(kind: str, schedule: ScheduleIn | None) -> bool:
+    """Whether work of this kind says nothing without a command."""
+    return FOR_KIND[kind if schedule is None else schedule.runs].command
+
+
+def check_runs(schedule: ScheduleIn | None, *, notebook: bool) -> None:
+    """Refuse a schedule without what its runs need, or with what they do not have."""
+    if schedule is None:
+        return
+    if schedule.runs == "notebook" and not notebook:
+        refuse(Code.SECTION_REQUIRED, "`notebook`, which the schedule's runs need")
+    if schedule.runs != "notebook" and notebook:
+        refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `notebook`: its runs are a {schedule.runs}")
 
 
 def check_sections(kind: str, given: frozenset[str]) -> None:

@@ -82,7 +82,8 @@ class WorkloadCreate(Request):
         if self.name is not None and self.name_prefix is not None:
             refuse(Code.NAME_AND_PREFIX, "either `name` or `name_prefix`, not both")
         sections.check_sections(self.kind, self.sections_given())
-        own_command = not sections.FOR_KIND[self.kind].command
+        sections.check_runs(self.schedule, notebook=self.notebook is not None)
+        own_command = not sections.needs_command(self.kind, self.schedule)
         if not self.command and not self.hold_for_claim and not own_command:
             refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
         if self.tasks != 1 and not KINDS[self.kind].gang:
@@ -148,6 +149,7 @@ class ReportIn(Request):
     unit: Annotated[fields.ShortText, Field(max_length=64)] = "step"
     rate: Annotated[float, Field(ge=0, le=1e308)] | None = None
     checkpoint_step: fields.Step | None = None
+    notebook: sections.NotebookReportIn | None = None
     at: fields.EpochSeconds | None = None
 
 
