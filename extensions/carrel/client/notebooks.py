@@ -1,0 +1,236 @@
+"""Notebooks as jobs, work by the clock, and TensorBoard, from plain Python.
+
+A notebook is sent along as it is now, without its outputs: what was submitted is what runs. One that
+is too large for that, or that a schedule should read anew each time, is named by its path instead.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from carrel.client.notebook_files import MOST_BYTES, slim
+from carrel.client.submit import default_project
+from carrel.client.sync import Client
+from carrel.errors import BadSetting
+from carrel.models import Workload
+
+LONGEST_PREFIX: Final = 48
+
+
+def run_notebook(
+    client: Client,
+    path: str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    output: str | Path = "",
+    kernel: str = "",
+    cell_timeout: float | None = None,
+    send: bool | None = None,
+    **fields: Any,
+) -> Workload:
+    """Run a notebook as a job; returns the job as it waits.
+
+    Args:
+        client: the client to use.
+        path: of the notebook.
+        parameters: values for the names in the cell tagged ``parameters``; what JSON can say.
+        name: of the job; by default the notebook's name with a number behind it.
+        project: where it belongs; by default the configured one, or the only one.
+        output: file or folder for the executed notebook; by default beside the notebook, or in the
+            home. ``{name}`` is the job's name, ``{date}`` the day.
+        kernel: by default the notebook's own.
+        cell_timeout: seconds for each cell.
+        send: whether the notebook is sent along (else the job reads it at its start); by default
+            it is, unless it is too large.
+        fields: further fields of the API's workload (docs/api.md), such as ``gpus=1``.
+
+    Raises:
+        BadSetting: for a notebook that is not there or is none.
+        CarrelError: when refused or unreachable.
+    """
+    body = notebook_body(
+        path,
+        parameters,
+        output=output,
+        kernel=kernel,
+        cell_timeout=cell_timeout,
+        send=send,
+        **fields,
+    )
+    return client.create_workload(
+        {
+            "kind": "notebook",
+            "project": project or default_project(client),
+            **_named(name, _prefix(path, "notebook")),
+            **body,
+        }
+    )
+
+
+def notebook_body(
+    path: str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    output: str | Path = "",
+    kernel: str = "",
+    cell_timeout: float | None = None,
+    send: bool | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """The part of a request that is about the notebook; see ``run_notebook``."""
+    full = Path(path).expanduser().absolute()
+    text = "" if send is False else _sent(full, needed=send is True)
+    place = {"path": full.name, "files": {full.name: text}} if text else {"path": str(full)}
+    section: dict[str, Any] = {
+        "path": place["path"],
+        "output": _output(output, full.parent, in_workspace=_in_workspace()),
+        "parameters": dict(parameters or {}),
+        "kernel": kernel,
+        "cell_timeout_seconds": cell_timeout,
+    }
+    body: dict[str, Any] = {"notebook": section, **fields}
+    if text:
+        body["files"] = {**fields.get("files", {}), **place["files"]}
+        if _in_workspace():
+            body.setdefault("working_dir", str(full.parent))
+    return body
+
+
+def schedule(
+    client: Client,
+    cron: str,
+    *,
+    name: str,
+    notebook: str | Path | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    command: Sequence[str] = (),
+    project: str | None = None,
+    time_zone: str = "UTC",
+    overlap: str = "skip",
+    keep: int = 5,
+    starting_deadline: float = 3600.0,
+    output: str | Path = "",
+    kernel: str = "",
+    cell_timeout: float | None = None,
+    send: bool | None = None,
+    **fields: Any,
+) -> Workload:
+    """Run a notebook, or a command, by the clock; its runs are called NAME-1, NAME-2, ...
+
+    In a workspace the notebook is read anew for each run, elsewhere it is sent along once.
+
+    Args:
+        client: the client to use.
+        cron: five fields (minute, hour, day of the month, month, day of the week).
+        name: of the schedule.
+        notebook: path of the notebook to run; ``parameters``, ``output``, ``kernel``,
+            ``cell_timeout`` and ``send`` as for ``run_notebook``.
+        command: to run instead of a notebook.
+        project: where it belongs; by default the configured one, or the only one.
+        time_zone: of the IANA database, such as ``Europe/Berlin``.
+        overlap: while the run before goes on: ``skip`` this one, ``allow`` both, ``replace`` it.
+        keep: how many ended runs stay listed.
+        starting_deadline: seconds; a run missed by more is left out.
+        fields: further fields of the API's workload, for every run.
+
+    Raises:
+        BadSetting: for neither or both of a notebook and a command.
+        CarrelError: when refused or unreachable.
+    """
+    if (notebook is None) == (not command):
+        raise BadSetting("A schedule runs a notebook or a command: give one of them.")
+    body: dict[str, Any] = {**fields, "command": list(command)}
+    if notebook is not None:
+        body = notebook_body(
+            notebook,
+            parameters,
+            output=output,
+            kernel=kernel,
+            cell_timeout=cell_timeout,
+            send=not _in_workspace() if send is None else send,
+            **fields,
+        )
+    return client.create_workload(
+        {
+            "kind": "schedule",
+            "name": name,
+            "project": project or default_project(client),
+            "schedule": {
+                "cron": cron,
+                "time_zone": time_zone,
+                "runs": "training" if notebook is None else "notebook",
+                "overlap": overlap,
+                "keep": keep,
+                "starting_deadline_seconds": starting_deadline,
+            },
+            **body,
+        }
+    )
+
+
+def tensorboard(
+    client: Client,
+    jobs: Sequence[str],
+    *,
+    name: str | None = None,
+    project: str | None = None,
+    **fields: Any,
+) -> Workload:
+    """Start a TensorBoard over the event files of jobs of one project, by their names.
+
+    It stops by itself when nobody has looked for half an hour; the project's members may look.
+
+    Raises:
+        CarrelError: when a job is not there, or the service is not reached.
+    """
+    return client.create_workload(
+        {
+            "kind": "tensorboard",
+            "project": project or default_project(client),
+            **_named(name, "tensorboard"),
+            "tensorboard": {"jobs": list(jobs)},
+            **fields,
+        }
+    )
+
+
+def _named(name: str | None, prefix: str) -> dict[str, str]:
+    return {"name": name} if name else {"name_prefix": prefix}
+
+
+def _prefix(path: str | Path, otherwise: str) -> str:
+    """A name prefix made of a file's name."""
+    words = re.sub(r"[^a-z0-9]+", "-", Path(path).stem.lower()).strip("-")
+    return words[:LONGEST_PREFIX].strip("-") or otherwise
+
+
+def _in_workspace() -> bool:
+    """Whether jobs see the files that this process sees."""
+    return "JUPYTERHUB_API_TOKEN" in os.environ
+
+
+def _sent(path: Path, *, needed: bool) -> str:
+    """The notebook's text without outputs; empty when it is too large and need not be sent."""
+    text = slim(path)
+    if len(text.encode()) <= MOST_BYTES:
+        return text
+    if needed or not _in_workspace():
+        raise BadSetting(
+            f"{path} is larger than 1 MiB without its outputs; put it where the job can read it "
+            "and give `send=False`."
+        )
+    return ""
+
+
+def _output(asked: str | Path, folder: Path, *, in_workspace: bool) -> str:
+    """An absolute path where one can be said; elsewhere as it was asked for."""
+    if not str(asked):
+        return ""
+    whole = str(Path(asked).expanduser())
+    if in_workspace and not Path(whole).is_absolute():
+        whole = str(Path.cwd() / whole)
+    return f"{whole}/" if str(asked).endswith("/") or Path(whole).is_dir() else whole
