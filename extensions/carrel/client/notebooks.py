@@ -1,7 +1,7 @@
 """Notebooks as jobs, work by the clock, and TensorBoard, from plain Python.
 
-A notebook is sent along as it is now, without its outputs: what was submitted is what runs. One that
-is too large for that, or that a schedule should read anew each time, is named by its path instead.
+A notebook is sent along as it is now, without its outputs: what was submitted is what runs. One
+that is too large for that, or that a schedule should read anew each time, is named by its path.
 """
 
 import os
@@ -84,17 +84,16 @@ def notebook_body(
     """The part of a request that is about the notebook; see ``run_notebook``."""
     full = Path(path).expanduser().absolute()
     text = "" if send is False else _sent(full, needed=send is True)
-    place = {"path": full.name, "files": {full.name: text}} if text else {"path": str(full)}
     section: dict[str, Any] = {
-        "path": place["path"],
-        "output": _output(output, full.parent, in_workspace=_in_workspace()),
+        "path": full.name if text else str(full),
+        "output": _output(output),
         "parameters": dict(parameters or {}),
         "kernel": kernel,
         "cell_timeout_seconds": cell_timeout,
     }
     body: dict[str, Any] = {"notebook": section, **fields}
     if text:
-        body["files"] = {**fields.get("files", {}), **place["files"]}
+        body["files"] = {**fields.get("files", {}), full.name: text}
         if _in_workspace():
             body.setdefault("working_dir", str(full.parent))
     return body
@@ -127,14 +126,18 @@ def schedule(
         client: the client to use.
         cron: five fields (minute, hour, day of the month, month, day of the week).
         name: of the schedule.
-        notebook: path of the notebook to run; ``parameters``, ``output``, ``kernel``,
-            ``cell_timeout`` and ``send`` as for ``run_notebook``.
+        notebook: path of the notebook to run.
+        parameters: as for ``run_notebook``, like ``output``, ``kernel``, ``cell_timeout``, ``send``.
         command: to run instead of a notebook.
         project: where it belongs; by default the configured one, or the only one.
         time_zone: of the IANA database, such as ``Europe/Berlin``.
         overlap: while the run before goes on: ``skip`` this one, ``allow`` both, ``replace`` it.
         keep: how many ended runs stay listed.
         starting_deadline: seconds; a run missed by more is left out.
+        output: of each run.
+        kernel: of each run.
+        cell_timeout: seconds for each cell.
+        send: whether the notebook is sent along once instead of being read anew for each run.
         fields: further fields of the API's workload, for every run.
 
     Raises:
@@ -226,11 +229,11 @@ def _sent(path: Path, *, needed: bool) -> str:
     return ""
 
 
-def _output(asked: str | Path, folder: Path, *, in_workspace: bool) -> str:
+def _output(asked: str | Path) -> str:
     """An absolute path where one can be said; elsewhere as it was asked for."""
     if not str(asked):
         return ""
     whole = str(Path(asked).expanduser())
-    if in_workspace and not Path(whole).is_absolute():
+    if _in_workspace() and not Path(whole).is_absolute():
         whole = str(Path.cwd() / whole)
     return f"{whole}/" if str(asked).endswith("/") or Path(whole).is_dir() else whole
