@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from carrel_scheduler.api.identity import ADMIN, SPAWN, USE, Principal
+from carrel_scheduler.api.identity import ADMIN, GATEWAY, SPAWN, USE, Principal
 from carrel_scheduler.ledger.objects import Workload
 
 
@@ -22,6 +22,7 @@ class Access(StrEnum):
     SPAWNER = "spawner"
     TASK = "task"
     ADMIN = "admin"
+    GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ RULES: Final[Mapping[Access, Rule]] = {
     Access.SPAWNER: Rule(frozenset({SPAWN}), member=True),
     Access.TASK: Rule(_ANYBODY, member=True, owner=True, task_token=True),
     Access.ADMIN: Rule(frozenset({ADMIN})),
+    Access.GATEWAY: Rule(frozenset({GATEWAY})),
 }
 
 

@@ -1,5 +1,6 @@
 """What the API stands on, handed in by whoever starts it. Nothing is global."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ from carrel_scheduler.api.identity import Identity, Membership
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.contract import Live
+from carrel_scheduler.workloads.loads import Loads
 from carrel_scheduler.workloads.tokens import TaskTokens
 
 
@@ -36,6 +38,7 @@ class ApiDependencies:
     Attributes:
         clock: epoch seconds.
         ids: a new workload uid each time.
+        loads: what gateways tell of requests.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
 
@@ -49,3 +52,4 @@ class ApiDependencies:
     task_tokens: TaskTokens
     prefix: str = "/services/carrel"
     timing: StreamTiming = field(default_factory=StreamTiming)
+    loads: Loads = field(default_factory=lambda: Loads(time.time))

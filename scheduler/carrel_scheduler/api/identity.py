@@ -13,6 +13,7 @@ USE: Final = "custom:carrel:use"
 SPAWN: Final = "custom:carrel:spawn"
 ADMIN: Final = "custom:carrel:admin"
 METRICS: Final = "custom:carrel:metrics"
+GATEWAY: Final = "custom:carrel:gateway"
 GROUP_PREFIX: Final = "project-"
 
 
@@ -41,6 +42,11 @@ class Principal:
         return SPAWN in self.scopes
 
     @property
+    def gateway(self) -> bool:
+        """Is the gateway, which passes requests on to everybody's routes."""
+        return GATEWAY in self.scopes
+
+    @property
     def projects(self) -> frozenset[str]:
         """Projects it is a member of."""
         size = len(GROUP_PREFIX)
@@ -49,7 +55,7 @@ class Principal:
     @property
     def sees_all(self) -> bool:
         """Whether all projects are visible to it."""
-        return self.admin or self.spawner
+        return self.admin or self.spawner or self.gateway
 
     def sees(self, project: str) -> bool:
         """Whether objects of a project are visible to it."""
@@ -58,9 +64,9 @@ class Principal:
     def sees_names(self, project: str) -> bool:
         """Whether it may know what a project's workloads and users are called.
 
-        The spawner may not: it shows what it reads to the person whose workspace it opens.
+        Spawner and gateway may not: they show what they read to the person who comes to them.
         """
-        return self.admin or (not self.spawner and self.sees(project))
+        return self.admin or (not self.spawner and not self.gateway and self.sees(project))
 
     def visible_projects(self) -> list[str] | None:
         """Names to filter a listing by, in order; ``None`` means all."""

@@ -5,7 +5,16 @@ from typing import Final
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.queries import ExecQuery
 from carrel_scheduler.api.operation import Operation
-from carrel_scheduler.api.operations import caller, cluster, events, insight, projects, workloads
+from carrel_scheduler.api.operations import (
+    caller,
+    cluster,
+    endpoints,
+    events,
+    gateway,
+    insight,
+    projects,
+    workloads,
+)
 from carrel_scheduler.api.operations.paths import WORKLOAD
 
 TERMINAL: Final = Operation(
@@ -21,10 +30,12 @@ TERMINAL: Final = Operation(
 )
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *workloads.OPERATIONS,
+    *endpoints.OPERATIONS,
     *insight.OPERATIONS,
     *events.OPERATIONS,
     TERMINAL,
     *projects.OPERATIONS,
     *cluster.OPERATIONS,
     *caller.OPERATIONS,
+    *gateway.OPERATIONS,
 )

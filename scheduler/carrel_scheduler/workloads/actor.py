@@ -79,7 +79,13 @@ class Actor:
         secrets = await self._ledger.secrets_of(uids)
         for uid in uids:
             entry = loop.book.get(uid)
-            if entry is not None:
+            if entry is None:
+                continue
+            refusal = loop.ports.refusal(entry.workload.spec.routes)
+            if refusal:
+                for index in sorted(entry.places):
+                    loop.tell(StartRefused(entry.task_id(index), refusal))
+            else:
                 specs = task_specs(entry, facts, secrets.get(uid, {}), self._settings)
                 self._spawn(uid, self._start(specs, loop))
 

@@ -11,6 +11,7 @@ from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads import own_work, ports
 from carrel_scheduler.workloads.book import Entry
+from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.tokens import TaskTokens
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
@@ -24,12 +25,14 @@ class LaunchSettings:
 
     Attributes:
         api_url: where tasks reach the scheduler, without ``/api/v1``.
+        gateway_prefix: path of the gateway, below which every workload with routes has its own.
         checkpoint_root: folder that holds one folder of checkpoints for each workload.
     """
 
     api_url: str
     checkpoint_root: Path
     tokens: TaskTokens
+    gateway_prefix: str = "/services/gateway"
 
 
 def task_specs(
@@ -64,7 +67,7 @@ def _task_spec(
         node=place.node,
         devices=place.devices,
         device_uuids=tuple(devices[device].uuid for device in place.devices) if real else (),
-        command=ports.filled_in(spec.command, _ports(entry, index)),
+        command=ports.filled_in(spec.command, _ports(entry, index, settings)),
         environment=_environment(entry, index, settings),
         secret_environment=private,
         files=own_work.files_of(spec),
@@ -94,10 +97,12 @@ def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str
     }
     if spec.checkpoint_every_seconds is not None:
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
-    return {"PATH": SEARCH_PATH, **spec.environment, **own, **_ports(entry, index)}
+    return {"PATH": SEARCH_PATH, **spec.environment, **own, **_ports(entry, index, settings)}
 
 
-def _ports(entry: Entry, index: int) -> dict[str, str]:
+def _ports(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
     """The variables that tell a task its ports."""
+    meta, spec = entry.workload.meta, entry.workload.spec
     given = next((one.ports for one in entry.workload.status.tasks if one.index == index), {})
-    return ports.told(given, entry.workload.spec.routes)
+    name = meta.labels.get(OWNER_LABEL, meta.name) if spec.owner else meta.name
+    return ports.told(given, spec.routes, f"{settings.gateway_prefix}/{meta.project}/{name}")

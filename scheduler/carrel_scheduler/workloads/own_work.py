@@ -34,6 +34,8 @@ def command_for(kind: WorkloadKind) -> list[str]:
 
 def routes_for(kind: WorkloadKind) -> list[Route]:
     """The ports by which work of this kind is reached, unless its owner names others."""
+    if kind == "inference":
+        return [Route()]
     if kind != "tensorboard":
         return []
     return [Route(access="project", keep_prefix=True, idle_seconds=IDLE_SECONDS)]

@@ -34,6 +34,10 @@ class PortGiver(Protocol):
         """The port of each route by its name; ``taken`` are those of other tasks."""
         ...
 
+    def refusal(self, routes: Sequence[Route], /) -> str:
+        """Why a task with these routes cannot start now; else empty."""
+        ...
+
     def let_go(self, task: TaskId, /) -> None:
         """The task runs, or never will: its ports need no holding."""
         ...
@@ -47,6 +51,10 @@ class FixedPorts:
     ) -> dict[str, int]:
         """See ``PortGiver``."""
         return {name_of(route): route.port or 8080 + number for number, route in enumerate(routes)}
+
+    def refusal(self, _routes: Sequence[Route], /) -> str:
+        """Nobody else is there."""
+        return ""
 
     def let_go(self, _task: TaskId, /) -> None:
         """Nothing was held."""
@@ -71,6 +79,13 @@ class HeldPorts:
             self._held.setdefault(task, []).append(holder)
             given[name_of(route)] = holder.getsockname()[1]
         return given
+
+    def refusal(self, routes: Sequence[Route]) -> str:
+        """See ``PortGiver``."""
+        used = [route.port for route in routes if route.port and not _is_free(route.port)]
+        if not used:
+            return ""
+        return f"port {used[0]} is used already; leave `port` 0 and have the server listen on PORT"
 
     def let_go(self, task: TaskId) -> None:
         """See ``PortGiver``."""
@@ -101,16 +116,45 @@ def _bound(port: int) -> socket.socket | None:
     return holder
 
 
+def _is_free(port: int) -> bool:
+    """Whether a server could listen there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def name_of(route: Route) -> str:
     """What a route is called in ``TaskInfo.ports``."""
     return route.name or MAIN
 
 
-def told(ports: Mapping[str, int], routes: Sequence[Route]) -> dict[str, str]:
-    """The variables of a task: ``PORT`` is the first route's, ``CARREL_PORT_<NAME>`` each one's."""
-    named = [(name_of(route), ports[name_of(route)]) for route in routes if name_of(route) in ports]
-    variables = {f"CARREL_PORT_{name.upper().replace('-', '_')}": str(at) for name, at in named}
-    return {"PORT": str(named[0][1]), **variables} if named else {}
+def told(ports: Mapping[str, int], routes: Sequence[Route], address: str) -> dict[str, str]:
+    """The variables of a task with ports.
+
+    Args:
+        ports: by the names of the routes.
+        routes: of the workload; ``PORT`` and ``CARREL_PREFIX`` are the first one's.
+        address: path below which the gateway has the workload.
+    """
+    found: dict[str, str] = {}
+    for route in routes:
+        if name_of(route) not in ports:
+            continue
+        port, prefix = str(ports[name_of(route)]), prefix_of(address, route)
+        suffix = name_of(route).upper().replace("-", "_")
+        found.setdefault("PORT", port)
+        found.setdefault("CARREL_PREFIX", prefix)
+        found |= {f"CARREL_PORT_{suffix}": port, f"CARREL_PREFIX_{suffix}": prefix}
+    return found
+
+
+def prefix_of(address: str, route: Route) -> str:
+    """The path of a route at the gateway, without a slash at its end."""
+    return f"{address}/~{route.name}" if route.name else address
 
 
 def filled_in(command: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:

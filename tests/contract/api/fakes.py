@@ -44,6 +44,7 @@ class FakeIdentity:
         self.forgotten: list[str] = []
         spawner = Principal("spawner", "service", frozenset(), frozenset({identity.SPAWN}))
         scraper = Principal("scraper", "service", frozenset(), frozenset({identity.METRICS}))
+        gateway = Principal("gateway", "service", frozenset(), frozenset({identity.GATEWAY}))
         bot = Principal(
             "bot", "service", frozenset({group_of("vision")}), frozenset({identity.USE})
         )
@@ -56,6 +57,7 @@ class FakeIdentity:
             person("root", scopes=(identity.USE, identity.ADMIN)),
             spawner,
             scraper,
+            gateway,
             bot,
         ]
         self.tokens = {f"{one.name}-token": one for one in people}

@@ -66,6 +66,8 @@ SAMPLES = {
     "workspace_activity": Sample({}, {}),
     "openapi": Sample({}),
     "prometheus_metrics": Sample({}),
+    "change_endpoint": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
+    "report_loads": Sample({}, {"gateway": "g"}),
 }
 ROLES = {
     "nobody": None,
@@ -78,6 +80,7 @@ ROLES = {
     "admin": "root-token",
     "spawner": "spawner-token",
     "scraper": "scraper-token",
+    "gateway": "gateway-token",
     "own task": "task:uid-vision-train-1",
     "other task": "task:uid-speech-train-1",
 }
@@ -95,6 +98,7 @@ EXPECTED: dict[str, dict[str, str]] = {
     | dict.fromkeys(["of another project", "of no project"], HIDDEN),
     "spawner": {"spawner": OK},
     "admin": {"admin": OK},
+    "gateway": {"gateway": OK},
 }
 # Beside the rule of their access: what the operation itself says to a role.
 OF_THEIR_OWN = {
@@ -112,6 +116,7 @@ OF_THEIR_OWN = {
     ("stream_events", "of no project"): NO,
     ("workspace_activity", "spawner"): NO,
     ("prometheus_metrics", "scraper"): OK,
+    ("stream_events", "gateway"): OK,
     # Not a websocket, but let in.
     ("open_terminal", "owner"): "400",
     ("open_terminal", "admin"): "400",
@@ -141,6 +146,7 @@ def test_each_operation_has_a_sample_and_each_sample_an_operation() -> None:
 async def test_role_by_operation(desk: Desk, role: str) -> None:
     """One role calls everything; what changes the furniture comes last, on a desk of its own."""
     await desk.ask("POST", "/projects", "root", json={"name": "empty"})
+    await desk.add("vision", "digits", "ada", kind="inference")
     wrong = {}
     for method, template, operation in sorted(operations(), key=_harm):
         name = operation["operationId"]

@@ -21,6 +21,7 @@ def test_a_held_port_is_given_to_nobody_else_and_a_server_gets_it() -> None:
     assert len(set(ports)) == 4
     assert all(1024 < port < 32_768 for port in ports)
     with socket.create_server(("127.0.0.1", given["main"])) as server:
+        assert "is used already" in first.refusal([Route(port=given["main"])])
         assert server.getsockname()[1] == given["main"]
     first.let_go(TASK)
     second.let_go(TASK)

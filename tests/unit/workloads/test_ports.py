@@ -10,12 +10,15 @@ TWO = (Route(), Route(name="side-car", port=9000))
 
 
 def test_the_first_route_is_port_and_each_has_its_own_name() -> None:
-    assert told({"main": 15001, "side-car": 9000}, TWO) == {
+    assert told({"main": 15001, "side-car": 9000}, TWO, "/g/vision/digits") == {
         "PORT": "15001",
+        "CARREL_PREFIX": "/g/vision/digits",
         "CARREL_PORT_MAIN": "15001",
+        "CARREL_PREFIX_MAIN": "/g/vision/digits",
         "CARREL_PORT_SIDE_CAR": "9000",
+        "CARREL_PREFIX_SIDE_CAR": "/g/vision/digits/~side-car",
     }
-    assert told({}, ()) == {}
+    assert told({}, (), "") == {}
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,11 @@ class ExecQuery(Query):
 
 
 class EventFilter(Query):
-    """Which workloads' events."""
+    """Which workloads' events; ``routed``: only of those that the gateway has addresses for."""
 
     project: fields.Name | None = None
     kind: WorkloadKind | None = None
+    routed: bool = False
 
 
 class UsageQuery(Query):

@@ -3,7 +3,7 @@
 A kind's own checks stand beside its section; what a kind needs and may not have is in ``FOR_KIND``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -94,6 +94,19 @@ class RouteIn(Request):
     timeout_seconds: fields.PositiveSeconds = 300.0
     max_request_bytes: Annotated[int, Field(ge=1, le=2**40)] = 64 * 1024 * 1024
     idle_seconds: fields.PositiveSeconds | None = None
+
+
+def check_routes(kind: str, routes: Sequence[RouteIn]) -> None:
+    """Refuse two routes of one name, and fixed ports where several tasks need one each."""
+    names = [route.name for route in routes]
+    if len(set(names)) < len(names):
+        refuse(Code.ROUTE_TWICE, "a `name` of its own for each of several `routes`")
+    if kind == "inference" and any(route.port for route in routes):
+        refuse(
+            Code.FIXED_PORT,
+            "`port` 0: each replica has a port of its own, which it finds as PORT in its "
+            "environment or as $(PORT) in its command",
+        )
 
 
 class InferenceIn(Request):

@@ -86,6 +86,7 @@ class WorkloadCreate(Request):
         own_command = not sections.needs_command(self.kind, self.schedule)
         if not self.command and not self.hold_for_claim and not own_command:
             refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+        sections.check_routes(self.kind, self.routes)
         if self.tasks != 1 and not KINDS[self.kind].gang:
             refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {self.kind} is one task")
         if sum(len(text.encode()) for text in self.files.values()) > fields.MOST_FILES_BYTES:

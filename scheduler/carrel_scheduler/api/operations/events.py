@@ -3,6 +3,7 @@
 from typing import Final
 
 from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.identity import GATEWAY
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import WORKLOAD
@@ -15,6 +16,7 @@ MEDIA: Final = "text/event-stream"
     "GET",
     "/events",
     access=Access.USER,
+    also_scope=GATEWAY,
     project_in="query",
     query=queries.EventFilter,
     answers={200: answers.WorkloadEvent},
@@ -25,9 +27,10 @@ MEDIA: Final = "text/event-stream"
 async def stream_events(call: Call) -> Stream:
     """Server-sent events of all visible workloads."""
     query: queries.EventFilter = call.query
-    return _stream(
-        call, Filter(project=query.project or "", kind=query.kind or "", after=_after(call))
+    wanted = Filter(
+        project=query.project or "", kind=query.kind or "", routed=query.routed, after=_after(call)
     )
+    return _stream(call, wanted)
 
 
 @Operation(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.services.batches import Batches
 from carrel_scheduler.api.services.control import Control
+from carrel_scheduler.api.services.endpoints import Endpoints
 from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.metrics import Metrics
 from carrel_scheduler.api.services.projects import Projects
@@ -19,6 +20,7 @@ class Services:
     submission: Submission
     batches: Batches
     control: Control
+    endpoints: Endpoints
     projects: Projects
     streams: EventStreams
     metrics: Metrics
@@ -27,12 +29,13 @@ class Services:
     @classmethod
     def build(cls, deps: ApiDependencies, document: bytes) -> "Services":
         """The services of one application; ``document`` is the OpenAPI document."""
-        projects = Projects(deps)
+        projects, control = Projects(deps), Control(deps.ledger)
         return cls(
             deps=deps,
             submission=Submission(deps, projects),
             batches=Batches(deps, projects),
-            control=Control(deps.ledger),
+            control=control,
+            endpoints=Endpoints(deps, control),
             projects=projects,
             streams=EventStreams(deps),
             metrics=Metrics(deps),

@@ -30,6 +30,10 @@ class Control:
         """Ask for the end; asking again is no error."""
         return await self._change(workload, _delete)
 
+    async def change(self, workload: Workload, change: Callable[[Workload], bool]) -> Workload:
+        """Write what ``change`` does to the newest one, unless it says that nothing was left."""
+        return await self._change(workload, change)
+
     async def _change(self, workload: Workload, change: Callable[[Workload], bool]) -> Workload:
         """Write what ``change`` did, unless it says that nothing was left to do."""
         for attempt in range(ATTEMPTS):

@@ -23,6 +23,7 @@ from carrel_scheduler.workloads.lifecycle import AT_REST
 
 PAGE: Final = 200
 GREETING: Final = b": events of Carrel\n\n"
+TOLD: Final = "told"
 KEEP_ALIVE: Final = b": still here\n\n"
 NOT_AT_REST: Final = tuple(phase for phase in get_args(Phase) if phase not in AT_REST)
 
@@ -32,6 +33,7 @@ class Filter:
     """Which workloads a listener wants; empty means any.
 
     Attributes:
+        routed: only what has routes; such a stream says when what is there has been told.
         after: the last event id that a returning listener has seen: its stream begins with all that
             changed since, work at rest included.
     """
@@ -39,6 +41,7 @@ class Filter:
     project: str = ""
     kind: str = ""
     uid: str = ""
+    routed: bool = False
     after: int | None = None
 
     def wants(self, workload: Workload) -> bool:
@@ -48,6 +51,7 @@ class Filter:
             self.project in ("", meta.project)
             and self.kind in ("", workload.spec.kind)
             and self.uid in ("", meta.uid)
+            and (bool(workload.spec.routes) or not self.routed)
         )
 
 
@@ -114,6 +118,8 @@ class EventStreams:
                         version = event.version
                         if event.workload is not None:
                             yield _encoded(event.workload, watcher.principal)
+                if wanted.routed:
+                    yield server_sent_event(TOLD, version, {})
                 async with aclosing(
                     self._changes(subscription, watcher, wanted, version)
                 ) as changes:
@@ -148,7 +154,8 @@ class EventStreams:
             first_version = page.version if first_version is None else first_version
             for workload in page.items:
                 version = workload.meta.resource_version
-                if wanted.after is None or version > wanted.after:
+                news = wanted.after is None or version > wanted.after
+                if news and wanted.wants(workload):
                     yield _Known(version, workload)
             after = page.next
             if not after:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Workload, WorkloadSpec, WorkloadStatus
+
+OWNER_LABEL: Final = "carrel.dev/owner"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,17 @@ from carrel_scheduler.ledger.kinds import COMPOSITES, WorkloadKind
 from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadStatus
 from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
-from carrel_scheduler.workloads.controllers.contract import Controller, NewPart, Wanted
+from carrel_scheduler.workloads.controllers.contract import (
+    OWNER_LABEL,
+    Controller,
+    NewPart,
+    Wanted,
+)
 from carrel_scheduler.workloads.lifecycle import FINAL
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 5.0
-OWNER_LABEL: Final = "carrel.dev/owner"
 Publish = Callable[[str, Workload], None]
 
 

@@ -1,0 +1,91 @@
+"""Another specification for an endpoint that serves: the controller rolls it out.
+
+What replicas run has a revision, counted up by every change of it; how many there are and when
+another one is needed has none.
+"""
+
+import copy
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.api import convert, problems
+from carrel_scheduler.api.dependencies import ApiDependencies
+from carrel_scheduler.api.models.endpoints import EndpointPatch
+from carrel_scheduler.api.models.sections import InferenceIn
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.control import Control
+from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
+from carrel_scheduler.ledger.sections import InferenceSpec
+from carrel_scheduler.policy import admission
+
+PLAIN: Final = ("command", "environment", "files", "working_dir")
+# They change which replicas are right, not what these run.
+OF_READINESS: Final = ("readiness_path",)
+
+
+class Endpoints:
+    """Changes endpoints."""
+
+    def __init__(self, deps: ApiDependencies, control: Control) -> None:
+        self._deps, self._control = deps, control
+
+    async def change(self, workload: Workload, patch: EndpointPatch) -> Workload:
+        """Write the new specification. Raises problems, ``NotAdmitted``, ``ValidationError``."""
+        if workload.spec.kind != "inference":
+            raise problems.Conflicting(
+                Code.NOT_AN_ENDPOINT,
+                f"It is a {workload.spec.kind}; only endpoints (kind `inference`) change while "
+                "they serve. Delete it and submit it anew",
+            )
+        draft = copy.deepcopy(workload)
+        draft.spec = changed(draft.spec, patch)
+        admission.admit(draft, self._deps.live)
+
+        def write(stored: Workload) -> bool:
+            if stored.spec.delete:
+                raise problems.Conflicting(Code.BEING_DELETED, "It is being deleted")
+            fresh = changed(stored.spec, patch)
+            if fresh == stored.spec:
+                return False
+            stored.spec = fresh
+            return True
+
+        return await self._control.change(workload, write)
+
+
+def changed(spec: WorkloadSpec, patch: EndpointPatch) -> WorkloadSpec:
+    """The specification with a patch applied; raises pydantic's ``ValidationError``."""
+    given: dict[str, Any] = {
+        name: getattr(patch, name) for name in PLAIN if getattr(patch, name) is not None
+    }
+    resources = msgspec.structs.replace(
+        spec.resources,
+        **{
+            name: value
+            for name, value in (
+                ("gpu_milli", None if patch.gpus is None else convert.gpu_milli(patch.gpus)),
+                ("cpu_milli", patch.cpu_millicores),
+                ("memory_bytes", patch.memory_bytes),
+            )
+            if value is not None
+        },
+    )
+    before = spec.inference or InferenceSpec()
+    after = _served(before, patch)
+    fresh = msgspec.structs.replace(spec, **given, resources=resources, inference=after)
+    runs_else = any(getattr(fresh, name) != getattr(spec, name) for name in (*PLAIN, "resources"))
+    asked_else = any(getattr(after, name) != getattr(before, name) for name in OF_READINESS)
+    if runs_else or asked_else:
+        fresh.inference = msgspec.structs.replace(after, revision=before.revision + 1)
+    return fresh
+
+
+def _served(before: InferenceSpec, patch: EndpointPatch) -> InferenceSpec:
+    if patch.inference is None:
+        return before
+    fields = msgspec.structs.asdict(before)
+    revision = fields.pop("revision")
+    given = {name: one for name, one in patch.inference.model_dump().items() if one is not None}
+    checked = InferenceIn.model_validate(fields | given)
+    return InferenceSpec(**checked.model_dump(), revision=revision)

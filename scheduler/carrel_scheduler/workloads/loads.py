@@ -1,0 +1,92 @@
+"""What gateways tell of the requests to each workload, in memory only.
+
+A gateway that has not been heard of for a while counts no more. Whoever wants to know of changes
+is called with the uid.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+FORGET_SECONDS: Final = 30.0
+
+
+class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload's requests at one gateway.
+
+    Attributes:
+        in_flight: requests that are being answered, or held until somebody can.
+        rate: requests in a second, lately.
+        requests: all since the gateway began; ``errors`` of these were answered with 5xx.
+        last_request_at: epoch seconds.
+        targets: by uid of the replica, those that it may send requests to or has some at.
+    """
+
+    uid: str
+    in_flight: int = 0
+    rate: float = 0.0
+    requests: int = 0
+    errors: int = 0
+    last_request_at: float | None = None
+    targets: Mapping[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One workload's requests at all gateways; ``heard`` while there is any gateway."""
+
+    heard: bool = False
+    in_flight: int = 0
+    rate: float = 0.0
+    last_request_at: float | None = None
+    targets: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Gateway:
+    heard_at: float
+    reports: dict[str, LoadReport] = field(default_factory=dict)
+
+
+class Loads:
+    """See the module. ``clock`` gives seconds."""
+
+    def __init__(
+        self, clock: Callable[[], float], changed: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._gateways: dict[str, _Gateway] = {}
+
+    def take(self, gateway: str, reports: Sequence[LoadReport], *, everything: bool) -> None:
+        """Take what a gateway tells: of some workloads, or of ``everything`` that it knows."""
+        known = self._gateways.setdefault(gateway, _Gateway(0.0))
+        known.heard_at = self._clock()
+        gone = {one: LoadReport(uid=one) for one in known.reports} if everything else {}
+        for report in (gone | {one.uid: one for one in reports}).values():
+            if known.reports.get(report.uid) != report:
+                known.reports[report.uid] = report
+                self._changed(report.uid)
+        if everything:
+            told = {one.uid for one in reports}
+            known.reports = {uid: one for uid, one in known.reports.items() if uid in told}
+
+    def of(self, uid: str) -> Load:
+        """What all gateways say of a workload."""
+        oldest = self._clock() - FORGET_SECONDS
+        living = [one for one in self._gateways.values() if one.heard_at >= oldest]
+        reports = [one.reports[uid] for one in living if uid in one.reports]
+        targets: dict[str, int] = {}
+        for report in reports:
+            for target, in_flight in report.targets.items():
+                targets[target] = targets.get(target, 0) + in_flight
+        times = [one.last_request_at for one in reports if one.last_request_at is not None]
+        return Load(
+            heard=bool(living),
+            in_flight=sum(one.in_flight for one in reports),
+            rate=sum(one.rate for one in reports),
+            last_request_at=max(times, default=None),
+            targets=targets,
+        )
