@@ -127,7 +127,7 @@ def schedule(
         cron: five fields (minute, hour, day of the month, month, day of the week).
         name: of the schedule.
         notebook: path of the notebook to run.
-        parameters: as for ``run_notebook``, like ``output``, ``kernel``, ``cell_timeout``, ``send``.
+        parameters: values for the names in the cell tagged ``parameters``.
         command: to run instead of a notebook.
         project: where it belongs; by default the configured one, or the only one.
         time_zone: of the IANA database, such as ``Europe/Berlin``.
