@@ -39,6 +39,7 @@ from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.node.contract import DeviceProvider
 from carrel_scheduler.node.detect import detect
 from carrel_scheduler.workloads.actor import Actor
+from carrel_scheduler.workloads.controllers import experiments_trials
 from carrel_scheduler.workloads.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
@@ -140,6 +141,10 @@ class Service:
         self.loop = Reconciler(
             ledger, Actor(engine, ledger, launch, starter), clock=time.time, ports=HeldPorts()
         )
+        experiments, trials, self._studies = experiments_trials.wired(
+            ledger, engine, self.loop.composites, clock=time.time
+        )
+        self.loop.composites.add(experiments)
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(
@@ -150,6 +155,7 @@ class Service:
                     engine=engine,
                     identity=self._identity,
                     membership=self._membership,
+                    trials=trials,
                     clock=time.time,
                     ids=new_id,
                     task_tokens=tokens,
@@ -188,6 +194,7 @@ class Service:
         self.loop.stream.close()
         await self._server.close_all_connections()
         await self.loop.actor.close()
+        self._studies.close()
         await self._identity.close()
         await self._membership.close()
 

@@ -8,6 +8,7 @@ from carrel_scheduler.api.identity import Identity, Membership
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.contract import Live
+from carrel_scheduler.workloads.controllers.experiments_trials import Trials
 from carrel_scheduler.workloads.loads import Loads
 from carrel_scheduler.workloads.tokens import TaskTokens
 
@@ -47,6 +48,7 @@ class ApiDependencies:
     engine: Engine
     identity: Identity
     membership: Membership
+    trials: Trials
     clock: Callable[[], float]
     ids: Callable[[], str]
     task_tokens: TaskTokens

@@ -28,8 +28,16 @@ from carrel_scheduler.ledger.objects import (
 )
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
+from carrel_scheduler.workloads.controllers.experiments_studies import Studies
+from carrel_scheduler.workloads.controllers.experiments_trials import Trials
+from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.tokens import TaskTokens
 from contract.api.fakes import FakeEngine, FakeIdentity, FakeLive, FakeMembership, waiting_reason
+
+
+def nobody(kind: str, workload: Workload) -> None:
+    """Nobody listens to what the manager publishes."""
+
 
 ROOT = "/services/carrel/api/v1"
 TIMING = StreamTiming(keep_alive=0.05, verify=0.0, doubt=0.2, first_piece=0.05, per_user=5)
@@ -81,6 +89,7 @@ class Desk:
     ledger: Ledger
     live: FakeLive
     engine: FakeEngine
+    studies: Studies
     identity: FakeIdentity
     membership: FakeMembership
     clock: Clock
@@ -229,6 +238,7 @@ async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[
             ledger=ledger,
             live=FakeLive(ledger),
             engine=FakeEngine(),
+            studies=Studies(ledger, epoch=lambda: 0),
             identity=FakeIdentity(),
             membership=FakeMembership(),
             clock=clock,
@@ -242,6 +252,9 @@ async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[
                 engine=desk.engine,
                 identity=desk.identity,
                 membership=desk.membership,
+                trials=Trials(
+                    desk.studies, Manager(ledger, clock=clock, publish=nobody), clock=clock
+                ),
                 clock=clock,
                 ids=ids,
                 task_tokens=tokens,
@@ -257,4 +270,5 @@ async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[
         finally:
             server.stop()
             await server.close_all_connections()
+            desk.studies.close()
     await ledger.close()

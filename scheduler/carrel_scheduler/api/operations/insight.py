@@ -97,7 +97,9 @@ async def report(call: Call) -> Answer:
     """A job says how it is going."""
     body: ReportIn = call.body
     deps = call.services.deps
-    await deps.live.report(call.workload.meta.uid, convert.to_report(body, deps.clock()))
+    said = convert.to_report(body, deps.clock())
+    await deps.live.report(call.workload.meta.uid, said)
+    await deps.trials.heard(call.workload, said)
     return Answer(status=204)
 
 

@@ -1,0 +1,84 @@
+"""A trial as a workload: the experiment's own work with one configuration filled in.
+
+A configuration reaches any program, in whichever way suits it:
+
+* ``{name}`` in the command becomes the parameter's value; other braces stay as they are;
+* ``CARREL_PARAM_<NAME>`` holds one value, ``CARREL_PARAMETERS`` all of them as JSON;
+* ``parameters.json`` lies in the task's folder, unless the experiment brought a file of that name.
+
+Texts are written as they are, all else as in JSON (``0.001``, ``true``, ``null``).
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.sections import TrialSpec
+from carrel_scheduler.workloads.controllers.contract import NewPart
+
+PARAMETER_FILE: Final = "parameters.json"
+LONGEST_NAME: Final = 63
+
+
+def new_part(owner: Workload, number: int, parameters: Mapping[str, Any]) -> NewPart:
+    """The workload of one trial. A crash is not repeated: it says something about its values."""
+    spec = owner.spec
+    told = json.dumps(parameters)
+    return NewPart(
+        number=number,
+        name=part_name(owner.meta.name, number),
+        spec=msgspec.structs.replace(
+            spec,
+            kind="trial",
+            command=filled(spec.command, parameters),
+            environment={**spec.environment, **environment(owner, number, parameters)},
+            files={PARAMETER_FILE: told, **spec.files},
+            trial=TrialSpec(number=number, parameters=dict(parameters)),
+            experiment=None,
+            restart_policy="never",
+            suspend=False,
+            delete=False,
+            resumes=0,
+        ),
+        labels=owner.meta.labels,
+    )
+
+
+def part_name(experiment: str, number: int) -> str:
+    """``sweep-3``; a long name is cut so that it stays a name."""
+    end = f"-{number}"
+    return experiment[: LONGEST_NAME - len(end)].rstrip("-") + end
+
+
+def filled(command: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
+    """The command with the values in their places."""
+    if not parameters:
+        return list(command)
+    names = "|".join(re.escape(name) for name in parameters)
+    places = re.compile(rf"\{{({names})\}}")
+    return [places.sub(lambda place: text(parameters[place[1]]), word) for word in command]
+
+
+def environment(owner: Workload, number: int, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """What a trial is told of itself."""
+    own = {f"CARREL_PARAM_{_variable(name)}": text(value) for name, value in parameters.items()}
+    experiment = owner.spec.experiment
+    return own | {
+        "CARREL_EXPERIMENT": owner.meta.name,
+        "CARREL_TRIAL": str(number),
+        "CARREL_METRIC": "" if experiment is None else experiment.metric,
+        "CARREL_PARAMETERS": json.dumps(parameters),
+    }
+
+
+def text(value: Any) -> str:
+    """A value as a word."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _variable(name: str) -> str:
+    return re.sub(r"[^A-Z0-9_]", "_", name.upper())
