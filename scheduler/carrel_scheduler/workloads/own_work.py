@@ -45,6 +45,7 @@ def files_of(spec: WorkloadSpec) -> Mapping[str, str]:
     """The files that the task finds: those that came along, and what our program has to do."""
     if spec.kind not in MODULES:
         return spec.files
-    order = spec.notebook if spec.kind == "notebook" else spec.tensorboard
+    section = spec.notebook if spec.kind == "notebook" else spec.tensorboard
+    order = {**msgspec.to_builtins(section), "grace_seconds": spec.grace_seconds}
     text = msgspec.json.encode(order).decode()
     return {**spec.files, f"{ORDERS}/{spec.kind}.json": text}

@@ -1,0 +1,47 @@
+"""Entry point of a notebook job; see the package."""
+
+import asyncio
+import os
+import sys
+
+from carrel.job.notebook import order, progress
+from carrel.job.notebook.problem import GAVE_WAY, GaveWay, NotebookProblem
+from carrel.job.task import warn
+
+
+def main() -> int:
+    """Run the notebook that the scheduler asks for; returns the exit code."""
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    try:
+        _run()
+    except GaveWay:
+        warn("told to stop; the notebook is saved as far as it is.")
+        return GAVE_WAY
+    except NotebookProblem as problem:
+        warn(problem.sentence)
+        return problem.exit_code
+    finally:
+        progress.flush()
+    return 0
+
+
+def _run() -> None:
+    try:
+        asked = order.read()
+        try:
+            from carrel.job.notebook.run import run
+        except ModuleNotFoundError as error:
+            raise NotebookProblem(
+                "packages_missing",
+                f"This Python lacks {error.name}, which runs notebooks: "
+                "`pip install carrel[jobs]`, or give another Python as the job's command.",
+            ) from error
+        asyncio.run(run(asked))
+    except NotebookProblem as problem:
+        if not problem.told:
+            progress.tell_problem(problem)
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

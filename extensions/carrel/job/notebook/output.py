@@ -1,0 +1,88 @@
+"""The executed notebook on disk: whole at any time, never in place of anything that is not ours."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from carrel.job.notebook.order import Order
+from carrel.job.notebook.problem import NotebookProblem
+from carrel.job.notebook.source import Notebook, find, text
+
+MOST_NUMBERS: Final = 1000
+
+
+class Output:
+    """The file. Raises ``NotebookProblem`` when made for one that cannot be written."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.path = _path(order)
+        source = find(order)
+        if source.exists() and self.path.exists() and source.samefile(self.path):
+            raise NotebookProblem(
+                "output_is_input",
+                f"The output {self.path} is the notebook itself; name another file.",
+            )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            probe = self._beside()
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise self._refused(error) from error
+
+    def save(self, notebook: Notebook) -> None:
+        """Write it; whoever has it open reads the former or this one."""
+        fresh = self._beside()
+        try:
+            fresh.write_text(text(notebook), encoding="utf-8")
+            fresh.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            raise self._refused(error) from error
+
+    def _beside(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.{os.getpid()}")
+
+    def _refused(self, error: OSError) -> NotebookProblem:
+        return NotebookProblem(
+            "output_not_writable",
+            f"The executed notebook cannot be written to {self.path}: {error.strerror}.",
+        )
+
+
+def _path(order: Order) -> Path:
+    """Where it goes: as asked for, else beside the notebook; in the home for one sent along."""
+    asked = order.output.replace("{name}", order.job).replace("{date}", order.date)
+    source = find(order)
+    if asked and not asked.endswith("/") and not Path(asked).is_dir():
+        return Path(asked).expanduser().absolute()
+    if asked:
+        folder = Path(asked).expanduser().absolute()
+    elif source != order.sent_along:
+        folder = source.parent
+    else:
+        folder = order.home if Path.cwd().samefile(order.task_dir) else Path.cwd()
+    return _free(folder, f"{source.stem}.{order.job}", order)
+
+
+def _free(folder: Path, stem: str, order: Order) -> Path:
+    """The first name that nothing but this job has."""
+    names = [f"{stem}.ipynb", *(f"{stem}-{number}.ipynb" for number in range(2, MOST_NUMBERS))]
+    return next(
+        (path for name in names if _ours(path := folder / name, order.uid)), folder / names[0]
+    )
+
+
+def _ours(path: Path, uid: str) -> bool:
+    """Whether nothing is there, or what an earlier attempt wrote."""
+    if not path.exists():
+        return True
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))["metadata"]["carrel"]
+        return bool(uid) and facts["uid"] == uid
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -1,0 +1,213 @@
+"""Runs a notebook cell by cell, and gives way when told to.
+
+SIGTERM reaches the kernel too (the engine sends it to every process of the task). A kernel that
+nobody told otherwise ends by it. One in which ``carrel.checkpoint`` listens goes on, so that its
+cell can save; it is interrupted only when the grace period is nearly over.
+"""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from carrel.job.notebook import keeping, parameters, source
+from carrel.job.notebook.kernel import Kernel, name_for
+from carrel.job.notebook.order import Order
+from carrel.job.notebook.output import Output
+from carrel.job.notebook.problem import FAILED, GaveWay, NotebookProblem
+from carrel.job.notebook.progress import Progress
+from carrel.job.notebook.source import Notebook
+
+RESTART_POINT: Final = "restart-point"
+ALWAYS: Final = frozenset({"always-run", parameters.DEFAULTS, parameters.GIVEN})
+SAVE_SECONDS: Final = 5.0
+SAVE_SHARE: Final = 20
+"""Saving while a cell runs takes at most one part in so many of the time."""
+TOLD_SECONDS: Final = 1.0
+DYING_SECONDS: Final = 2.0
+LAST_SECONDS: Final = 3.0
+LONGEST_VALUE: Final = 500
+
+
+class Run:
+    """One attempt.
+
+    Args:
+        order: what to do.
+        output: where the executed notebook goes.
+        told: set when the job has to give way.
+    """
+
+    def __init__(self, order: Order, output: Output, told: asyncio.Event) -> None:
+        self._order, self._output, self._told = order, output, told
+        self.notebook, self._begin = self._beginning()
+        self._kernel_name = name_for(self.notebook, order.kernel)
+        resumed = self._begin if order.attempt else None
+        self.progress = Progress(len(self.notebook.cells), str(output.path), resumed)
+        self.done = self._begin
+        self._changed = False
+
+    def _beginning(self) -> tuple[Notebook, int]:
+        order = self._order
+        found = keeping.kept(order.kept) if order.attempt else None
+        if found is None:
+            notebook = source.read(source.find(order))
+            source.clear(notebook)
+            parameters.give(notebook, order.parameters)
+            found = notebook, 0
+            keeping.keep(order.kept, notebook, 0)
+        source.clear(found[0], found[1])
+        return found
+
+    async def run(self) -> None:
+        """Run to the end. Raises ``NotebookProblem`` or ``GaveWay``; all was saved before."""
+        folder = source.working_folder(self._order)
+        kernel = Kernel(self.notebook, self._kernel_name, folder, self._order.cell_timeout)
+        kernel.cells.heard = self._heard
+        self._mark("running")
+        try:
+            self.progress.done(self.done)
+            async with self._saving(kernel):
+                await self._started(kernel)
+                await self._cells(kernel)
+            self._mark("succeeded")
+        except GaveWay:
+            self._mark("gave way")
+            raise
+        except NotebookProblem as problem:
+            self._mark("failed")
+            self.progress.failed(problem, self.done)
+            raise
+        finally:
+            try:
+                self._save(kernel)
+            finally:
+                await kernel.close()
+
+    async def _started(self, kernel: Kernel) -> None:
+        try:
+            await kernel.start()
+        except NotebookProblem:
+            if await self._was_told():
+                raise GaveWay from None
+            raise
+
+    async def _cells(self, kernel: Kernel) -> None:
+        for index, cell in enumerate(self.notebook.cells):
+            again = index < self._begin
+            if again and not source.tags(cell) & ALWAYS:
+                continue
+            if not again and RESTART_POINT in source.tags(cell) and index > 0:
+                keeping.keep(self._order.kept, self.notebook, index)
+            if self._told.is_set():
+                raise GaveWay
+            if source.runs(cell):
+                self.progress.starts(index)
+                await self._cell(kernel, index, cell)
+            if not again:
+                self.done = index + 1
+                self.progress.done(self.done)
+                if source.runs(cell):
+                    self._save(kernel)
+
+    async def _cell(self, kernel: Kernel, index: int, cell: Notebook) -> None:
+        count = kernel.cells.code_cells_executed + 1
+        work = asyncio.ensure_future(
+            kernel.cells.async_execute_cell(cell, index, execution_count=count)
+        )
+        told = asyncio.ensure_future(self._told.wait())
+        await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not work.done():
+            await self._patience(kernel, work)
+        try:
+            await work
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            if await self._was_told():
+                raise GaveWay from None
+            raise self._problem(error, index) from error
+
+    async def _patience(self, kernel: Kernel, work: "asyncio.Future[Any]") -> None:
+        """The job has to give way while a cell runs: let it save, then end it."""
+        long = self._order.grace_seconds - 2 * LAST_SECONDS if kernel.listens() else DYING_SECONDS
+        deadline = time.monotonic() + max(long, 0.0)
+        while time.monotonic() < deadline and await kernel.alive():
+            if (await asyncio.wait({work}, timeout=0.1))[0]:
+                return
+        if await kernel.alive():
+            await kernel.interrupt()
+            if (await asyncio.wait({work}, timeout=LAST_SECONDS))[0]:
+                return
+        work.cancel()
+        with contextlib.suppress(Exception):  # it gives way, whatever the cell says to that
+            await work
+        raise GaveWay
+
+    async def _was_told(self) -> bool:
+        """Whether the end that was just seen is that of giving way.
+
+        The kernel may hear of it a moment before this process does.
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._told.wait(), TOLD_SECONDS)
+        return self._told.is_set()
+
+    def _problem(self, error: Exception, index: int) -> NotebookProblem:
+        where = f"cell {index + 1} of {len(self.notebook.cells)}"
+        if isinstance(error, CellExecutionError):
+            what = f"{error.ename}: {error.evalue}" if error.evalue else str(error.ename)
+            sentence = f"Cell {where.removeprefix('cell ')} failed: {what[:LONGEST_VALUE]}"
+            return NotebookProblem("cell_failed", sentence, FAILED)
+        if isinstance(error, CellTimeoutError):
+            limit = f"{self._order.cell_timeout:g} s"
+            sentence = f"Cell {where.removeprefix('cell ')} ran for longer than {limit}, its limit."
+            return NotebookProblem("cell_timed_out", sentence, FAILED)
+        sentence = f"The kernel died in {where}; often that is because its memory was used up."
+        return NotebookProblem("kernel_died", sentence, FAILED)
+
+    def _heard(self) -> None:
+        self._changed = True
+
+    def _mark(self, state: str) -> None:
+        order = self._order
+        facts: dict[str, str | int] = {"job": order.job, "project": order.project}
+        facts |= {"uid": order.uid, "state": state}
+        if order.attempt:
+            facts |= {"attempt": order.attempt, "resumed_from": self._begin + 1}
+        self.notebook.metadata["carrel"] = facts
+
+    def _save(self, kernel: Kernel) -> None:
+        self._changed = False
+        kernel.cells.set_widgets_metadata()
+        self._output.save(self.notebook)
+
+    @contextlib.asynccontextmanager
+    async def _saving(self, kernel: Kernel) -> AsyncIterator[None]:
+        """Save what a long cell has shown so far, every few seconds."""
+        task = asyncio.create_task(self._save_now_and_then(kernel))
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, NotebookProblem):
+                await task  # a disk that is full is met again, and told, by the next save
+
+    async def _save_now_and_then(self, kernel: Kernel) -> None:
+        pause = SAVE_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            if self._changed:
+                began = time.monotonic()
+                self._save(kernel)
+                pause = max(SAVE_SECONDS, SAVE_SHARE * (time.monotonic() - began))
+
+
+async def run(order: Order) -> None:
+    """Run the notebook of an order; SIGTERM makes it give way."""
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    await Run(order, Output(order), told).run()
