@@ -24,7 +24,15 @@ class UnexpectedAnswer(CarrelError):  # noqa: N818 - reads as the fact it states
 
 
 class BadSetting(CarrelError):  # noqa: N818 - reads as the fact it states
-    """A setting or an argument cannot be used; says which one and what would be right."""
+    """A setting or an argument cannot be used; says which one and what would be right.
+
+    Attributes:
+        code: stable code for machines, such as ``unknown_option``.
+    """
+
+    def __init__(self, sentence: str, *, code: str = "bad_setting") -> None:
+        self.code = code
+        super().__init__(sentence)
 
 
 class ApiError(CarrelError):

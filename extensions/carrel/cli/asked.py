@@ -1,59 +1,60 @@
-"""The options of ``carrel submit``: how each is spelt, and the sentence that explains it."""
+"""The options of ``carrel submit``, made from the table that every surface is made from."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option as TyperOption
+
+from carrel import options
+from carrel.options import Option, Surface
 
 Texts = list[str] | None
+Command = Callable[..., None]
 
-Words = Annotated[
-    Texts, Argument(metavar="[NAME] [-- COMMAND...]", help="Its name; then its command.")
-]
-Project = Annotated[str | None, Option("--project", "-p", help="The project.")]
 
-Gpus = Annotated[float, Option("--gpus", "--gpu", "-g", help="GPUs of each task.")]
-Cpu = Annotated[str | None, Option("--cpu", help="Its share of a busy machine: 2, 0.5 or 500m.")]
-CpuLimit = Annotated[str | None, Option("--cpu-limit", help="Never more processors than this.")]
-Memory = Annotated[str | None, Option("--memory", help="Memory: 512M, 4G.")]
-LargeShm = Annotated[
-    bool, Option("--large-shm", help="Shared memory of its own, as large as its memory.")
-]
+def with_options(command: Command) -> Command:
+    """A decorator: ``**chosen`` of a command becomes the table's options, by flag."""
+    signature = inspect.signature(command, eval_str=True)
+    flags = options.by_flag(options.rows(Surface.CLI))
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    keys = {same_flag[0].key: flag for flag, same_flag in flags.items()}
 
-Environment = Annotated[Texts, Option("--environment", "-e", help="K=V, or K to take yours along.")]
-Secret = Annotated[Texts, Option("--secret", help="K=V or K, never shown again anywhere.")]
-Volume = Annotated[Texts, Option("--volume", "-v", help="SOURCE[:DESTINATION], a folder to see.")]
-Image = Annotated[str, Option("--image", "-i", help="Container image.")]
-WorkingDir = Annotated[
-    str | None,
-    Option("--working-dir", "-w", help="By default the present one in a workspace."),
-]
+    def called(**words: Any) -> None:
+        command(
+            **{name: value for name, value in words.items() if name not in keys},
+            **{flag: words[key] for key, flag in keys.items()},
+        )
 
-Priority = Annotated[str, Option("--priority", help="A level such as low or high, or a number.")]
-Preemptible = Annotated[
-    bool | None,
-    Option(
-        "--preemptible/--non-preemptible",
-        help="May it give way to others? Trainings may, interactive work may not, by default.",
-    ),
-]
-Interactive = Annotated[
-    bool, Option("--interactive", help="A session for a person, not a training.")
-]
-Tasks = Annotated[int, Option("--tasks", help="Start so many together.")]
-BackoffLimit = Annotated[
-    int, Option("--backoff-limit", help="How often to start it again when it fails.")
-]
-CheckpointEvery = Annotated[
-    str | None, Option("--checkpoint-every", help="How often it should save: 30, 5m.")
-]
-Grace = Annotated[str | None, Option("--grace-period", help="Time to save when it must stop: 30s.")]
+    called.__doc__, called.__name__ = command.__doc__, command.__name__
+    listed: Any = called
+    listed.__signature__ = signature.replace(
+        parameters=[*own, *(_parameter(same_flag) for same_flag in flags.values())]
+    )
+    return called
 
-NamePrefix = Annotated[
-    str, Option("--name-prefix", "--job-name-prefix", help="Number it: PREFIX-1, ...")
-]
-Label = Annotated[Texts, Option("--label", "-l", help="K=V, to find it by.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Say what would happen and do nothing.")]
 
-# Of `docker run` lines: accepted, and said to have no effect.
-Terminal = Annotated[bool, Option("--tty", "--stdin", "-t", "-it", hidden=True)]
-Remove = Annotated[bool, Option("--rm", hidden=True)]
+def _parameter(same_flag: list[Option]) -> inspect.Parameter:
+    row = same_flag[0]
+    spelt = list(row.spellings)
+    if row.off:
+        spelt[0] += f"/--{row.off}"
+    kind: Any = str | None
+    default = None
+    if row.value is None:
+        kind, default = (bool | None, None) if row.off else (bool, False)
+    elif row.many:
+        kind = list[str] | None
+    told = TyperOption(
+        *spelt,
+        help=options.sentence(same_flag),
+        metavar=row.shown or None,
+        rich_help_panel=row.group,
+        hidden=row.hidden,
+    )
+    return inspect.Parameter(
+        row.key,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, told],
+    )

@@ -45,9 +45,9 @@ def list_jobs(
 ) -> None:
     """List jobs."""
     from carrel.cli import views
-    from carrel.cli.submit import assignments
+    from carrel.cli.submit import labels as read_labels
 
-    labels = assignments(label, "--label", taken_along=False)
+    labels = read_labels(label)
     with connected() as client:
         where = None if everywhere else project_of(client, project)
         phases = [word.lower() for word in status or []]

@@ -11,6 +11,7 @@ from typing import Final
 
 import typer
 
+from carrel import options
 from carrel.cli import cluster, jobs, plugins, projects, session, shells
 from carrel.cli import submit as submission
 from carrel.cli.context import Invocation
@@ -128,7 +129,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
 
 def _show_usage(error: typer.TyperException) -> None:
     """What was wrong with the words, in a line; a group without its verb shows its help."""
-    text = error.format_message()
+    text = _what_is_wrong(error)
     if type(error).__name__ == "NoArgsIsHelpError":
         if text:  # with rich, the help was shown already
             typer.echo(text, err=True)
@@ -137,6 +138,15 @@ def _show_usage(error: typer.TyperException) -> None:
     where = context.command_path if context is not None else "carrel"
     end = "" if text.endswith(("?", ".")) else "."
     complain(f"{text}{end} See `{where} --help`.")
+
+
+def _what_is_wrong(error: typer.TyperException) -> str:
+    """The message; for an option that is not there with the nearest one that is."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if type(error).__name__ != "NoSuchOption" or context is None:
+        return error.format_message()
+    known = [one for row in context.command.get_params(context) for one in row.opts]
+    return str(options.unknown(option, known))
 
 
 def main() -> None:

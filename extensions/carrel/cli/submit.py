@@ -3,103 +3,81 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from carrel.cli import asked, units
+from carrel import options
+from carrel.cli import requests
+from carrel.cli.asked import Texts, with_options
 from carrel.cli.context import Invocation, connected, project_of
 from carrel.cli.output import Output, document, note, say
 from carrel.errors import BadSetting
+from carrel.options import EVERY, Surface
 
 NO_EFFECT = "{option} has no effect on a job that may wait; open a shell with `carrel bash {name}`."
+Words = Annotated[
+    Texts, typer.Argument(metavar="[NAME] [-- COMMAND...]", help="Its name; then its command.")
+]
 
 
-def submit(
-    context: typer.Context,
-    words: asked.Words = None,
-    *,
-    project: asked.Project = None,
-    gpus: asked.Gpus = 0,
-    cpu: asked.Cpu = None,
-    cpu_limit: asked.CpuLimit = None,
-    memory: asked.Memory = None,
-    large_shm: asked.LargeShm = False,
-    environment: asked.Environment = None,
-    secret: asked.Secret = None,
-    volume: asked.Volume = None,
-    image: asked.Image = "",
-    working_dir: asked.WorkingDir = None,
-    priority: asked.Priority = "",
-    preemptible: asked.Preemptible = None,
-    interactive: asked.Interactive = False,
-    tasks: asked.Tasks = 1,
-    backoff_limit: asked.BackoffLimit = 6,
-    name_prefix: asked.NamePrefix = "",
-    label: asked.Label = None,
-    checkpoint_every: asked.CheckpointEvery = None,
-    grace: asked.Grace = None,
-    dry_run: asked.DryRun = False,
-    tty: asked.Terminal = False,
-    rm: asked.Remove = False,
-) -> None:
+@with_options
+def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
     """Submit a job: `carrel submit train-7 -p vision -g 1 -- python train.py`."""
     name, command = _name_and_command(words or [], context)
-    _say_what_has_no_effect(name, tty=tty, rm=rm)
-    body: dict[str, Any] = {
-        "kind": "workspace" if interactive else "training",
-        "command": command,
-        "gpus": gpus,
-        "tasks": tasks,
-        "large_shm": large_shm or None,
-        "backoff_limit": backoff_limit,
-        "preemptible": preemptible,
-        "priority": int(priority) if priority.lstrip("-").isdigit() else priority,
-        "checkpoint_every_seconds": _seconds(checkpoint_every, "--checkpoint-every"),
-        "grace_seconds": _seconds(grace, "--grace-period"),
-        **({"name": name} if name else {"name_prefix": name_prefix or "job"}),
-        **_machine(cpu, cpu_limit, memory),
-        **_surroundings(environment, secret, volume, image, working_dir, label),
-    }
-    _send({key: value for key, value in body.items() if value not in ("", None)}, project, dry_run)
+    if name and chosen["name"]:
+        raise BadSetting("The name is there twice; write it once.")
+    name = name or chosen["name"] or ""
+    _say_what_has_no_effect(name, chosen)
+    bodies = [
+        _body(written, name, command, chosen) for written in requests.load(chosen.pop("file"))
+    ]
+    if name and len(bodies) > 1:
+        raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
+    for body in bodies:
+        _send(body, dry_run=bool(chosen["dry-run"]))
 
 
-def _say_what_has_no_effect(name: str, *, tty: bool, rm: bool) -> None:
-    if tty:
+def _body(
+    written: Mapping[str, Any], name: str, command: list[str], chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One request: what a file says, with what was typed before it."""
+    kinds = [written["kind"]] if "kind" in written else [one.name for one in options.KINDS]
+    asked = options.read(chosen, Surface.CLI, kinds)
+    kind, fields = EVERY[asked.kind], requests.merged(written, asked.fields)
+    if "path" in asked.fields.get("notebook", {}):
+        fields = requests.with_notebook(kind.name, fields)
+    elif "notebook" in kind.sections and not fields["notebook"].get("path"):
+        raise BadSetting("Which notebook? Name it: `carrel submit --notebook report.ipynb`.")
+    if name:
+        fields["name"] = name
+        fields.pop("name_prefix", None)
+    if command:
+        fields["command"] = command
+    if kind.command and not fields.get("command"):
+        raise BadSetting(
+            "What should the job run? Give the command behind `--`: "
+            "`carrel submit NAME -- python train.py`."
+        )
+    if kind.name == "schedule" and command and "notebook" not in fields:
+        fields["schedule"].setdefault("runs", "training")
+    if "name" not in fields:
+        fields.setdefault("name_prefix", kind.prefix)
+    if "JUPYTERHUB_API_TOKEN" in os.environ:  # jobs see the folders of a workspace
+        fields.setdefault("working_dir", str(Path.cwd()))
+    return {"kind": kind.name, **fields}
+
+
+def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
+    if chosen["tty"]:
         note(NO_EFFECT.format(option="-it", name=name or "NAME"))
-    if rm:
+    if chosen["rm"]:
         note("--rm has no effect: a job stays listed until `carrel delete job`.")
 
 
-def _machine(cpu: str | None, cpu_limit: str | None, memory: str | None) -> dict[str, Any]:
-    return {
-        "cpu_millicores": cpu and units.cpu_millicores(cpu),
-        "cpu_limit_millicores": cpu_limit and units.cpu_millicores(cpu_limit, "--cpu-limit"),
-        "memory_bytes": memory and units.memory_bytes(memory),
-    }
-
-
-def _surroundings(
-    environment: asked.Texts,
-    secret: asked.Texts,
-    volume: asked.Texts,
-    image: str,
-    working_dir: str | None,
-    label: asked.Texts,
-) -> dict[str, Any]:
-    return {
-        "environment": assignments(environment, "-e"),
-        "secret_environment": assignments(secret, "--secret"),
-        "volumes": [_volume(text) for text in volume or []],
-        "image": image,
-        "working_dir": _working_dir(working_dir),
-        "labels": assignments(label, "--label", taken_along=False),
-    }
-
-
-def _send(body: dict[str, Any], project: str | None, dry_run: bool) -> None:
+def _send(body: dict[str, Any], *, dry_run: bool) -> None:
     with connected() as client:
-        body["project"] = project_of(client, project)
+        body["project"] = project_of(client, body.get("project"))
         if dry_run:
             answer = client.create_workload(body, dry_run=True)
             say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())
@@ -116,58 +94,14 @@ def _name_and_command(words: list[str], context: typer.Context) -> tuple[str, li
     invocation: Invocation = context.obj
     if invocation.rest is None:
         name, *command = words or [""]
-    elif len(words) > 1:
+        return name, command
+    if len(words) > 1:
         raise BadSetting(
             f"Only the job's name may stand before `--`; {' '.join(words[1:])!r} is too much."
         )
-    else:
-        name, command = (words[0] if words else ""), invocation.rest
-    if not command:
-        raise BadSetting(
-            "What should the job run? Give the command behind `--`: "
-            "`carrel submit NAME -- python train.py`."
-        )
-    return name, command
+    return (words[0] if words else ""), invocation.rest
 
 
-def assignments(
-    texts: asked.Texts,
-    option: str,
-    *,
-    taken_along: bool = True,
-    environ: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """``K=V`` options as a mapping; a bare ``K`` takes the present value along."""
-    own = os.environ if environ is None else environ
-    found: dict[str, str] = {}
-    for text in texts or []:
-        name, equals, value = text.partition("=")
-        if not name or not (equals or taken_along):
-            raise BadSetting(f"{option} {text!r} should be NAME=VALUE.")
-        if equals:
-            found[name] = value
-        elif name in own:
-            found[name] = own[name]
-        else:
-            raise BadSetting(f"{option} {name}: there is no such variable here to take along.")
-    return found
-
-
-def _volume(text: str) -> dict[str, str]:
-    source, _, destination = text.partition(":")
-    destination, _, mode = destination.partition(":")
-    if not source or mode not in ("", "rw"):
-        raise BadSetting(f"-v {text!r} should be SOURCE or SOURCE:DESTINATION.")
-    full = str(Path(source).expanduser().absolute())
-    return {"source": full, "destination": destination or full}
-
-
-def _working_dir(named: str | None) -> str:
-    """In a workspace the present folder, which jobs there share; elsewhere the job's own."""
-    if named is not None:
-        return named
-    return str(Path.cwd()) if "JUPYTERHUB_API_TOKEN" in os.environ else ""
-
-
-def _seconds(text: str | None, option: str) -> float | None:
-    return None if text is None else units.seconds(text, option)
+def labels(texts: Texts) -> dict[str, str]:
+    """``K=V`` options as a mapping. Raises ``BadSetting``."""
+    return dict(options.read({"label": texts}, Surface.CLI).fields.get("labels", {}))

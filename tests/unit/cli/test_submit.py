@@ -35,8 +35,8 @@ def test_everything_at_once(run: Run, fake: FakeScheduler, tmp_path: Path) -> No
 def test_little_is_asked_for_by_default(run: Run, fake: FakeScheduler) -> None:
     assert run("submit", "x", "--", "true").code == 0
     spec = fake.workload("vision", "x")["spec"]
-    assert (spec["gpus"], spec["kind"], spec.get("working_dir", "")) == (0, "training", "")
-    assert not {"priority", "large_shm"} & spec.keys()
+    assert spec["kind"] == "training"
+    assert not {"gpus", "tasks", "priority", "large_shm", "working_dir"} & spec.keys()
 
 
 def test_a_line_of_docker_run_works_as_it_is(run: Run, fake: FakeScheduler) -> None:
@@ -84,13 +84,18 @@ def test_a_dry_run_says_what_would_happen(run: Run) -> None:
         (["x", "y", "--", "true"], "Only the job's name"),
         (["x", "--memory", "much", "--", "true"], "--memory 'much' is no amount of memory"),
         (["x", "--cpu", "-1", "--", "true"], "--cpu '-1' is no number of processors"),
-        (["x", "-e", "=1", "--", "true"], "-e '=1' should be NAME=VALUE"),
+        (["x", "-e", "=1", "--", "true"], "--environment '=1' should be NAME=VALUE"),
         (["x", "-e", "NOT_SET_HERE", "--", "true"], "there is no such variable here"),
         (["x", "-l", "run", "--", "true"], "--label 'run' should be NAME=VALUE"),
-        (["x", "-v", ":x", "--", "true"], "-v ':x' should be SOURCE"),
+        (["x", "-v", ":x", "--", "true"], "--volume ':x' should be SOURCE"),
         (["x", "--checkpoint-every", "soon", "--", "true"], "is no time span"),
-        (["x", "-g", "many", "--", "true"], "Invalid value for"),
-        (["x", "--frobnicate", "--", "true"], "No such option"),
+        (
+            ["x", "-g", "many", "--", "true"],
+            "--gpus 'many' is no number of GPUs; write 0, 1 or 0.5.",
+        ),
+        (["x", "--frobnicate", "--", "true"], "There is no option --frobnicate. See"),
+        (["x", "--paralelism", "3", "--", "true"], "did you mean --parallelism?"),
+        (["x", "--name", "y", "--", "true"], "The name is there twice"),
     ],
 )
 def test_bad_words_are_one_sentence(run: Run, words: list[str], sentence: str) -> None:
@@ -117,3 +122,70 @@ def test_without_a_project_nothing_is_submitted(
 def test_a_project_one_is_not_in_is_refused(run: Run) -> None:
     done = run("submit", "x", "-p", "speech", "--", "true")
     assert (done.code, done.err) == (1, "You are not a member of `speech`.\n")
+
+
+def test_kinds_of_work_follow_from_what_is_asked_for(run: Run, fake: FakeScheduler) -> None:
+    run("submit", "gang", "--workers", "4", "--min-workers", "2", "--", "python", "t.py")
+    spec = fake.workload("vision", "gang")["spec"]
+    assert (spec["kind"], spec["tasks"], spec["elastic"]) == ("distributed", 4, {"min_tasks": 2})
+    run("submit", "--parallelism", "3", "--completions", "12", "--param", "lr=log:1e-5..1e-1",
+        "--", "python", "t.py")  # fmt: skip
+    spec = fake.workload("vision", "sweep-1")["spec"]
+    lr = {"type": "float", "low": 1e-5, "high": 0.1, "log": True}
+    assert spec["kind"] == "experiment"
+    assert spec["experiment"] == {"parallelism": 3, "completions": 12, "parameters": {"lr": lr}}
+    run("submit", "--inference", "--port", "8080", "--access", "project", "--", "serve")
+    spec = fake.workload("vision", "serve-1")["spec"]
+    assert (spec["kind"], spec["inference"]) == ("inference", {})
+    assert spec["routes"] == [{"port": 8080, "access": "project"}]
+    run("submit", "--tensorboard", "gang,sweep-1")
+    assert fake.workload("vision", "tensorboard-1")["spec"]["tensorboard"] == {
+        "jobs": ["gang", "sweep-1"]
+    }
+
+
+def test_a_notebook_is_sent_along(run: Run, fake: FakeScheduler, tmp_path: Path) -> None:
+    path = tmp_path / "report.ipynb"
+    path.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    run("submit", "--notebook", str(path), "--param", "year=2026", "--param", "who=ada")
+    spec = fake.workload("vision", "notebook-1")["spec"]
+    assert (spec["kind"], spec["notebook"]["path"]) == ("notebook", "report.ipynb")
+    assert spec["notebook"]["parameters"] == {"year": 2026, "who": "ada"}
+    assert "report.ipynb" in spec["files"]
+    run("submit", "night", "--schedule", "0 3 * * *", "--", "python", "t.py")
+    spec = fake.workload("vision", "night")["spec"]
+    assert spec["schedule"] == {"cron": "0 3 * * *", "runs": "training"}
+
+
+def test_requests_may_stand_in_a_file(run: Run, fake: FakeScheduler, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "name: a\ncommand: [python, a.py]\ngpus: 1\nlabels: {set: '1'}\n---\n"
+        "name: b\nkind: experiment\ncommand: [python, b.py]\nexperiment: {completions: 5}\n"
+    )
+    done = run("submit", "-f", str(file), "-l", "run=2", "--memory", "2G")
+    assert done.code == 0
+    a, b = fake.workload("vision", "a"), fake.workload("vision", "b")
+    assert (a["spec"]["gpus"], a["labels"]) == (1, {"set": "1", "run": "2"})
+    assert (b["spec"]["kind"], b["spec"]["experiment"]) == ("experiment", {"completions": 5})
+    assert a["spec"]["memory_bytes"] == b["spec"]["memory_bytes"] == 2 * 2**30
+    refused = run("submit", "c", "-f", str(file))
+    assert "one name cannot be that of all" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a: [", "line 1 is no YAML"),
+        ("- a", "should hold fields of a request"),
+        ("", "asks for nothing"),
+        ("kind: trainings", "kind 'trainings' is not known"),
+    ],
+)
+def test_bad_files_are_one_sentence(run: Run, tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text)
+    done = run("submit", "-f", str(file))
+    assert done.code == 2
+    assert sentence in done.err
+    assert "cannot be read" in run("submit", "-f", str(tmp_path / "not-there")).err

@@ -1,0 +1,75 @@
+"""Requests written in a file: YAML with the API's own fields, one document for each workload."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from carrel import options
+from carrel.errors import BadSetting
+
+NOTHING: Final[Mapping[str, Any]] = {}
+Json = dict[str, Any]
+
+
+def load(file: str | None) -> list[Mapping[str, Any]]:
+    """What a file asks for; one empty request without a file. Raises ``BadSetting``."""
+    if file is None:
+        return [NOTHING]
+    found = [document for document in _documents(file) if document is not None]
+    if not found:
+        raise BadSetting(f"{file} asks for nothing; write a request such as `kind: training`.")
+    return [_checked(file, document) for document in found]
+
+
+def _documents(file: str) -> list[Any]:
+    import yaml
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return list(yaml.safe_load_all(text))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{file} cannot be read: {error}.") from error
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where is not None else ""
+        raise BadSetting(
+            f"{file}{line} is no YAML: {getattr(error, 'problem', error)}.", code="malformed_yaml"
+        ) from error
+
+
+def _checked(file: str, document: Any) -> Mapping[str, Any]:
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise BadSetting(f"{file} should hold fields of a request, such as `kind: training`.")
+    kinds = [kind.name for kind in options.KINDS]
+    if document.get("kind", "training") not in kinds:
+        raise BadSetting(
+            f"{file}: kind {document['kind']!r} is not known; write one of {', '.join(kinds)}.",
+            code="unknown_value",
+        )
+    return {"kind": "training", **document}
+
+
+def merged(written: Mapping[str, Any], typed: Mapping[str, Any]) -> Json:
+    """Both together; where both say something, what was typed counts. Mappings are merged."""
+    found = dict(written)
+    for key, value in typed.items():
+        old = found.get(key)
+        both = isinstance(value, dict) and isinstance(old, dict)
+        found[key] = merged(old, value) if both and old is not None else value
+    found.pop("kind", None)
+    return found
+
+
+def with_notebook(kind: str, fields: Json) -> Json:
+    """A request whose notebook was named on the command line: the notebook is sent along."""
+    from carrel.client.notebooks import notebook_body
+
+    section = dict(fields.pop("notebook"))
+    send: bool | None = None
+    if kind == "schedule" and "JUPYTERHUB_API_TOKEN" in os.environ:
+        send = False  # each run reads it anew
+    timeout = section.pop("cell_timeout_seconds", None)
+    path = section.pop("path")
+    return notebook_body(path, **section, cell_timeout=timeout, send=send, **fields)

@@ -1,0 +1,250 @@
+"""How the texts of options become values, and what the API takes of them.
+
+A value knows its JSON type and its bounds, so that a test can hold it to the API's schema, and a
+refusal here says the same as one there, only sooner.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from carrel.cli import units
+from carrel.errors import BadSetting
+
+MOST_GPUS: Final = 65_536
+MOST_CPU_MILLICORES: Final = 100_000_000
+LEAST_MEMORY_BYTES: Final = 2**20
+MOST_MEMORY_BYTES: Final = 2**50
+MOST_SECONDS: Final = 10 * 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One kind of value.
+
+    Attributes:
+        read: text to value; raises ``BadSetting`` whose sentence begins with the refused text.
+        shown: how it is written in help texts.
+        json: its type in the API.
+        least: the smallest the API takes, ``most`` the largest; ``None``: no bound.
+        choices: all words that the API takes; empty: any.
+        spell: value to text, so that reading it gives the value again.
+    """
+
+    read: Callable[[str], Any]
+    shown: str
+    json: str = "string"
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    spell: Callable[[Any], str] = str
+
+
+def whole(least: int, most: int, shown: str = "N") -> Value:
+    """A whole number."""
+    return Value(partial(_whole, least, most), shown, "integer", least, most)
+
+
+def span(least: float = 0.0, most: float = MOST_SECONDS) -> Value:
+    """A time span in seconds: ``30``, ``45s``, ``5m``, ``2h``, ``1d``."""
+    return Value(partial(_span, least, most), "TIME", "number", least, most, spell=_spell_span)
+
+
+def choice(*words: str) -> Value:
+    """One of some words."""
+    return Value(partial(_choice, words), "|".join(words), choices=words)
+
+
+def text(shown: str) -> Value:
+    """Any text that is not empty."""
+    return Value(_text, shown)
+
+
+def _refuse(found: str, expected: str, right: str) -> BadSetting:
+    return BadSetting(f"{found!r} is no {expected}; write {right}.", code="bad_value")
+
+
+def bounded(found: str, value: float, least: float, most: float) -> None:
+    """Refuse what is out of bounds. Raises ``BadSetting``."""
+    if value < least:
+        raise BadSetting(f"{found!r} is too small; write {least:,.15g} or more.", code="too_small")
+    if value > most:
+        raise BadSetting(f"{found!r} is too large; write at most {most:,.15g}.", code="too_big")
+
+
+def _whole(least: int, most: int, found: str) -> int:
+    try:
+        value = int(found)
+    except ValueError:
+        example = max(least, 1)
+        raise _refuse(found, "whole number", f"one such as {example}") from None
+    bounded(found, value, least, most)
+    return value
+
+
+def _span(least: float, most: float, found: str) -> float:
+    seconds = units.seconds(found, "")
+    bounded(found, seconds, least, most)
+    return seconds
+
+
+def _choice(words: tuple[str, ...], found: str) -> str:
+    if found in words:
+        return found
+    listed = f"{', '.join(words[:-1])} or {words[-1]}"
+    raise BadSetting(f"{found!r} is not known here; write {listed}.", code="unknown_value")
+
+
+def _text(found: str) -> str:
+    if not found.strip():
+        raise BadSetting("'' says nothing; write a word or leave it out.", code="bad_value")
+    return found
+
+
+def _gpus(found: str) -> float:
+    try:
+        gpus = float(found)
+    except ValueError:
+        gpus = math.nan
+    if not gpus >= 0 or math.isinf(gpus):
+        raise _refuse(found, "number of GPUs", "0, 1 or 0.5")
+    bounded(found, gpus, 0, MOST_GPUS)
+    return gpus
+
+
+def _processors(least: int, found: str) -> int:
+    millicores = units.cpu_millicores(found, "")
+    bounded(found, millicores, least, MOST_CPU_MILLICORES)
+    return millicores
+
+
+def _memory(least: int, most: int, found: str) -> int:
+    amount = units.memory_bytes(found, "")
+    if amount < least:
+        raise BadSetting(
+            f"{found!r} is too small; write {units.memory(least) if least > 1 else '1'} or more.",
+            code="too_small",
+        )
+    bounded(found, amount, least, most)
+    return amount
+
+
+def _assignment(found: str) -> tuple[str, str]:
+    name, sign, value = found.partition("=")
+    if not name or not sign:
+        raise BadSetting(f"{found!r} should be NAME=VALUE.", code="bad_value")
+    return name, value
+
+
+def _variable(found: str) -> tuple[str, str | None]:
+    """``K=V``; a bare ``K`` has no value yet: the surface takes the present one along."""
+    name, sign, value = found.partition("=")
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        raise BadSetting(
+            f"{found!r} should be NAME=VALUE, where NAME has letters, digits and underscores.",
+            code="bad_environment_name",
+        )
+    return name, value if sign else None
+
+
+def _names(found: str) -> list[str]:
+    names = [part.strip() for part in found.split(",") if part.strip()]
+    if not names or not all(part.isidentifier() for part in names):
+        raise _refuse(found, "list of variables", "their names as a,b")
+    return names
+
+
+def _words(found: str) -> list[str]:
+    names = [part.strip() for part in found.split(",") if part.strip()]
+    if not names:
+        raise _refuse(found, "list of jobs", "their names as train-7,train-8")
+    return names
+
+
+def _priority(found: str) -> str | int:
+    return int(found) if found.lstrip("-").isdigit() else _text(found)
+
+
+def _volume(found: str) -> dict[str, str]:
+    source, _, destination = found.partition(":")
+    destination, _, mode = destination.partition(":")
+    if not source or mode not in ("", "rw"):
+        raise BadSetting(f"{found!r} should be SOURCE or SOURCE:DESTINATION.", code="bad_path")
+    full = str(Path(source).expanduser().absolute())
+    return {"source": full, "destination": destination or full}
+
+
+def _route(found: str) -> dict[str, Any]:
+    """``8080`` or ``NAME=8080``."""
+    name, sign, port = found.rpartition("=")
+    if sign and not re.fullmatch(r"[a-z0-9][-a-z0-9]{0,31}", name):
+        raise BadSetting(
+            f"{found!r}: a port's name has small letters, digits and hyphens, as in ui=8080.",
+            code="bad_name",
+        )
+    return {"port": _whole(0, 65_535, port)} | ({"name": name} if name else {})
+
+
+def _parameter(found: str) -> tuple[str, Any]:
+    """``K=V`` of a notebook: V is JSON where it can be read so, else a text."""
+    name, value = _assignment(found)
+    if not name.isidentifier():
+        raise BadSetting(f"{found!r}: {name!r} is no name of a variable.", code="bad_value")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _cron(found: str) -> str:
+    if len(found.split()) != 5:
+        raise _refuse(
+            found, "schedule", "five fields, as in '0 3 * * 1-5' (at 3:00, Monday to Friday)"
+        )
+    return found
+
+
+def _spell_span(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def _spell_memory(amount: int) -> str:
+    for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if amount >= 1024**power and amount % 1024**power == 0:
+            return f"{amount // 1024**power}{unit}"
+    return str(amount)
+
+
+GPUS: Final = Value(_gpus, "N", "number", 0, MOST_GPUS, spell="{:g}".format)
+CPU: Final = Value(
+    partial(_processors, 1), "N", "integer", 1, MOST_CPU_MILLICORES, spell="{}m".format
+)
+CPU_LIMIT: Final = Value(partial(_processors, 10), "N", "integer", 10, MOST_CPU_MILLICORES)
+MEMORY: Final = Value(
+    partial(_memory, LEAST_MEMORY_BYTES, MOST_MEMORY_BYTES),
+    "SIZE",
+    "integer",
+    LEAST_MEMORY_BYTES,
+    MOST_MEMORY_BYTES,
+    spell=_spell_memory,
+)
+REQUEST_SIZE: Final = Value(
+    partial(_memory, 1, 2**40), "SIZE", "integer", 1, 2**40, spell=_spell_memory
+)
+LABEL: Final = Value(_assignment, "K=V", "object")
+VARIABLE: Final = Value(_variable, "K=V", "object")
+VARIABLES: Final = Value(_names, "A,B", "array")
+JOBS: Final = Value(_words, "JOB,...", "array")
+PRIORITY: Final = Value(_priority, "LEVEL", "integer|string")
+VOLUME: Final = Value(_volume, "SOURCE[:DESTINATION]", "array")
+ROUTE: Final = Value(_route, "[NAME=]PORT", "integer", 0, 65_535)
+PARAMETER: Final = Value(_parameter, "K=V", "object")
+CRON: Final = Value(_cron, "CRON")
