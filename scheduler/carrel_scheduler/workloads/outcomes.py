@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from carrel_scheduler.engines.contract import TaskStatus
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
-from carrel_scheduler.workloads import sentences
+from carrel_scheduler.workloads import gangs, sentences
+from carrel_scheduler.workloads.sentences import GANG_LOST
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
@@ -46,16 +47,31 @@ def outcome(
         return Outcome("stopped", status.reason)
     if spec.kind == "workspace":
         return _workspace(status, ended)
-    done = all(task.exit_code == 0 for task in ended)
-    if done and spec.restart_policy != "always":
+    broken = status.reason if status.reason and status.reason.token == GANG_LOST else None
+    if broken is None and _is_done(spec, ended) and spec.restart_policy != "always":
         return Outcome("succeeded")
     if status.phase == "preempting":
         return Outcome("pending", status.reason)
     worst = next((task for task in ended if task.exit_code != 0), ended[0])
-    how = sentences.how_it_ended(worst.exit_code, worst.signal, worst.message)
-    if worst.lost:
+    how, lost = how_task_ended(spec, worst), worst.lost
+    if broken is not None:
+        how, lost = broken.data["how"], broken.data["lost"]
+    if lost:
         return Outcome("pending", sentences.lost(how))
     return _failure(spec, status, how, now)
+
+
+def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
+    """How a task ended, and of a gang which one it was."""
+    how = sentences.how_it_ended(task.exit_code, task.signal, task.message)
+    return sentences.member_ended(task.id.index, how) if spec.tasks > 1 else how
+
+
+def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
+    """Whether the work is done: all tasks ended well, or the one that the others were there for."""
+    if gangs.rendezvous_of(spec).launcher == "mpi":
+        return any(task.id.index == 0 and task.exit_code == 0 for task in ended)
+    return all(task.exit_code == 0 for task in ended)
 
 
 def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
