@@ -187,14 +187,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         uid: of the replica's workload; ``attempt`` is its run.
-        address: ``host:port`` of its server.
+        host: where its server listens; ``ports`` by the names of its routes.
         state: ``ready`` for requests, or ``draining``: it finishes those that it has.
         since: when it came into this state.
     """
 
     uid: str
     attempt: int = 0
-    address: str = ""
+    host: str = ""
+    ports: dict[str, int] = {}
     revision: int = 1
     state: str = "ready"
     since: float = 0.0
