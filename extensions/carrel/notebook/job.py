@@ -18,7 +18,7 @@ from carrel.notebook import words
 from carrel.notebook.following import changes
 
 if TYPE_CHECKING:
-    from carrel.widgets.job import JobView
+    from carrel.widgets.work import WorkView
 
 
 class Job:
@@ -27,7 +27,7 @@ class Job:
     def __init__(self, client: Client, workload: Workload) -> None:
         self._client, self._workload = client, workload
         self._gone = False
-        self._view: JobView | None = None
+        self._view: WorkView | None = None
 
     @property
     def name(self) -> str:
@@ -96,17 +96,20 @@ class Job:
         """Queue it again; it goes on from its checkpoint."""
         self._workload = self._client.resume(self.project, self.name)
 
-    def view(self) -> "JobView":
+    def view(self) -> "WorkView":
         """Its live view."""
         if self._view is None:
-            from carrel.widgets.job import JobView
+            from carrel.widgets.kinds import view_of
 
-            self._view = JobView(self._client, self._workload)
+            self._view = view_of(self._client, self._workload)
         return self._view
 
     @override
     def __repr__(self) -> str:
         return f"<Job {words.summary(self._workload, time.time())}>"
+
+    def _ipython_display_(self, **options: Any) -> None:
+        self.view()._ipython_display_(**options)
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         return self.view()._repr_mimebundle_(**options)

@@ -15,7 +15,7 @@ from carrel.client import Client
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Event, Workload
 from carrel.notebook import words
-from carrel.widgets import bundle, page
+from carrel.widgets import bundle, page, pictures
 from carrel.widgets.feed import changes
 from carrel.widgets.story import LINES, Story, describe
 from carrel.widgets.work import WorkView
@@ -145,7 +145,8 @@ class JobView(WorkView):
         workload, phase = self._story.workload, self._story.phase
         facts = describe(workload, phase)
         line = words.summary(workload, time.time())
-        body = page.job_card(facts, self._story.lines)
+        drawn = "".join(pictures.curve(*one) for one in self._story.curves.items())
+        body = page.job_card(facts, self._story.lines, drawn)
         return {
             "text/plain": line,
             "text/html": f"<div>{body}</div>" if body else html.escape(line),

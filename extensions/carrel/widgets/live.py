@@ -1,7 +1,8 @@
 """What live views have in common: they follow something in the background loop and show changes.
 
 ``follow`` changes what the view knows and says so with ``touch``; at most twice a second
-``present`` turns that into traits. Traits that did not change are not sent.
+``present`` turns that into traits. Traits that did not change are not sent. A view that is settled
+publishes its static form once more, so that a saved notebook keeps the last state.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from typing import Any
 
 import anywidget
 import traitlets
+from IPython.core.interactiveshell import InteractiveShell
 from typing_extensions import override
 
 from carrel.client import Client
@@ -22,7 +24,7 @@ class LiveView(anywidget.AnyWidget):
 
     Attributes:
         trouble: why it does not move any more, empty while all is well.
-        pause: seconds between two updates.
+        pause: seconds between two updates, at least.
     """
 
     trouble = traitlets.Unicode("").tag(sync=True)
@@ -31,7 +33,7 @@ class LiveView(anywidget.AnyWidget):
     def __init__(self, client: Client, **traits: Any) -> None:
         super().__init__(**traits)
         self._client = client
-        self._shown = 0
+        self._shown, self._published = 0, False
         self._touched: asyncio.Event | None = None
         self._running: concurrent.futures.Future[None] | None = None
         self.on_msg(self._heard)
@@ -53,6 +55,10 @@ class LiveView(anywidget.AnyWidget):
     def present(self) -> Mapping[str, Any]:
         """The traits as they should be now."""
         raise NotImplementedError
+
+    def pace(self) -> float:
+        """Seconds until the next update; longer where one is large."""
+        return self.pause
 
     def touch(self) -> None:
         """Something changed. Called from the background loop."""
@@ -87,13 +93,15 @@ class LiveView(anywidget.AnyWidget):
         finally:
             showing.cancel()
             self._show({**self.present(), "trouble": trouble})
+            if self.settled and self._published:
+                self._publish(update=True)
 
     async def _show_changes(self, touched: asyncio.Event) -> None:
         while True:
             await touched.wait()
             touched.clear()
             self._show(self.present())
-            await asyncio.sleep(self.pause)
+            await asyncio.sleep(self.pace())
 
     def _show(self, traits: Mapping[str, Any]) -> None:
         new = {name: value for name, value in traits.items() if getattr(self, name) != value}
@@ -117,6 +125,20 @@ class LiveView(anywidget.AnyWidget):
 
     def _act(self, verb: str) -> None:
         """A button was pressed on a page without a Jupyter server of ours."""
+
+    def _ipython_display_(self, **_: Any) -> None:
+        """Show it so that what a saved notebook keeps can be brought up to date at the end."""
+        self._published = True
+        self._publish()
+
+    def _publish(self, *, update: bool = False) -> None:
+        bundle = self._repr_mimebundle_()
+        if bundle is None or not InteractiveShell.initialized():
+            return
+        data, metadata = bundle
+        InteractiveShell.instance().display_pub.publish(
+            data, metadata, transient={"display_id": self.model_id}, update=update
+        )
 
     @override
     def _repr_mimebundle_(self, **options: Any) -> Any:

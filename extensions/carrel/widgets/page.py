@@ -26,8 +26,8 @@ def state(phase: str, icon: str, word: str) -> str:
     return f'<span style="color:{colour};font-weight:600">{escape(icon)} {escape(word)}</span>'
 
 
-def job_card(job: Mapping[str, Any], lines: Iterable[str]) -> str:
-    """One training."""
+def job_card(job: Mapping[str, Any], lines: Iterable[str], pictures: str = "") -> str:
+    """One piece of work; ``pictures`` are HTML already."""
     where = f"{escape(job['project'])} · {escape(job['gpus'])}"
     shown = state(job["phase"], job["icon"], job["word"])
     parts = [f"<div>{shown} <b>{escape(job['name'])}</b> · {where}</div>"]
@@ -39,6 +39,11 @@ def job_card(job: Mapping[str, Any], lines: Iterable[str]) -> str:
             f"<div>{progress['done']:,.0f} of {progress['total']:,.0f} "
             f"{escape(progress['unit'])}s</div>"
         )
+    if job["members"]:
+        members = (f"{one['index']}: {one['where']} {one['told']}" for one in job["members"])
+        parts.append(f"<div>{escape('; '.join(members))}</div>")
+    if pictures:
+        parts.append(f"<div>{pictures}</div>")
     text = "\n".join(lines)
     if text:
         parts.append(f'<pre style="margin:4px 0">{escape(text)}</pre>')

@@ -145,12 +145,27 @@ def test_fallback_escapes_what_jobs_print(view: JobView, scheduler: FakeSchedule
     assert "<script>" not in view.fallback()["text/html"]
 
 
-def test_job_shows_its_view(scheduler: FakeScheduler, client: Client, ipython: Any) -> None:
+def test_shown_job_keeps_its_last_state_in_the_notebook(
+    scheduler: FakeScheduler, client: Client, ipython: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scheduler.submit("vision", "y")
     job = Job(client, client.get_workload("vision", "y"))
-    data, _ = ipython.display_formatter.format(job)
+    published: list[Any] = []
+    monkeypatch.setattr(
+        ipython.display_pub, "publish", lambda data, *_, **more: published.append((data, more))
+    )
+    ipython.display_formatter.format(job)
     assert job.view() is job.view()
-    assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == job.view().model_id
+    shown, told = published[0]
+    model = job.view().model_id
+    assert shown["application/vnd.jupyter.widget-view+json"]["model_id"] == model
+    assert told == {"transient": {"display_id": model}, "update": False}
+    scheduler.run("vision", "y")
+    scheduler.finish("vision", "y")
+    until(lambda: len(published) == 2)
+    final, told = published[1]
+    assert "Done</span> <b>y</b>" in final["text/html"]
+    assert told == {"transient": {"display_id": model}, "update": True}
     job.view().close()
 
 

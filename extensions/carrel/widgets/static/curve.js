@@ -18,11 +18,11 @@ function path(points) {
     .map(([step, value]) => [x(step).toFixed(1), y(value).toFixed(1)]);
 }
 
-/** The figure of one metric. */
-export function curve(name, points) {
+/** The figure of one metric over steps, or over what `unit` says. */
+export function curve(name, points, unit = 'step') {
   const drawn = path(points);
   const [lastStep, lastValue] = points[points.length - 1];
-  const label = `${name}: ${valueWords(lastValue)} at step ${lastStep.toLocaleString('en')}`;
+  const label = `${name}: ${valueWords(lastValue)} at ${unit} ${lastStep.toLocaleString('en')}`;
   const picture = svg(
     'svg',
     { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: 'carrel-curve', role: 'img', 'aria-label': label },

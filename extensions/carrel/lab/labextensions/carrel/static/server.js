@@ -24,25 +24,25 @@ function headers(config) {
  *
  * `path` is relative to `{base}/carrel/`. Never counts as somebody's activity.
  */
-export async function ask(path, method = 'GET') {
+export async function ask(path, method = 'GET', body = undefined) {
   const config = pageConfig();
-  const url = `${config.baseUrl}carrel/${path}?no_track_activity=1`;
+  const url = `${config.baseUrl}carrel/${path}${path.includes('?') ? '&' : '?'}no_track_activity=1`;
   let response;
   try {
     response = await fetch(url, {
       method,
-      headers: headers(config),
+      headers: { ...headers(config), ...(body !== undefined && { 'Content-Type': 'application/json' }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
       credentials: 'same-origin',
       cache: 'no-store'
     });
   } catch {
     throw new Error('The workspace does not answer.');
   }
-  const body = await response.json().catch(() => ({}));
+  const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
-    const error = new Error(body.message || `The workspace answered ${response.status}.`);
-    error.status = response.status;
-    throw error;
+    const error = new Error(answer.message || `The workspace answered ${response.status}.`);
+    throw Object.assign(error, { status: response.status, code: answer.code, fields: answer.fields });
   }
-  return body;
+  return answer;
 }

@@ -1,0 +1,74 @@
+// The live view of an experiment.
+import { frame } from './head.js';
+import { node, setSentence, tellShown, valueWords } from './parts.js';
+import { tensorBoardButton } from './tensorboard.js';
+import { historyChart, importanceChart, parallelChart } from './charts.js';
+import { trialTable } from './trials.js';
+
+const COUNTED = { completed: 'done', running: 'running', waiting: 'waiting', pruned: 'pruned', failed: 'failed' };
+
+function countWords(search) {
+  const counts = Object.entries(COUNTED)
+    .filter(([state]) => search.counts[state])
+    .map(([state, word]) => `${search.counts[state]} ${word}`);
+  const how = [search.sampler, search.pruner === 'none' ? '' : `${search.pruner} pruner`];
+  const rest = `${search.parallelism} at once · ${how.filter(Boolean).join(', ')}`;
+  return [...counts, rest].join(' · ');
+}
+
+function bestWords(search) {
+  if (!search.best) {
+    return '';
+  }
+  const { number, value, parameters } = search.best;
+  const said = Object.entries(parameters).map(
+    ([name, one]) => `${name} ${typeof one === 'number' ? valueWords(one) : one}`
+  );
+  const after = said.length ? ` with ${said.join(', ')}` : '';
+  return `Best: trial ${number}, ${search.metric} \`${valueWords(value)}\`${after}.`;
+}
+
+function render({ model, el }) {
+  const board = tensorBoardButton(model, text => setSentence(view.problem, text));
+  const view = frame(model, 'Experiment', [board.place]);
+  const counts = node('div', 'carrel-counts');
+  const best = node('div', 'carrel-best-words', { 'aria-live': 'polite' });
+  const charts = node('div', 'carrel-charts');
+  const table = trialTable(model, number => {
+    for (const line of charts.querySelectorAll('.carrel-path')) {
+      line.classList.toggle('carrel-path-picked', line.dataset.number === String(number));
+    }
+  });
+  view.add(counts, best, charts, table.place);
+
+  function draw() {
+    const search = model.get('search');
+    const trials = model.get('trials');
+    setSentence(counts, countWords(search));
+    setSentence(best, bestWords(search));
+    const drawn = [historyChart(trials, search), parallelChart(trials, search), importanceChart(search)];
+    charts.replaceChildren(...drawn.filter(Boolean));
+    table.update();
+  }
+
+  const traits = ['change:search', 'change:trials'];
+  let due = false;
+  const soon = () => {
+    if (!due) {
+      due = true;
+      queueMicrotask(() => ((due = false), draw())); // both traits come in one message
+    }
+  };
+  traits.forEach(trait => model.on(trait, soon));
+  draw();
+  el.append(view.root);
+  const hidden = tellShown(model);
+  return () => {
+    board.end();
+    view.end();
+    traits.forEach(trait => model.off(trait, soon));
+    hidden();
+  };
+}
+
+export default { render };
