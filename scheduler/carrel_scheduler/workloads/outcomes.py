@@ -56,6 +56,8 @@ def outcome(
     how, lost = how_task_ended(spec, worst), worst.lost
     if broken is not None:
         how, lost = broken.data["how"], broken.data["lost"]
+    elif worst.exit_code and status.notebook is not None and status.notebook.error:
+        how = status.notebook.error.rstrip(".")  # said by the program that ran its cells
     if lost:
         return Outcome("pending", sentences.lost(how))
     return _failure(spec, status, how, now)
