@@ -120,7 +120,10 @@ def test_what_was_read_is_accepted() -> None:
     from carrel_scheduler.api.models.workloads import WorkloadCreate
 
     for kind in options.KINDS:
-        typed = {"distributed": {"workers": "2"}, "tensorboard": {"tensorboard": "a"}}
+        typed: dict[str, dict[str, Any]] = {
+            "distributed": {"workers": "2"},
+            "tensorboard": {"tensorboard": "a"},
+        }
         typed |= {"experiment": {"experiment": True}, "inference": {"replicas": "2"}}
         typed |= {
             "notebook": {"notebook": "a.ipynb"},
