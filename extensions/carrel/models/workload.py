@@ -38,6 +38,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
     message: str = ""
     ports: dict[str, int] = {}
+    lost: bool = False
+    place: str = "held"
+    returns: tuple[int, ...] = ()
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

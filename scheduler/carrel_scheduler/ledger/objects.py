@@ -125,7 +125,15 @@ class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's present run; ``ports`` are those it was given, by the names of its routes."""
+    """One task's present run.
+
+    Attributes:
+        ports: those it was given, by the names of its routes.
+        lost: it ended without anybody having seen how.
+        place: ``held``; ``leaving`` while it ends to give its place back to others;
+            ``given-back`` once it has, and may come again; ``done`` when it ended well.
+        returns: those of ``devices`` that it gives back while it goes on with the others.
+    """
 
     index: int
     attempt: int
@@ -138,6 +146,9 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
     message: str = ""
     ports: dict[str, int] = {}
+    lost: bool = False
+    place: Literal["held", "leaving", "given-back", "done"] = "held"
+    returns: tuple[int, ...] = ()
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from carrel_scheduler.engines.contract import (
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.book import Entry
-from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.cycle import Cycle, Start
 from carrel_scheduler.workloads.launch import LaunchSettings, task_specs
 from carrel_scheduler.workloads.messages import ClaimRefused, StartRefused
 
@@ -72,22 +72,23 @@ class Actor:
             if entry is not None:
                 self._spawn(uid, self._wake(entry, loop))
 
-    async def _give_starts(self, uids: Sequence[str], loop: "Reconciler") -> None:
-        if not uids:
+    async def _give_starts(self, starts: Sequence[Start], loop: "Reconciler") -> None:
+        if not starts:
             return
         facts = {name: node.facts for name, node in loop.nodes.items()}
-        secrets = await self._ledger.secrets_of(uids)
-        for uid in uids:
-            entry = loop.book.get(uid)
+        secrets = await self._ledger.secrets_of([start.uid for start in starts])
+        for start in starts:
+            entry = loop.book.get(start.uid)
             if entry is None:
                 continue
             refusal = loop.ports.refusal(entry.workload.spec.routes)
             if refusal:
-                for index in sorted(entry.places):
+                for index in start.tasks:
                     loop.tell(StartRefused(entry.task_id(index), refusal))
             else:
-                specs = task_specs(entry, facts, secrets.get(uid, {}), self._settings)
-                self._spawn(uid, self._start(specs, loop))
+                own = secrets.get(start.uid, {})
+                specs = task_specs(entry, start.tasks, facts, own, self._settings)
+                self._spawn(start.uid, self._start(specs, loop))
 
     async def idle(self) -> None:
         """Wait until every order given so far is carried out."""

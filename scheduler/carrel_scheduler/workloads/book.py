@@ -7,20 +7,21 @@ scheduler needs beside it. The book is rebuilt from the ledger and the engine at
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import Project, Quota, Resources, Workload
+from carrel_scheduler.ledger.objects import Project, Quota, Workload
+from carrel_scheduler.workloads import gangs
 from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.lifecycle import HOLDING
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one task of the present attempt is."""
+    """Where one part of the present attempt is; see ``gangs`` for parts and tasks."""
 
     node: str
     devices: tuple[int, ...]
@@ -31,8 +32,15 @@ class Entry:
     """One live workload.
 
     Attributes:
-        places: by task index, while it holds resources.
-        ended: how tasks of the present attempt ended, by index.
+        places: by part, while it holds resources.
+        leaving: parts that were told to give their place back.
+        attempts: the attempt of tasks that did not begin with the others, by index.
+        alive: tasks whose start was ordered and that have not ended.
+        ended: how tasks of the present attempt ended, by index, but for those that had to leave.
+        ending: the gang is over, and all members that still run were told to end.
+        resizing: its task was told to end, to start again with other devices.
+        joined: members that have met the others; ``meet_until``: when those who have not are given
+            up, ``None`` once nobody is waited for.
         queued: whether the core has it in its queue.
         launched: whether the engine was asked to start the present attempt.
         claim_until: until when a place is held for a workspace that got its turn.
@@ -45,7 +53,14 @@ class Entry:
 
     workload: Workload
     places: dict[int, Place] = field(default_factory=dict)
+    leaving: set[int] = field(default_factory=set)
+    attempts: dict[int, int] = field(default_factory=dict)
+    alive: set[int] = field(default_factory=set)
     ended: dict[int, TaskStatus] = field(default_factory=dict)
+    ending: bool = False
+    resizing: bool = False
+    joined: set[int] = field(default_factory=set)
+    meet_until: float | None = None
     queued: bool = False
     launched: bool = False
     claim_until: float | None = None
@@ -66,9 +81,39 @@ class Entry:
         """Whether it holds resources now."""
         return self.workload.status.phase in HOLDING
 
+    def attempt_of(self, index: int) -> int:
+        """Which attempt of a task is the present one."""
+        return self.attempts.get(index, self.workload.status.attempt)
+
     def task_id(self, index: int) -> TaskId:
         """The id of a task of the present attempt."""
-        return TaskId(self.uid, index, self.workload.status.attempt)
+        return TaskId(self.uid, index, self.attempt_of(index))
+
+    @property
+    def tasks(self) -> dict[int, Place]:
+        """What each task holds, in order of index."""
+        return self._of_tasks(self.places)
+
+    @property
+    def wanted(self) -> dict[int, Place]:
+        """What each task is to run with: what it holds without what it gives back."""
+        return self._of_tasks(part for part in self.places if part not in self.leaving)
+
+    def _of_tasks(self, parts: Iterable[int]) -> dict[int, Place]:
+        places = {part: self.places[part] for part in sorted(parts)}
+        if not places or not gangs.resizes(self.workload.spec):
+            return places
+        devices = tuple(device for place in places.values() for device in place.devices)
+        return {0: Place(next(iter(places.values())).node, devices)}
+
+    def clear(self) -> None:
+        """Nothing is left of the present attempt."""
+        for what in (self.places, self.attempts, self.ended):
+            what.clear()
+        for who in (self.leaving, self.alive, self.joined):
+            who.clear()
+        self.ending = self.resizing = self.launched = self.claimed = False
+        self.claim_until = self.meet_until = None
 
     @property
     def needs_claim(self) -> bool:
@@ -87,6 +132,7 @@ class Book:
     """Live workloads by uid, projects by name.
 
     ``queue`` gives the uids of all who wait in the order of service; the loop says how.
+    ``largest_gpus``: how many GPUs the largest node has.
     """
 
     def __init__(self) -> None:
@@ -96,6 +142,7 @@ class Book:
         self.queue: Callable[[], Sequence[str]] = tuple
         self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
         self.fair_share: dict[str, int] = {}
+        self.largest_gpus = 0
 
     def __iter__(self) -> Iterator[Entry]:
         """Entries in the order in which they came."""
@@ -164,19 +211,6 @@ def priority_of(workload: Workload) -> int:
     return NAMED[KINDS[workload.spec.kind].priority]
 
 
-def is_preemptible(workload: Workload) -> bool:
-    """What the user said, where the kind leaves the choice, else the kind's own."""
-    facts = KINDS[workload.spec.kind]
-    if workload.spec.preemptible is None or not facts.may_choose:
-        return facts.preemptible
-    return workload.spec.preemptible
-
-
-def amounts_of(resources: Resources) -> Amounts:
-    """A task's request in the core's units; memory is rounded up to whole MiB."""
-    return Amounts(resources.gpu_milli, resources.cpu_milli, -(-resources.memory_bytes // MIB))
-
-
 def quota_amounts(quota: Quota) -> Amounts:
     """A quota or limit in the core's units."""
     return Amounts(
@@ -186,8 +220,14 @@ def quota_amounts(quota: Quota) -> Amounts:
     )
 
 
-def queued_event(workload: Workload) -> WorkloadQueued:
-    """The event that puts a workload in the core's queue."""
+def queued_event(workload: Workload, largest_gpus: int, done: Sequence[int] = ()) -> WorkloadQueued:
+    """The event that puts a workload in the core's queue.
+
+    Args:
+        workload: that waits.
+        largest_gpus: how many GPUs the largest node has.
+        done: tasks that have ended well and need no place again in this life.
+    """
     meta, spec = workload.meta, workload.spec
     return WorkloadQueued(
         uid=meta.uid,
@@ -195,11 +235,13 @@ def queued_event(workload: Workload) -> WorkloadQueued:
         project=meta.project,
         user=spec.user,
         priority=priority_of(workload),
-        preemptible=Preemptibility.YES if is_preemptible(workload) else Preemptibility.NO,
-        request=Request.of(amounts_of(spec.resources)),
+        preemptible=gangs.preemptibility(workload),
+        request=Request.of(gangs.amounts_of(spec.resources)),
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
+        gang=gangs.group_of(spec, largest_gpus, len(done)),
+        gated=frozenset(done),
     )
 
 

@@ -4,6 +4,7 @@ Handlers change entries and the core's state through a ``Cycle`` only, so that e
 phase goes through the table, leaves its row, and nothing reaches the engine before it is recorded.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import (
@@ -17,6 +18,8 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.ledger.sections import Route
+from carrel_scheduler.workloads import gangs
 from carrel_scheduler.workloads.book import Book, Entry, Place, queued_event
 from carrel_scheduler.workloads.lifecycle import FINAL, HOLDING, check_transition
 from carrel_scheduler.workloads.ports import FixedPorts, PortGiver
@@ -30,13 +33,21 @@ class Stop:
     grace_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Ask the engine to start tasks of a workload, by index."""
+
+    uid: str
+    tasks: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Cycle:
     """The changes of one turn.
 
     Attributes:
         dirty: entries whose status is to be written, by uid.
-        starts: uids whose present attempt the engine is to start.
+        starts: tasks of present attempts that the engine is to start.
         finished: uids at an end, dropped from the book once recorded.
         removed: uids whose object is to be deleted.
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
@@ -53,7 +64,7 @@ class Cycle:
     dirty: dict[str, Entry] = field(default_factory=dict)
     transitions: list[Transition] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
-    starts: list[str] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     forgets: list[TaskId] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
@@ -73,7 +84,8 @@ class Cycle:
         before, status.phase, status.reason = status.phase, to, reason
         self.book.moved(entry)
         if to == "running":
-            status.started_at = self.now
+            # What starts again with other devices has been at work since it began.
+            status.started_at = status.started_at or self.now
             status.first_started_at = status.first_started_at or self.now
         if to == "pending":
             status.queued_at = self.now
@@ -93,8 +105,9 @@ class Cycle:
     ) -> None:
         """Write what the workload holds from now on."""
         meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
-        held = spec.tasks if after in HOLDING else 0
-        places = [entry.places[index] for index in sorted(entry.places)] if held else []
+        places = entry.places if after in HOLDING else {}
+        held = gangs.held_by(spec, places)
+        first = next(iter(entry.tasks.values()), None) if places else None
         self.transitions.append(
             Transition(
                 at=self.now,
@@ -107,12 +120,12 @@ class Cycle:
                 attempt=status.attempt,
                 from_phase=before,
                 to_phase=after,
-                gpu_milli=spec.resources.gpu_milli * held,
-                cpu_milli=spec.resources.cpu_milli * held,
-                memory_bytes=spec.resources.memory_bytes * held,
+                gpu_milli=held.gpu_milli,
+                cpu_milli=held.cpu_milli,
+                memory_bytes=held.memory_bytes,
                 borrowed=status.borrowed,
-                node=places[0].node if places else "",
-                devices=places[0].devices if places else (),
+                node=first.node if first else "",
+                devices=first.devices if first else (),
                 reason=reason,
             )
         )
@@ -144,15 +157,15 @@ class Cycle:
             )
         )
 
-    def enqueue(self, entry: Entry) -> None:
-        """Put a pending workload into the core's queue.
+    def enqueue(self, entry: Entry, *, done: Sequence[int] = ()) -> None:
+        """Put a workload into the core's queue; ``done`` are members that need no place any more.
 
         Projects and workloads arrive by watches of their own, so a workload may be here first; it
         is queued when its project comes.
         """
         if entry.queued or entry.workload.meta.project not in self.book.projects:
             return
-        self.state.apply(queued_event(entry.workload))
+        self.state.apply(queued_event(entry.workload, self.book.largest_gpus, done))
         entry.queued = True
         self.queued.append(entry.uid)
 
@@ -162,10 +175,27 @@ class Cycle:
             self.state.apply(WorkloadGone(entry.uid))
             entry.queued = False
 
-    def place(self, entry: Entry, index: int, place: Place, at: float) -> None:
-        """A task has its place."""
-        entry.places[index] = place
-        self.state.apply(TaskPlaced(entry.uid, index, place.node, place.devices, at))
+    def place(self, entry: Entry, part: int, place: Place, at: float) -> None:
+        """A part has its place."""
+        entry.places[part] = place
+        self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at))
+
+    def start(self, entry: Entry, tasks: Iterable[int]) -> None:
+        """Have the engine start tasks, once the turn is recorded."""
+        indices = tuple(tasks)
+        entry.launched = True
+        entry.alive.update(indices)
+        self.starts.append(Start(entry.uid, indices))
+
+    def stop(self, entry: Entry, task: int, grace_seconds: float) -> None:
+        """Have the engine end a task."""
+        self.stops.append(Stop(entry.task_id(task), grace_seconds))
+
+    def release(self, entry: Entry, part: int, outcome: Outcome) -> None:
+        """A part's room is free, while others go on."""
+        self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))
+        del entry.places[part]
+        entry.leaving.discard(part)
 
     def release_all(self, entry: Entry, *, waits: bool = False) -> None:
         """All tasks have ended: their room is free.
@@ -175,44 +205,64 @@ class Cycle:
             waits: it asks for room again at once, and keeps what was promised to it; otherwise it
                 leaves the core.
         """
-        outcome = Outcome.AGAIN if waits else Outcome.GONE
-        for index in sorted(entry.places):
-            self.state.apply(TaskReleased(entry.uid, index, outcome, self.now))
-            self.ports.let_go(entry.task_id(index))
-        entry.places.clear()
-        entry.ended.clear()
-        entry.launched = False
-        entry.claim_until = None
-        entry.claimed = False
-        if waits and entry.queued:
+        # A member that is done asks for nothing more; all are to come again, so all are asked anew.
+        anew = waits and any(task.place == "done" for task in entry.workload.status.tasks)
+        outcome = Outcome.AGAIN if waits and not anew else Outcome.GONE
+        for part in sorted(entry.places):
+            self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))
+        entry.clear()
+        if waits and not anew and entry.queued:
             self.queued.append(entry.uid)
-        else:
-            self.dequeue(entry)
+            return
+        self.dequeue(entry)
+        if anew:
+            self.enqueue(entry)
+
+    def leave(self, entry: Entry, parts: Iterable[int]) -> None:
+        """The room of these parts counts as being freed from now on."""
+        for part in sorted(set(parts) - entry.leaving):
+            self.state.apply(TaskReleasing(entry.uid, part))
+            entry.leaving.add(part)
 
     def give_up_room(self, entry: Entry, grace_seconds: float) -> None:
         """Tell every task that still runs to end; the room counts as being freed from now on."""
-        for index in sorted(entry.places):
-            self.state.apply(TaskReleasing(entry.uid, index))
-            if index not in entry.ended:
-                self.stops.append(Stop(entry.task_id(index), grace_seconds))
+        self.leave(entry, entry.places)
+        for task in sorted(entry.alive):
+            self.stop(entry, task, grace_seconds)
 
     def show_tasks(self, entry: Entry) -> None:
-        """Write the tasks' places into the status."""
+        """Write the tasks' places into the status: nothing of them runs yet."""
         entry.workload.status.tasks = [
-            TaskInfo(
-                index=index,
-                attempt=entry.workload.status.attempt,
-                node=place.node,
-                devices=place.devices,
-                ports=self._ports(entry, index),
-            )
-            for index, place in sorted(entry.places.items())
+            self._info(entry, index, place) for index, place in entry.tasks.items()
         ]
         self.mark(entry)
 
+    def show_more_tasks(self, entry: Entry, indices: Iterable[int]) -> None:
+        """Write the places of tasks that come to the others."""
+        known = {task.index: task for task in entry.workload.status.tasks}
+        places = entry.tasks
+        known |= {index: self._info(entry, index, places[index]) for index in indices}
+        self.put_tasks(entry, known.values())
+
+    def put_tasks(self, entry: Entry, tasks: Iterable[TaskInfo]) -> None:
+        """Write what is known of all tasks."""
+        entry.workload.status.tasks = sorted(tasks, key=lambda one: one.index)
+        self.mark(entry)
+
+    def _info(self, entry: Entry, index: int, place: Place) -> TaskInfo:
+        return TaskInfo(
+            index=index,
+            attempt=entry.attempt_of(index),
+            node=place.node,
+            devices=place.devices,
+            ports=self._ports(entry, index),
+        )
+
     def _ports(self, entry: Entry, index: int) -> dict[str, int]:
-        """Ports for the routes of a task, by name."""
-        routes = entry.workload.spec.routes
+        """Ports for the routes of a task, by name; the first of a gang has one to meet at."""
+        spec = entry.workload.spec
+        routes = list(spec.routes)
+        routes += [Route(name=name) for name in gangs.own_ports(spec, index)]
         if not routes:
             return {}
         return self.ports.give(entry.task_id(index), routes, self.book.ports())

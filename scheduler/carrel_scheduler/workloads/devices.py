@@ -26,6 +26,7 @@ def take(
     known = nodes.get(facts.name)
     if known is None or known.facts != facts:
         cycle.state.apply(node_event(facts))
+        cycle.book.largest_gpus = max(cycle.book.largest_gpus, len(facts.devices))
     idle = known.idle_since if known else {}
     working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION or not one.known}
     for one in use:

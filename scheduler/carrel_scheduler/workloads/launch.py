@@ -1,15 +1,16 @@
 """From a workload to what the engine is told to run."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
-from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads import own_work, ports
+from carrel_scheduler.ledger.objects import WorkloadSpec
+from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.workloads import own_work, ports, rendezvous
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.tokens import TaskTokens
@@ -27,22 +28,26 @@ class LaunchSettings:
         api_url: where tasks reach the scheduler, without ``/api/v1``.
         gateway_prefix: path of the gateway, below which every workload with routes has its own.
         checkpoint_root: folder that holds one folder of checkpoints for each workload.
+        address_of: the address of a node for other nodes; on one machine the loopback.
     """
 
     api_url: str
     checkpoint_root: Path
     tokens: TaskTokens
     gateway_prefix: str = "/services/gateway"
+    address_of: Callable[[str], str] = lambda _node: "127.0.0.1"
 
 
 def task_specs(
     entry: Entry,
+    tasks: Iterable[int],
     facts: Mapping[str, NodeFacts],
     secrets: Mapping[str, str],
     settings: LaunchSettings,
 ) -> list[TaskSpec]:
-    """One specification for each task of the present attempt."""
-    return [_task_spec(entry, index, facts, secrets, settings) for index in sorted(entry.places)]
+    """A specification for each of these tasks that still has a place."""
+    present = [index for index in tasks if index in entry.wanted]
+    return [_task_spec(entry, index, facts, secrets, settings) for index in present]
 
 
 def _task_spec(
@@ -53,7 +58,7 @@ def _task_spec(
     settings: LaunchSettings,
 ) -> TaskSpec:
     meta, spec = entry.workload.meta, entry.workload.spec
-    place = entry.places[index]
+    place = entry.wanted[index]
     devices = facts[place.node].devices
     real = place.devices and not facts[place.node].simulated
     private = dict(secrets)
@@ -67,10 +72,13 @@ def _task_spec(
         node=place.node,
         devices=place.devices,
         device_uuids=tuple(devices[device].uuid for device in place.devices) if real else (),
-        command=ports.filled_in(spec.command, _ports(entry, index, settings)),
-        environment=_environment(entry, index, settings),
+        command=ports.filled_in(rendezvous.command(entry, index), _ports(entry, index, settings)),
+        environment={
+            **_share(spec, [devices[device] for device in place.devices]),
+            **_environment(entry, index, settings),
+        },
         secret_environment=private,
-        files=own_work.files_of(spec),
+        files={**own_work.files_of(spec), **rendezvous.files(entry)},
         volumes=tuple(spec.volumes),
         working_dir=spec.working_dir,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",
@@ -90,14 +98,28 @@ def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str
         "CARREL_PROJECT": meta.project,
         "CARREL_WORKLOAD": meta.name,
         "CARREL_WORKLOAD_UID": meta.uid,
-        "CARREL_ATTEMPT": str(entry.workload.status.attempt),
+        "CARREL_ATTEMPT": str(entry.attempt_of(index)),
         "JOB_NAME": meta.name,
         "JOB_UUID": meta.uid,
         "POD_INDEX": str(index),
     }
     if spec.checkpoint_every_seconds is not None:
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
-    return {"PATH": SEARCH_PATH, **spec.environment, **own, **_ports(entry, index, settings)}
+    meeting = rendezvous.environment(entry, index, settings.address_of)
+    given = {**spec.environment, **own, **meeting, **_ports(entry, index, settings)}
+    return {"PATH": SEARCH_PATH, **given}
+
+
+def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
+    """What tells a task that its GPU is shared, and libraries to leave the rest to others."""
+    milli = spec.resources.gpu_milli
+    if not 0 < milli < MILLI or not devices:
+        return {}
+    return {
+        "CARREL_GPU_SHARE": f"{milli / MILLI:g}",
+        "CARREL_GPU_MEMORY_MIB": str(devices[0].memory_mib * milli // MILLI),
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{milli / MILLI:g}",
+    }
 
 
 def _ports(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:

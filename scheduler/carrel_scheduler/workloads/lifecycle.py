@@ -25,7 +25,9 @@ TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     "starting": frozenset(
         {"running", "pending", "preempting", "stopping", "stopped", "succeeded", "failed"}
     ),
-    "running": frozenset({"preempting", "stopping", "stopped", "succeeded", "failed", "pending"}),
+    "running": frozenset(
+        {"starting", "preempting", "stopping", "stopped", "succeeded", "failed", "pending"}
+    ),
     "preempting": frozenset({"pending", "stopping", "stopped", "succeeded", "failed"}),
     "stopping": frozenset({"stopped", "succeeded", "failed"}),
     "succeeded": frozenset(),

@@ -63,7 +63,8 @@ class LiveView:
         """
         if workload.meta.project not in self._loop.book.projects:
             return None
-        reason = speculation.never(self._loop.state, queued_event(workload))
+        queued = queued_event(workload, self._loop.book.largest_gpus)
+        reason = speculation.never(self._loop.state, queued)
         return None if reason is None else sentences.from_core(reason, workload.meta.project)
 
     def forecast(self, workload: Workload) -> ReasonInfo:
@@ -71,7 +72,8 @@ class LiveView:
         loop = self._loop
         if workload.meta.project not in loop.book.projects:
             return sentences.project_is_coming(workload.meta.project)
-        reason = speculation.forecast(loop.state, queued_event(workload), loop.clock())
+        queued = queued_event(workload, loop.book.largest_gpus)
+        reason = speculation.forecast(loop.state, queued, loop.clock())
         return sentences.from_core(reason, workload.meta.project)
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:

@@ -71,7 +71,7 @@ def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
 
 def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
     """Whether the work is done: all tasks ended well, or the one that the others were there for."""
-    if gangs.rendezvous_of(spec).launcher == "mpi":
+    if gangs.is_mpi(spec):
         return any(task.id.index == 0 and task.exit_code == 0 for task in ended)
     return all(task.exit_code == 0 for task in ended)
 

@@ -372,8 +372,7 @@ class Reconciler:
 
 def _launch_claimed(cycle: Cycle, entry: Entry) -> None:
     if entry.claimed and entry.workload.status.phase == "starting":
-        entry.launched = True
-        cycle.starts.append(entry.uid)
+        cycle.start(entry, entry.tasks)
 
 
 def _claim_refused(cycle: Cycle, entry: Entry, text: str) -> None:

@@ -8,15 +8,21 @@ nothing runs twice). Processes that no live workload owns are ended.
 import logging
 from collections.abc import Sequence
 
-from carrel_scheduler.core.events import TaskReleasing
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.kinds import COMPOSITES
-from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.objects import Project, TaskInfo, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads import plans, spec_changes, task_changes, tenure
+from carrel_scheduler.workloads import (
+    gangs,
+    membership,
+    sentences,
+    spec_changes,
+    task_changes,
+    tenure,
+)
 from carrel_scheduler.workloads.book import Entry, Place
-from carrel_scheduler.workloads.cycle import Cycle, Stop
+from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.lifecycle import FINAL
 from carrel_scheduler.workloads.messages import DevicesSampled, ProjectChanged
 from carrel_scheduler.workloads.reconciler import Reconciler
@@ -85,45 +91,98 @@ def _take(
 
 def _adopt(cycle: Cycle, entry: Entry, seen: dict[TaskId, TaskStatus]) -> None:
     status = entry.workload.status
-    cycle.enqueue(entry)
-    since = status.started_at if status.started_at is not None else cycle.now
+    _take_over_places(cycle, entry)
     for info in status.tasks:
-        cycle.place(entry, info.index, Place(info.node, info.devices), since)
-    known = [entry.task_id(index) in seen for index in entry.places]
-    entry.launched = any(known)
-    if status.phase in ("preempting", "stopping"):
-        _stop_again(cycle, entry)
-    elif status.phase == "starting" and not all(known):
-        _launch(cycle, entry)
-        return
-    for index in sorted(entry.places):
-        task_id = entry.task_id(index)
-        if task_id not in seen:
-            task_changes.on_task(cycle, _vanished(cycle, entry, task_id))
+        if info.place == "done" or (info.place == "held" and info.ended_at is not None):
+            entry.ended[info.index] = _as_recorded(entry, info)
+    present = set(entry.tasks) - entry.ended.keys()
+    known = {index for index in present if entry.task_id(index) in seen}
+    entry.launched = bool(known or entry.ended)
+    entry.alive.update(known)
+    entry.ending = status.reason is not None and status.reason.token == sentences.GANG_LOST
+    if 0 in known and gangs.resizes(entry.workload.spec) and entry.wanted:
+        entry.resizing = seen[entry.task_id(0)].devices != entry.wanted[0].devices
+    if status.phase in ("preempting", "stopping") or entry.ending:
+        cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
+    else:
+        _stop_the_leaving(cycle, entry)
+        _launch(cycle, entry, {i for i in present - known if _was_not_started(entry, i)})
+    if entry.claim_until is None:
+        gone = [_vanished(cycle, entry, index) for index in sorted(present - entry.alive)]
+        entry.alive.update(task.id.index for task in gone)
+        for task in gone:
+            task_changes.on_task(cycle, task)
+    if status.phase == "running":
+        membership.expect_all(cycle, entry)
 
 
-def _launch(cycle: Cycle, entry: Entry) -> None:
+def _take_over_places(cycle: Cycle, entry: Entry) -> None:
+    """Tell the core what the workload holds, and which of it is being given back."""
+    status, spec = entry.workload.status, entry.workload.spec
+    entry.attempts = {info.index: info.attempt for info in status.tasks}
+    cycle.enqueue(entry, done=[info.index for info in status.tasks if info.place == "done"])
+    since = status.started_at if status.started_at is not None else cycle.now
+    leaving: list[int] = []
+    for info in status.tasks:
+        if info.place not in ("held", "leaving"):
+            continue
+        if not gangs.resizes(spec):
+            cycle.place(entry, info.index, Place(info.node, info.devices), since)
+            leaving += [info.index] if info.place == "leaving" else []
+            continue
+        for part, device in enumerate(info.devices):
+            cycle.place(entry, part, Place(info.node, (device,)), since)
+            leaving += [part] if device in info.returns else []
+    cycle.leave(entry, leaving)
+
+
+def _was_not_started(entry: Entry, index: int) -> bool:
+    """Whether the engine never heard of a task that was recorded."""
+    if entry.workload.status.phase == "starting":
+        return index not in entry.leaving
+    info = next(one for one in entry.workload.status.tasks if one.index == index)
+    return info.started_at is None and index not in entry.leaving
+
+
+def _launch(cycle: Cycle, entry: Entry, missing: set[int]) -> None:
     """Recorded, but not known to the engine: launch what is missing."""
+    if not missing:
+        return
     if entry.needs_claim and not entry.launched:
-        entry.claim_until = cycle.now + plans.CLAIM_SECONDS
+        entry.claim_until = cycle.now + membership.CLAIM_SECONDS
         cycle.wake_hub.append(entry.uid)
         return
-    entry.launched = True
-    cycle.starts.append(entry.uid)
+    cycle.start(entry, sorted(missing))
 
 
-def _stop_again(cycle: Cycle, entry: Entry) -> None:
+def _stop_the_leaving(cycle: Cycle, entry: Entry) -> None:
+    """Order again what may not have reached the engine."""
     grace = entry.workload.spec.grace_seconds
-    for index in sorted(entry.places):
-        cycle.state.apply(TaskReleasing(entry.uid, index))
-        cycle.stops.append(Stop(entry.task_id(index), grace))
+    for index in sorted(entry.alive):
+        if entry.resizing or (index in entry.leaving and not gangs.resizes(entry.workload.spec)):
+            cycle.stop(entry, index, grace)
 
 
-def _vanished(cycle: Cycle, entry: Entry, task: TaskId) -> TaskStatus:
+def _as_recorded(entry: Entry, info: TaskInfo) -> TaskStatus:
     return TaskStatus(
-        id=task,
+        id=TaskId(entry.uid, info.index, info.attempt),
         phase=TaskPhase.ENDED,
-        node=entry.places[task.index].node,
+        node=info.node,
+        started_at=info.started_at or 0.0,
+        ended_at=info.ended_at or 0.0,
+        exit_code=info.exit_code,
+        signal=info.signal,
+        message=info.message,
+        lost=info.lost,
+        devices=info.devices,
+    )
+
+
+def _vanished(cycle: Cycle, entry: Entry, index: int) -> TaskStatus:
+    return TaskStatus(
+        id=entry.task_id(index),
+        phase=TaskPhase.ENDED,
+        node=entry.tasks[index].node,
         ended_at=cycle.now,
         message="no trace of it was found",
         lost=True,

@@ -3,6 +3,7 @@
 Tokens are stable; sentences are for people and follow one voice: what happened, then what helps.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from carrel_scheduler.core import wording
@@ -11,6 +12,7 @@ from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
+GANG_LOST: Final = "GangLost"
 _START_AGAIN: Final = "Start it again; your files are where you left them."
 
 
@@ -78,6 +80,27 @@ def _taker(last: Preemption) -> str:
     if last.rule == "reclaim":
         return f"`{last.for_project}`, which claimed what it is guaranteed"
     return _TAKERS.get(last.rule, "work of its own project with a higher priority")
+
+
+def gives_back(reason: ReasonInfo, what: str) -> ReasonInfo:
+    """An elastic workload gives a part of what it holds back and goes on with the rest."""
+    story = f"Gives back {what}."
+    unnamed = reason.data.get("sentence_without_names", reason.sentence)
+    return ReasonInfo(
+        token="Shrinks",
+        sentence=f"{story} {reason.sentence}",
+        help=reason.help,
+        data={**reason.data, "sentence_without_names": f"{story} {unnamed}"},
+    )
+
+
+def grows_to(gpus: int) -> ReasonInfo:
+    """An elastic task starts again with more GPUs."""
+    return ReasonInfo(
+        token="Grows",
+        sentence=f"Room for {gpus} GPUs is there: it saves its work and starts again with them.",
+        data={"gpus": gpus},
+    )
 
 
 def project_is_coming(project: str) -> ReasonInfo:
@@ -196,6 +219,28 @@ def failed(how: str, failures: int, limit: int, policy: str) -> ReasonInfo:
         help="Read its log for the cause.",
         data={"failures": failures, "backoff_limit": limit},
     )
+
+
+def member_ended(index: int, how: str) -> str:
+    """How a member of a gang ended, and which one."""
+    return f"worker {index}: {how}"
+
+
+def gang_lost(how: str, *, lost: bool) -> ReasonInfo:
+    """A gang cannot go on, and its members are being ended."""
+    return ReasonInfo(
+        token=GANG_LOST,
+        sentence=f"The workers are being stopped together ({how}).",
+        help="They start again together from the last checkpoint.",
+        data={"how": how, "lost": lost},
+    )
+
+
+def never_joined(indices: Sequence[int], port: int, seconds: float) -> str:
+    """Members that did not come to where the others met."""
+    who = ", ".join(map(str, indices))
+    who, met = (f"worker {who}", "has") if len(indices) == 1 else (f"workers {who}", "have")
+    return f"{who} {met} not met the others at port {port} within {duration(seconds)}"
 
 
 def back_off(how: str, failures: int, limit: int, seconds: float) -> ReasonInfo:

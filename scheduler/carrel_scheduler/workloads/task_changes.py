@@ -1,24 +1,32 @@
-"""What follows from what the engine sees: a task runs, a task ended, a start was refused."""
+"""What follows from what the engine sees: a task runs, a task ended, a start was refused.
+
+Members of a gang start together, start again together when one is lost, and end together: each by
+itself when it is done, all when one fails.
+"""
+
+import msgspec
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo
 from carrel_scheduler.policy.limits import rule_for
+from carrel_scheduler.workloads import gangs, membership, sentences
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle, Stop
-from carrel_scheduler.workloads.outcomes import outcome
+from carrel_scheduler.workloads.outcomes import how_task_ended, outcome
 
 
 def on_task(cycle: Cycle, task: TaskStatus) -> None:
     """Take in one observation; those of past attempts are only cleaned up."""
     entry = cycle.book.get(task.id.workload_uid)
-    if entry is None or task.id.attempt != entry.workload.status.attempt or not entry.holding:
+    if entry is None or not entry.holding or not _is_present(entry, task.id):
         if task.phase is TaskPhase.ENDED:
             cycle.forgets.append(task.id)
         elif entry is None or not entry.holding or _is_past(entry, task.id):
             cycle.stops.append(Stop(task.id, 0.0))
         return
     if task.phase is TaskPhase.RUNNING:
-        _running(cycle, entry, task)
+        _show(cycle, entry, task)
+        _begun(cycle, entry)
     elif task.phase is TaskPhase.ENDED:
         _ended(cycle, entry, task)
 
@@ -27,50 +35,76 @@ def start_failed(cycle: Cycle, task: TaskId, message: str) -> None:
     """The engine could not start a task: as if it had ended with that message."""
     node = ""
     entry = cycle.book.get(task.workload_uid)
-    if entry is not None and task.index in entry.places:
-        node = entry.places[task.index].node
+    if entry is not None and task.index in entry.tasks:
+        node = entry.tasks[task.index].node
     on_task(
         cycle,
         TaskStatus(id=task, phase=TaskPhase.ENDED, node=node, ended_at=cycle.now, message=message),
     )
 
 
+def lose(cycle: Cycle, entry: Entry, how: str, *, lost: bool = False) -> None:
+    """A gang cannot go on: all its members are to end, to start again together."""
+    entry.workload.status.reason = sentences.gang_lost(how, lost=lost)
+    _end_all(cycle, entry)
+
+
+def _is_present(entry: Entry, task: TaskId) -> bool:
+    return task.index in entry.alive and task == entry.task_id(task.index)
+
+
 def _is_past(entry: Entry, task: TaskId) -> bool:
-    return task.attempt < entry.workload.status.attempt
+    return task.attempt < entry.attempt_of(task.index)
 
 
-def _running(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
-    _show(cycle, entry, task)
+def _begun(cycle: Cycle, entry: Entry) -> None:
+    """It runs once all its tasks do."""
     status = entry.workload.status
-    if status.phase != "starting":
+    started = {info.index for info in status.tasks if info.started_at}
+    if status.phase != "starting" or not entry.alive <= started:
         return
-    if sum(1 for info in status.tasks if info.started_at) == entry.workload.spec.tasks:
-        project = cycle.book.projects.get(entry.workload.meta.project)
-        if project is not None:
-            status.rule = rule_for(project.spec, entry.workload.spec)
-        cycle.move(entry, "running")
+    project = cycle.book.projects.get(entry.workload.meta.project)
+    if project is not None:
+        status.rule = rule_for(project.spec, entry.workload.spec)
+    cycle.move(entry, "running")
+    membership.expect_all(cycle, entry)
 
 
 def _ended(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
-    if task.id.index in entry.ended:
-        return
-    entry.ended[task.id.index] = task
+    index, phase = task.id.index, entry.workload.status.phase
+    entry.alive.discard(index)
     _show(cycle, entry, task)
     cycle.forgets.append(task.id)
-    if len(entry.ended) < len(entry.places):
-        _end_the_others(cycle, entry, task)
+    goes_on = phase in ("starting", "running") and not entry.ending
+    if goes_on and entry.resizing and task.exit_code != 0:
+        membership.start_again(cycle, entry)
         return
-    _settle(cycle, entry)
+    if goes_on and index in entry.leaving and not entry.resizing:
+        membership.left(cycle, entry, index)
+    else:
+        entry.ended[index] = task
+        if goes_on and entry.alive:
+            _one_less(cycle, entry, task)
+    if not entry.alive:
+        _settle(cycle, entry)
+    elif not entry.ending:
+        _begun(cycle, entry)
 
 
-def _end_the_others(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
-    """A gang that lost a member ends together, to start again together."""
-    if task.exit_code == 0 or entry.workload.status.phase in ("preempting", "stopping"):
-        return
-    grace = entry.workload.spec.grace_seconds
-    cycle.stops += [
-        Stop(entry.task_id(index), grace) for index in entry.places if index not in entry.ended
-    ]
+def _one_less(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
+    """A member ended while others go on."""
+    if task.exit_code != 0:
+        lose(cycle, entry, how_task_ended(entry.workload.spec, task), lost=task.lost)
+    elif task.id.index == 0 and gangs.is_mpi(entry.workload.spec):
+        _end_all(cycle, entry)  # the others were there for the first
+    else:
+        membership.done(cycle, entry, task.id.index)
+
+
+def _end_all(cycle: Cycle, entry: Entry) -> None:
+    entry.ending = True
+    cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
+    cycle.mark(entry)
 
 
 def _settle(cycle: Cycle, entry: Entry) -> None:
@@ -94,23 +128,21 @@ def _settle(cycle: Cycle, entry: Entry) -> None:
 
 def _show(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
     """Keep what is known of the task in the status."""
-    status = entry.workload.status
-    known = next((info for info in status.tasks if info.index == task.id.index), None)
-    started = task.started_at or (known.started_at if known else None)
-    info = TaskInfo(
-        index=task.id.index,
+    index = task.id.index
+    tasks = {info.index: info for info in entry.workload.status.tasks}
+    known = tasks.get(index) or TaskInfo(index=index, attempt=task.id.attempt, node=task.node)
+    tasks[index] = msgspec.structs.replace(
+        known,
         attempt=task.id.attempt,
         node=task.node,
-        devices=known.devices if known else task.devices,
-        pid=task.pid or (known.pid if known else 0),
-        started_at=started,
+        devices=known.devices or task.devices,
+        pid=task.pid or known.pid,
+        started_at=task.started_at or known.started_at,
         ended_at=task.ended_at or None,
         exit_code=task.exit_code,
         signal=task.signal,
         message=task.message,
-        ports=known.ports if known else {},
+        lost=task.lost,
     )
     cycle.ports.let_go(task.id)
-    others = [other for other in status.tasks if other.index != task.id.index]
-    status.tasks = sorted([*others, info], key=lambda one: one.index)
-    cycle.mark(entry)
+    cycle.put_tasks(entry, tasks.values())

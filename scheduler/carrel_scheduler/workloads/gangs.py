@@ -1,0 +1,125 @@
+"""The shape of a workload for the core: how many tasks, how few will do, how it grows.
+
+The core places *parts*. Of most work a part is a task. Of one elastic task that changes its GPUs a
+part is one GPU: the first carries the task's CPU and memory, all lie on one node, and their number
+doubles and halves. Such a task starts again from its checkpoint whenever its parts change.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.gangs import Group, Growth, Level
+from carrel_scheduler.core.requests import HOST, Request
+from carrel_scheduler.core.resources import MIB, MILLI, Amounts
+from carrel_scheduler.ledger.kinds import KINDS
+from carrel_scheduler.ledger.objects import Resources, Workload, WorkloadSpec
+from carrel_scheduler.ledger.sections import Rendezvous
+
+RENDEZVOUS: Final = "_rendezvous"
+"""What the port at which a gang meets is called in ``TaskInfo.ports`` of its first member."""
+
+MEMBER: Final = "_member"
+"""What the port at which a member of an MPI gang takes commands is called there."""
+
+
+def is_gang(spec: WorkloadSpec) -> bool:
+    """Whether its tasks have to find each other."""
+    return spec.kind == "distributed" or spec.tasks > 1
+
+
+def rendezvous_of(spec: WorkloadSpec) -> Rendezvous:
+    """How its members meet."""
+    return spec.rendezvous or Rendezvous()
+
+
+def is_mpi(spec: WorkloadSpec) -> bool:
+    """Whether its first member runs the command and reaches the others."""
+    return is_gang(spec) and rendezvous_of(spec).launcher == "mpi"
+
+
+def own_ports(spec: WorkloadSpec, index: int) -> list[str]:
+    """The ports that a member needs for the others, by name."""
+    if not is_gang(spec):
+        return []
+    return ([RENDEZVOUS] if index == 0 else []) + ([MEMBER] if is_mpi(spec) else [])
+
+
+def resizes(spec: WorkloadSpec) -> bool:
+    """Whether the number of GPUs of its one task changes."""
+    return spec.elastic is not None and spec.elastic.gpus_of_task
+
+
+def least_parts(spec: WorkloadSpec) -> int:
+    """With how few parts it may run."""
+    if resizes(spec):
+        gpus = max(1, spec.resources.gpu_milli // MILLI)
+        return gpus // (gpus & -gpus)
+    if spec.elastic is not None and spec.elastic.min_tasks:
+        return min(spec.elastic.min_tasks, spec.tasks)
+    return spec.tasks
+
+
+def most_parts(spec: WorkloadSpec, largest_gpus: int) -> int:
+    """With how many parts it can run where the largest node has so many GPUs."""
+    if not resizes(spec):
+        return spec.tasks
+    most = least_parts(spec)
+    wanted = max(largest_gpus, spec.resources.gpu_milli // MILLI)
+    while most * 2 <= wanted:
+        most *= 2
+    return most
+
+
+def group_of(spec: WorkloadSpec, largest_gpus: int, done: int = 0) -> Group | None:
+    """Its structure; ``None`` where all tasks are alike and start together.
+
+    So many tasks that are ``done`` count no more: the minimum is that of the others.
+    """
+    least, most = max(0, least_parts(spec) - done), most_parts(spec, largest_gpus)
+    if resizes(spec):
+        whole = amounts_of(spec.resources)
+        first = Request(gpus=1, cpu_milli=whole.cpu_milli, memory_mib=whole.memory_mib)
+        requests = (first, *(Request(gpus=1) for _ in range(most - 1)))
+        level = Level(required=HOST)
+        return Group(requests=requests, min_tasks=least, level=level, growth=Growth.DOUBLE)
+    if least == most:
+        return None
+    return Group(requests=(Request.of(amounts_of(spec.resources)),) * most, min_tasks=least)
+
+
+def amounts_of(resources: Resources) -> Amounts:
+    """A task's request in the core's units; memory is rounded up to whole MiB."""
+    return Amounts(resources.gpu_milli, resources.cpu_milli, -(-resources.memory_bytes // MIB))
+
+
+def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
+    """What so many placed parts hold together."""
+    one, many = spec.resources, len(parts)
+    if resizes(spec):
+        tasks = min(many, 1)
+        gpu_milli = many * MILLI
+    else:
+        tasks = many
+        gpu_milli = one.gpu_milli * many
+    return Resources(
+        gpu_milli=gpu_milli,
+        cpu_milli=one.cpu_milli * tasks,
+        memory_bytes=one.memory_bytes * tasks,
+    )
+
+
+def is_preemptible(workload: Workload) -> bool:
+    """What the user said, where the kind leaves the choice, else the kind's own."""
+    facts = KINDS[workload.spec.kind]
+    if workload.spec.preemptible is None or not facts.may_choose:
+        return facts.preemptible
+    return workload.spec.preemptible
+
+
+def preemptibility(workload: Workload) -> Preemptibility:
+    """Who of it may be told to stop: of protected elastic work what lies beyond its minimum."""
+    if is_preemptible(workload):
+        return Preemptibility.YES
+    elastic = workload.spec.elastic is not None
+    return Preemptibility.SURPLUS if elastic else Preemptibility.NO
