@@ -55,6 +55,7 @@ class Admission:
             spec.tasks,
             spec.priority,
             spec.preemptible,
+            spec.elastic,
         )
         if request not in self._known:
             self._known[request] = self._live.never(workload)

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from carrel_scheduler.api.problems import Code
 
 MOST_GPUS: Final = 65_536
+GPU_SHARES: Final = tuple(hundredths / 100 for hundredths in range(1, 100))
 MOST_CPU_MILLICORES: Final = 100_000_000
 MOST_MEMORY_BYTES: Final = 2**50
 LEAST_MEMORY_BYTES: Final = 2**20
@@ -49,9 +50,12 @@ def refuse(code: Code, expected: str) -> NoReturn:
     raise PydanticCustomError(code.value, "{expected}", {"expected": expected})
 
 
-def _whole_gpus(value: float) -> float:
-    if value != int(value):
-        refuse(Code.FRACTIONS_NOT_SUPPORTED, "a whole number of GPUs (0, 1, 2, …)")
+def _gpus(value: float) -> float:
+    if value != int(value) and value not in GPU_SHARES:
+        refuse(
+            Code.BAD_GPU_SHARE,
+            "a share of one GPU in hundredths (0.01 to 0.99), or a whole number (0, 1, 2, …)",
+        )
     return value
 
 
@@ -143,8 +147,12 @@ DestinationPath = Annotated[
 
 Gpus = Annotated[
     float,
-    Field(ge=0, le=MOST_GPUS, json_schema_extra={"multipleOf": 1}),
-    AfterValidator(_whole_gpus),
+    Field(
+        ge=0,
+        le=MOST_GPUS,
+        json_schema_extra={"anyOf": [{"multipleOf": 1}, {"enum": list(GPU_SHARES)}]},
+    ),
+    AfterValidator(_gpus),
 ]
 CpuMillicores = Annotated[int, Field(ge=0, le=MOST_CPU_MILLICORES)]
 MemoryBytes = Annotated[int, Field(ge=0, le=MOST_MEMORY_BYTES)]

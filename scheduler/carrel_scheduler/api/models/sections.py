@@ -25,6 +25,7 @@ from carrel_scheduler.policy import cron
 Choice = StrictStr | StrictInt | StrictFloat | StrictBool | None
 ParameterName = Annotated[fields.ShortText, Field(min_length=1)]
 Parameters = Annotated[dict[ParameterName, Any], Field(max_length=1000)]
+MOST_POINTS: Final = 100_000
 
 
 class RendezvousIn(Request):
@@ -67,6 +68,14 @@ class ParameterIn(Request):
             refuse(Code.BAD_SEARCH_SPACE, "whole numbers for an int")
         return self
 
+    @property
+    def points(self) -> int:
+        """How many values it has, on a grid."""
+        if self.type == "categorical":
+            return len(self.choices)
+        span = (self.high or 0.0) - (self.low or 0.0)
+        return int(span / (self.step or 1)) + 1
+
 
 class ExperimentIn(Request):
     """A search for good hyperparameters."""
@@ -82,6 +91,19 @@ class ExperimentIn(Request):
     completions: Annotated[int, Field(ge=1, le=100_000)] = 10
     parallelism: Annotated[int, Field(ge=1, le=1000)] = 1
     max_failed_trials: Annotated[int, Field(ge=0, le=100_000)] = 3
+
+    @model_validator(mode="after")
+    def _searchable(self) -> Self:
+        if self.sampler != "grid":
+            return self
+        if not self.parameters:
+            refuse(Code.BAD_SEARCH_SPACE, "`parameters`: a grid needs them declared")
+        for name, one in self.parameters.items():
+            if one.type == "float" and one.step is None:
+                refuse(Code.BAD_SEARCH_SPACE, f"a `step` for `{name}`: a grid counts its values")
+        if math.prod(one.points for one in self.parameters.values()) > MOST_POINTS:
+            refuse(Code.BAD_SEARCH_SPACE, f"at most {MOST_POINTS:,} points in a grid")
+        return self
 
 
 class RouteIn(Request):
@@ -228,6 +250,22 @@ def check_runs(schedule: ScheduleIn | None, *, notebook: bool) -> None:
         refuse(Code.SECTION_REQUIRED, "`notebook`, which the schedule's runs need")
     if schedule.runs != "notebook" and notebook:
         refuse(Code.SECTION_OF_ANOTHER_KIND, f"no `notebook`: its runs are a {schedule.runs}")
+
+
+def check_elastic(
+    elastic: ElasticIn | None, rendezvous: RendezvousIn | None, *, tasks: int, gpus: float
+) -> None:
+    """Refuse elasticity that means nothing for so many tasks with so many GPUs each."""
+    if elastic is None:
+        return
+    if elastic.min_tasks > tasks:
+        refuse(Code.BAD_RANGE, f"`elastic.min_tasks` not above `tasks` ({tasks})")
+    if elastic.gpus_of_task and (tasks > 1 or elastic.min_tasks):
+        refuse(Code.BAD_ELASTIC, "either `gpus_of_task` for one task, or `min_tasks` for several")
+    if elastic.gpus_of_task and (gpus < 1 or gpus != int(gpus)):
+        refuse(Code.BAD_ELASTIC, "whole `gpus`, at least 1, where their number may change")
+    if rendezvous is not None and rendezvous.launcher == "mpi" and elastic.min_tasks:
+        refuse(Code.BAD_ELASTIC, "no `min_tasks` with the launcher `mpi`, whose size is fixed")
 
 
 def check_sections(kind: str, given: frozenset[str]) -> None:

@@ -87,6 +87,7 @@ class WorkloadCreate(Request):
         if not self.command and not self.hold_for_claim and not own_command:
             refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
         sections.check_routes(self.kind, self.routes)
+        sections.check_elastic(self.elastic, self.rendezvous, tasks=self.tasks, gpus=self.gpus)
         if self.tasks != 1 and not KINDS[self.kind].gang:
             refuse(Code.WORKSPACE_SINGLE_TASK, f"`tasks` 1: a {self.kind} is one task")
         if sum(len(text.encode()) for text in self.files.values()) > fields.MOST_FILES_BYTES:
