@@ -3,6 +3,7 @@
 A kind's own checks stand beside its section; what a kind needs and may not have is in ``FOR_KIND``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
@@ -26,6 +27,7 @@ Choice = StrictStr | StrictInt | StrictFloat | StrictBool | None
 ParameterName = Annotated[fields.ShortText, Field(min_length=1)]
 Parameters = Annotated[dict[ParameterName, Any], Field(max_length=1000)]
 MOST_POINTS: Final = 100_000
+MOST_INT: Final = 2**53
 
 
 class RendezvousIn(Request):
@@ -57,6 +59,8 @@ class ParameterIn(Request):
         if self.type == "categorical":
             if not self.choices or self.low is not None or self.high is not None:
                 refuse(Code.BAD_SEARCH_SPACE, "`choices` and nothing else for a categorical one")
+            if len(set(self.choices)) != len(self.choices):
+                refuse(Code.BAD_SEARCH_SPACE, "each of the `choices` once")
             return self
         if self.choices or self.low is None or self.high is None or self.low > self.high:
             refuse(Code.BAD_SEARCH_SPACE, "`low` and `high` with low <= high for a number")
@@ -66,15 +70,18 @@ class ParameterIn(Request):
             one is not None and one != int(one) for one in (self.low, self.high, self.step)
         ):
             refuse(Code.BAD_SEARCH_SPACE, "whole numbers for an int")
+        if self.step is not None and (self.high - self.low) / self.step > MOST_INT:
+            refuse(Code.BAD_SEARCH_SPACE, f"at most {MOST_INT} steps from `low` to `high`")
+        if self.type == "int" and max(abs(self.low), abs(self.high)) > MOST_INT:
+            refuse(Code.BAD_SEARCH_SPACE, f"an int between {-MOST_INT} and {MOST_INT}")
         return self
 
     @property
-    def points(self) -> int:
+    def points(self) -> float:
         """How many values it has, on a grid."""
         if self.type == "categorical":
             return len(self.choices)
-        span = (self.high or 0.0) - (self.low or 0.0)
-        return int(span / (self.step or 1)) + 1
+        return ((self.high or 0.0) - (self.low or 0.0)) // (self.step or 1.0) + 1
 
 
 class ExperimentIn(Request):

@@ -80,7 +80,7 @@ class Experiments:
         spec = owner.spec.experiment or ExperimentSpec()
         scene = Scene(owner, spec, {part.spec.part: part for part in parts}, now)
         scene.ending = owner.spec.suspend
-        standing = await self._studies.use(owner, Study.standing)
+        standing = await self._studies.use(owner, lambda study: study.standing())
         ends = await self._ends(scene, standing)
         standing = await self._studies.use(owner, lambda study: _advance(study, scene, ends))
         if standing.failed > spec.max_failed_trials:

@@ -60,29 +60,32 @@ def _reachable(low: float, high: float, step: float) -> float:
     return float(first + (last - first) // by * by)
 
 
-def values(one: BaseDistribution) -> Sequence[Any] | None:
-    """All values of a parameter; ``None`` when they cannot be counted."""
+def count(one: BaseDistribution) -> float:
+    """How many values a parameter has; infinity when they cannot be counted."""
+    if isinstance(one, CategoricalDistribution):
+        return len(one.choices)
+    if isinstance(one, IntDistribution):
+        return (one.high - one.low) // one.step + 1
+    if isinstance(one, FloatDistribution) and (one.step is not None or one.single()):
+        return 1.0 if one.step is None else round((one.high - one.low) / one.step) + 1
+    return math.inf
+
+
+def values(one: BaseDistribution) -> Sequence[Any]:
+    """All values of a parameter that has few enough to be listed."""
     if isinstance(one, CategoricalDistribution):
         return one.choices
     if isinstance(one, IntDistribution):
         return range(one.low, one.high + 1, one.step)
     if isinstance(one, FloatDistribution):
-        if one.step is None:
-            return [one.low] if one.single() else None
-        many = round((one.high - one.low) / one.step) + 1
-        return [min(one.high, one.low + place * one.step) for place in range(many)]
-    return None
+        step = one.step or 0.0
+        return [min(one.high, one.low + place * step) for place in range(int(count(one)))]
+    raise TypeError(type(one).__name__)
 
 
 def size(space: Space) -> float:
     """How many configurations there are; infinity when they cannot be counted."""
-    found = 1.0
-    for one in space.values():
-        listed = values(one)
-        if listed is None:
-            return math.inf
-        found *= len(listed)
-    return found
+    return math.prod(count(one) for one in space.values())
 
 
 def key(space: Space, parameters: Mapping[str, Any]) -> Key:
@@ -153,14 +156,13 @@ class Distinct(BaseSampler):
 
     def _one(self, study: Study, trial: FrozenTrial, name: str, one: BaseDistribution) -> Any:
         if one.single():
-            listed = values(one)
-            return listed[0] if listed else None
+            return values(one)[0]
         return self._inner.sample_independent(study, trial, name, one)
 
     def _left(self) -> dict[str, Any]:
         """One of the configurations that were never drawn; the caller knows that there are some."""
         names = sorted(self._space)
-        listed = (values(self._space[name]) or () for name in names)
+        listed = (values(self._space[name]) for name in names)
         left = [
             found
             for row in itertools.product(*listed)
@@ -174,7 +176,7 @@ def sampler(
 ) -> BaseSampler:
     """The sampler of one trial."""
     if spec.sampler == "grid":
-        return Grid({name: list(values(one) or ()) for name, one in space.items()}, seed % 2**32)
+        return Grid({name: list(values(one)) for name, one in space.items()}, seed % 2**32)
     drawn = random.Random(f"{seed}/{number}").randrange(2**32)  # noqa: S311 - no secret
     inner: BaseSampler
     if spec.sampler == "random":

@@ -1,0 +1,196 @@
+"""Experiments: their trials, the best of them, the study's log; what a trial says and asks."""
+
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.api import convert, problems
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.models import experiments as models
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
+from carrel_scheduler.workloads.controllers.experiments_contract import BadSuggestion, Trial
+from carrel_scheduler.workloads.controllers.experiments_parts import environment, filled
+from carrel_scheduler.workloads.lifecycle import HOLDING
+
+LARGEST_PAGE: Final = 1000
+
+
+def _spec(call: Call) -> ExperimentSpec:
+    spec = call.workload.spec.experiment
+    if spec is None:
+        raise problems.Conflicting(Code.NOT_AN_EXPERIMENT, "Only an experiment has trials")
+    return spec
+
+
+def _trial(call: Call) -> Workload:
+    if call.workload.spec.trial is None:
+        raise problems.Conflicting(Code.NOT_A_TRIAL, "Only a trial of an experiment can do this")
+    return call.workload
+
+
+@Operation(
+    "GET",
+    f"{EXPERIMENT}/trials",
+    access=Access.MEMBER,
+    answers={200: models.Trials},
+    problems=(409,),
+)
+async def list_trials(call: Call) -> Answer:
+    """All trials of an experiment with their parameters, values and errors."""
+    spec, owner, deps = _spec(call), call.workload, call.services.deps
+    found = await deps.trials.table(owner)
+    parts = await deps.ledger.list(
+        Workload, projects=[owner.meta.project], workload_kind="trial", user=owner.spec.user
+    )
+    by_number = {part.spec.part: part for part in parts.items if part.spec.owner == owner.meta.uid}
+    status, now = owner.status.experiment, deps.clock()
+    return Answer(
+        models.Trials(
+            metric=spec.metric,
+            direction=spec.direction,
+            best=None if status is None else status.best_trial,
+            items=[_shown(trial, by_number.get(trial.number), now) for trial in found],
+        )
+    )
+
+
+def _shown(trial: Trial, part: Workload | None, now: float) -> models.TrialOut:
+    status = None if part is None else part.status
+    state: str = trial.state
+    if state == "open":
+        state = "running" if status is not None and status.phase in HOLDING else "waiting"
+    seconds = None
+    if status is not None and status.first_started_at is not None:
+        seconds = max(0.0, (status.ended_at or now) - status.first_started_at)
+    return models.TrialOut(
+        number=trial.number,
+        state=state,
+        parameters=trial.parameters,
+        value=trial.value,
+        steps=trial.steps,
+        workload="" if part is None else part.meta.name,
+        phase="" if status is None else status.phase,
+        attempt=0 if status is None else status.attempt,
+        seconds=seconds,
+        error=trial.error,
+    )
+
+
+@Operation(
+    "POST",
+    f"{EXPERIMENT}/best",
+    access=Access.OWNER,
+    body=models.BestIn,
+    answers={200: models.Draft},
+    problems=(409,),
+)
+async def draft_best(call: Call) -> Answer:
+    """The body of a workload with the best trial's parameters, to be submitted."""
+    _spec(call)
+    body: models.BestIn = call.body
+    owner, status = call.workload, call.workload.status.experiment
+    if status is None or status.best_trial is None:
+        raise problems.Conflicting(Code.NO_BEST_TRIAL, "No trial has come to an end with a value")
+    parameters = status.best_parameters
+    spec = owner.spec
+    told = environment(owner, status.best_trial, parameters)
+    told.pop("CARREL_TRIAL"), told.pop("CARREL_METRIC")
+    workload: dict[str, Any] = {
+        "name": body.name or f"{owner.meta.name[:57].rstrip('-')}-best",
+        "project": owner.meta.project,
+        "kind": body.kind,
+        "command": filled(body.command or spec.command, parameters),
+        "environment": {**spec.environment, **told},
+        "files": spec.files,
+        "working_dir": spec.working_dir,
+        "volumes": [{"source": a, "destination": b} for a, b in spec.volumes],
+        "image": spec.image,
+        "gpus": convert.gpus(spec.resources.gpu_milli),
+        "cpu_millicores": spec.resources.cpu_milli,
+        "memory_bytes": spec.resources.memory_bytes,
+        "large_shm": spec.large_shm,
+        "labels": {**owner.meta.labels, "carrel.dev/experiment": owner.meta.name},
+    }
+    if spec.resources.cpu_limit_milli:
+        workload["cpu_limit_millicores"] = spec.resources.cpu_limit_milli
+    if body.kind == "inference":
+        workload["inference"] = {}
+    secrets = await call.services.deps.ledger.secrets(owner.meta.uid)
+    return Answer(models.Draft(trial=status.best_trial, workload=workload, secrets=sorted(secrets)))
+
+
+@Operation(
+    "GET",
+    f"{EXPERIMENT}/log",
+    access=Access.MEMBER,
+    query=models.LogQuery,
+    answers={200: models.StudyLog},
+    problems=(409,),
+)
+async def read_study_log(call: Call) -> Answer:
+    """The study as a log that Optuna's journal storage reads."""
+    _spec(call)
+    query: models.LogQuery = call.query
+    entries = await call.services.deps.ledger.study(
+        call.workload.meta.uid, first=query.first, limit=query.limit
+    )
+    return Answer(
+        models.StudyLog(
+            entries=[msgspec.Raw(entry.encode()) for entry in entries],
+            next=query.first + len(entries),
+        )
+    )
+
+
+@Operation(
+    "POST",
+    f"{WORKLOAD}/trial",
+    access=Access.TASK,
+    body=models.TrialReportIn,
+    answers={200: models.TrialAnswer},
+    problems=(409,),
+)
+async def report_trial(call: Call) -> Answer:
+    """A trial says how good it is and asks whether to go on."""
+    trial = _trial(call)
+    body: models.TrialReportIn = call.body
+    pruned = await call.services.deps.trials.report(
+        trial,
+        [(one.step, one.value) for one in body.values],
+        result=body.result,
+        asks=body.asks,
+    )
+    return Answer(models.TrialAnswer(should_prune=pruned))
+
+
+@Operation(
+    "POST",
+    f"{WORKLOAD}/suggestions",
+    access=Access.TASK,
+    body=models.SuggestionIn,
+    answers={200: models.Suggestion},
+    problems=(409,),
+)
+async def suggest_parameter(call: Call) -> Answer:
+    """A trial defines a parameter as it runs; asked again, it gets the same value."""
+    trial = _trial(call)
+    body: models.SuggestionIn = call.body
+    parameter = msgspec.convert(body.model_dump(exclude={"name"}), Parameter)
+    try:
+        value = await call.services.deps.trials.suggest(trial, body.name, parameter)
+    except BadSuggestion as error:
+        raise problems.Conflicting(Code.BAD_SUGGESTION, f"`{body.name}`: {error}") from error
+    return Answer(models.Suggestion(value=value))
+
+
+OPERATIONS: Final = (
+    list_trials,
+    draft_best,
+    read_study_log,
+    report_trial,
+    suggest_parameter,
+)
