@@ -175,6 +175,8 @@ class World:
             status["progress"] = {"done": done, "unit": unit, "at": at, **known}
         if report.get("checkpoint_step") is not None:
             status["checkpoint"] = {"step": report["checkpoint_step"], "at": at}
+        if report.get("notebook") is not None:
+            status["notebook"] = dict(report["notebook"])
         changed = {**workload, "status": {**workload["status"], **status}}
         self.workloads[project, name] = changed
         self.publish("report", changed | {"report": dict(report)})

@@ -8,7 +8,7 @@ from typing import Final
 
 from carrel.job.notebook.order import Order
 from carrel.job.notebook.problem import NotebookProblem
-from carrel.job.notebook.source import Notebook, find, text
+from carrel.job.notebook.source import Notebook, find, sent_along, text
 
 MOST_NUMBERS: Final = 1000
 
@@ -62,7 +62,7 @@ def _path(order: Order) -> Path:
         return Path(asked).expanduser().absolute()
     if asked:
         folder = Path(asked).expanduser().absolute()
-    elif source != order.sent_along:
+    elif not sent_along(order):
         folder = source.parent
     else:
         folder = order.home if Path.cwd().samefile(order.task_dir) else Path.cwd()

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from nbformat.reader import NotJSONError
-from nbformat.validator import NotebookValidationError
 
 from carrel.job.notebook.order import Order
 from carrel.job.notebook.problem import NotebookProblem
@@ -16,17 +15,21 @@ Notebook = Any
 """``nbformat.NotebookNode``: a dictionary whose keys are attributes."""
 
 
+def sent_along(order: Order) -> bool:
+    """Whether the notebook came with the request."""
+    return not Path(order.path).is_absolute() and order.sent_along.is_file()
+
+
 def find(order: Order) -> Path:
-    """Where the notebook lies: sent along, or at its path."""
-    if not Path(order.path).is_absolute() and order.sent_along.is_file():
+    """Where the notebook lies."""
+    if sent_along(order):
         return order.sent_along
     return Path(order.path).expanduser().absolute()
 
 
 def working_folder(order: Order) -> Path:
     """Where cells run: the notebook's own folder; the job's for one that was sent along."""
-    path = find(order)
-    return Path.cwd() if path == order.sent_along else path.parent
+    return Path.cwd() if sent_along(order) else find(order).parent
 
 
 def read(path: Path) -> Notebook:
@@ -40,11 +43,9 @@ def read(path: Path) -> Notebook:
         raise NotebookProblem(
             "notebook_unreadable", f"{path} cannot be read: {error.strerror}."
         ) from error
-    except NotebookValidationError as error:
-        raise NotebookProblem(
-            "notebook_invalid",
-            f"{path} is no valid notebook: {error.message.splitlines()[0][:200]}.",
-        ) from error
+    except nbformat.ValidationError as error:
+        why = str(error.message).splitlines()[0][:200].rstrip(".")
+        raise NotebookProblem("notebook_invalid", f"{path} is no valid notebook: {why}.") from error
     except (NotJSONError, UnicodeDecodeError, ValueError, KeyError, AttributeError) as error:
         raise NotebookProblem(
             "notebook_invalid", f"{path} is no notebook: its content is not that of an .ipynb file."
