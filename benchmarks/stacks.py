@@ -91,8 +91,10 @@ class Stack:
     def __init__(self, people: Sequence[str] = (), extra: str = "") -> None:
         self.people, self.extra = people, extra
         self.folder = Path(tempfile.mkdtemp(prefix="carrel-bench-", dir="/var/tmp"))
-        hub, proxy_api, scheduler, console, public = free_ports(5)
-        ports = Ports(hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console)
+        hub, proxy_api, scheduler, console, gateway, public = free_ports(6)
+        ports = Ports(
+            hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console, gateway=gateway
+        )
         self.settings = Settings(
             state_dir=self.folder, port=public, ports=ports, gpus=Gpus(count=4), managed=False
         )

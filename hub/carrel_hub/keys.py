@@ -18,7 +18,7 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
         cookie: signs the Hub's cookies (hex, 32 bytes).
         crypt: encrypts the Hub's auth state (hex, 32 bytes).
         proxy: between Hub and proxy.
-        scheduler, console, spawner: Hub tokens of these services.
+        scheduler, console, gateway, spawner: Hub tokens of these services.
         setup: Hub token of the person at the machine: `carrel up` and `carrel user` use it.
     """
 
@@ -27,6 +27,7 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
     proxy: str
     scheduler: str
     console: str
+    gateway: str
     spawner: str
     setup: str
 
@@ -37,15 +38,22 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def load_or_create(cls, path: Path) -> Self:
-        """Read the file, or make it. Raises ``OSError``, ``msgspec.MsgspecError``."""
+        """Read the file, or make it; what an older one lacks is added.
+
+        Raises ``OSError``, ``msgspec.MsgspecError``.
+        """
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            known = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
         except FileNotFoundError:
-            keys = cls.generate()
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            known = {}
+        keys = msgspec.convert(msgspec.structs.asdict(cls.generate()) | known, cls)
+        if set(known) < set(cls.__struct_fields__):
+            fresh = path.with_name(f"{path.name}.new")
+            descriptor = os.open(fresh, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
             with os.fdopen(descriptor, "wb") as out:
                 out.write(msgspec.json.encode(keys))
-            return keys
+            fresh.replace(path)
+        return keys
 
     @override
     def __repr__(self) -> str:

@@ -10,9 +10,11 @@ USE: Final = "custom:carrel:use"
 ADMIN: Final = "custom:carrel:admin"
 SPAWN: Final = "custom:carrel:spawn"
 METRICS: Final = "custom:carrel:metrics"
+GATE: Final = "custom:carrel:gateway"
 
 SCHEDULER: Final = "carrel"
 CONSOLE: Final = "console"
+GATEWAY: Final = "gateway"
 SPAWNER: Final = "carrel-spawner"
 SETUP: Final = "carrel-setup"
 
@@ -21,13 +23,16 @@ CUSTOM_SCOPES: Final = {
     ADMIN: {"description": "Manage Carrel: projects, quotas, everybody's work."},
     SPAWN: {"description": "Ask for workspaces in the name of users (the Hub's spawner only)."},
     METRICS: {"description": "Read Carrel's metrics."},
+    GATE: {"description": "Hear of everybody's routes, tell of requests (the gateway only)."},
 }
 ADMIN_GROUP: Final = "carrel-admins"
 OWN_GROUPS: Final = "read:users:groups!user"
-ACCESS: Final = [f"access:services!service={SCHEDULER}", f"access:services!service={CONSOLE}"]
+ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE, GATEWAY)]
 # What a user's tokens may be asked to carry; the Hub gives each token what its owner has of these.
 PASSED_ON: Final = [USE, ADMIN, OWN_GROUPS, ACCESS[0]]
-SERVER_TOKEN: Final = ["users:activity!user", "access:servers!server", *PASSED_ON]
+# The gateway asks nobody in a person's name: it only has to know who comes.
+AT_THE_GATEWAY: Final = [OWN_GROUPS, ACCESS[2]]
+SERVER_TOKEN: Final = ["users:activity!user", "access:servers!server", *PASSED_ON, ACCESS[2]]
 
 
 def user_scopes() -> set[str]:
@@ -58,6 +63,12 @@ def load_roles() -> list[dict[str, Any]]:
                 "start:servers",
             ],
             "services": [SCHEDULER],
+        },
+        {
+            "name": "carrel-gateway",
+            "description": "Knows who comes and where routes lead",
+            "scopes": [GATE, "read:users:name", "read:users:groups"],
+            "services": [GATEWAY],
         },
         {
             "name": "carrel-spawner",

@@ -22,6 +22,7 @@ def commands() -> dict[str, list[str]]:
     return {
         scopes.SCHEDULER: [sys.executable, "-P", "-m", "carrel_scheduler.service"],
         scopes.CONSOLE: [sys.executable, "-P", "-m", "carrel_hub.console.app"],
+        scopes.GATEWAY: [sys.executable, "-P", "-m", "carrel_hub.gateway.app"],
     }
 
 
@@ -41,13 +42,22 @@ def registrations(settings: Settings, keys: Keys) -> list[dict[str, Any]]:
         "oauth_no_confirm": True,
         "oauth_client_allowed_scopes": [*scopes.PASSED_ON, scopes.ACCESS[1]],
     }
+    gateway: dict[str, Any] = {
+        "name": scopes.GATEWAY,
+        "url": settings.gateway_url,
+        "api_token": keys.gateway,
+        "display": False,
+        "oauth_no_confirm": True,
+        "oauth_client_allowed_scopes": scopes.AT_THE_GATEWAY,
+    }
     if settings.managed:
-        for service in (scheduler, console):
+        for service in (scheduler, console, gateway):
             service["command"] = commands()[service["name"]]
             service["environment"] = own_environment(settings, service["name"])
     return [
         scheduler,
         console,
+        gateway,
         {"name": scopes.SPAWNER, "api_token": keys.spawner, "display": False},
         {"name": scopes.SETUP, "api_token": keys.setup, "display": False},
     ]
@@ -75,8 +85,11 @@ def own_environment(settings: Settings, service: str) -> dict[str, str]:
 
 def hub_environment(settings: Settings, keys: Keys, service: str) -> dict[str, str]:
     """What the Hub would tell a service that it starts itself."""
-    url = settings.scheduler_url if service == scopes.SCHEDULER else settings.console_url
-    token = keys.scheduler if service == scopes.SCHEDULER else keys.console
+    url, token = {
+        scopes.SCHEDULER: (settings.scheduler_url, keys.scheduler),
+        scopes.CONSOLE: (settings.console_url, keys.console),
+        scopes.GATEWAY: (settings.gateway_url, keys.gateway),
+    }[service]
     prefix = f"/services/{service}/"
     access = json.dumps(["access:services", f"access:services!service={service}"])
     return {

@@ -13,6 +13,7 @@ class Ports(msgspec.Struct, kw_only=True, frozen=True):
     proxy_api: int
     scheduler: int
     console: int
+    gateway: int
 
 
 class Gpus(msgspec.Struct, kw_only=True, frozen=True):
@@ -29,7 +30,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         state_dir: the one folder that is written to.
         host, port: where people reach it; everything else listens on 127.0.0.1.
-        managed: the Hub starts scheduler and console itself (`carrel up` does it otherwise).
+        managed: the Hub starts the services itself (`carrel up` does it otherwise).
         database_url: the scheduler's ledger; empty means SQLite in the state folder.
         demo: demo notebooks in every home.
     """
@@ -84,6 +85,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     def console_url(self) -> str:
         """The console's service itself."""
         return f"http://127.0.0.1:{self.ports.console}"
+
+    @property
+    def gateway_url(self) -> str:
+        """The gateway's service itself."""
+        return f"http://127.0.0.1:{self.ports.gateway}"
 
     @property
     def api_url(self) -> str:

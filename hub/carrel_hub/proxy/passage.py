@@ -1,6 +1,6 @@
 """What passing on needs to know, of one request."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import aiohttp
@@ -24,6 +24,7 @@ class Passage:
         headers: For the target.
         seconds: How long the target may take to begin its answer; ``None`` is for ever.
         used: Called when the target is used.
+        body: Sent instead of the request's own.
     """
 
     session: aiohttp.ClientSession
@@ -32,3 +33,4 @@ class Passage:
     headers: CIMultiDict[str]
     seconds: float | None
     used: Callable[[], None]
+    body: AsyncIterator[bytes] | None = None

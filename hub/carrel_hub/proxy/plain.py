@@ -41,13 +41,14 @@ async def pass_on(passage: Passage) -> web.StreamResponse:
 
 async def _ask(passage: Passage) -> aiohttp.ClientResponse:
     request = passage.request
+    own = request.content if request.body_exists else None
     try:
         async with asyncio.timeout(passage.seconds):
             return await passage.session.request(
                 request.method,
                 passage.url,
                 headers=passage.headers,
-                data=request.content if request.body_exists else None,
+                data=own if passage.body is None else passage.body,
                 allow_redirects=False,
             )
     except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -98,7 +98,7 @@ async def serve(options: Options) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     routes = Routes(options)
-    async with _session(options) as session:
+    async with target_session(options) as session:
         runner = _runner(Proxy(options, routes, session))
         api = HTTPServer(routes.api_app)
         await runner.setup()
@@ -116,7 +116,7 @@ async def serve(options: Options) -> None:
                 options.pid_file.unlink(missing_ok=True)
 
 
-def _session(options: Options) -> aiohttp.ClientSession:
+def target_session(options: Options) -> aiohttp.ClientSession:
     """The way to all targets: any number of connections, no cookies, nothing unpacked or added."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_SECONDS),
@@ -134,7 +134,7 @@ def _session(options: Options) -> aiohttp.ClientSession:
 def _runner(proxy: Proxy) -> web.AppRunner:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", proxy.handle)
-    app.on_response_prepare.append(_unnamed)
+    app.on_response_prepare.append(hide_server)
     return web.AppRunner(
         app,
         access_log=None,
@@ -146,7 +146,7 @@ def _runner(proxy: Proxy) -> web.AppRunner:
     )
 
 
-async def _unnamed(_: web.Request, response: web.StreamResponse) -> None:
+async def hide_server(_: web.Request, response: web.StreamResponse) -> None:
     """Nobody has to know which version of what passes things on."""
     if response.headers.get("Server") == SERVER_SOFTWARE:
         del response.headers["Server"]

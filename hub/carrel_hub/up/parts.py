@@ -41,7 +41,7 @@ class Part:
 
 
 def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]) -> list[Part]:
-    """Proxy, Hub, scheduler and console, in the order in which they can be used."""
+    """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used."""
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
 
@@ -62,6 +62,7 @@ def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]
              {"JUPYTERHUB_CRYPT_KEY": keys.crypt}),
         service(scopes.SCHEDULER, "Scheduler"),
         service(scopes.CONSOLE, "Console"),
+        service(scopes.GATEWAY, "Gateway"),
     ]  # fmt: skip
 
 

@@ -7,20 +7,22 @@ import msgspec
 
 from carrel_hub.settings import Ports
 
-NAMES = ("hub", "proxy_api", "scheduler", "console")
+NAMES = ("hub", "proxy_api", "scheduler", "console", "gateway")
 
 
 def load_or_choose(path: Path) -> tuple[Ports, bool]:
     """The ports, and whether some had to change because another program took them."""
     try:
-        known = msgspec.json.decode(path.read_bytes(), type=Ports)
+        known = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
     except (FileNotFoundError, msgspec.MsgspecError):
-        known = None
-    if known is not None and all(_is_free(getattr(known, name)) for name in NAMES):
-        return known, False
-    chosen = _choose()
+        known = {}
+    taken = not all(_is_free(known[name]) for name in NAMES if name in known)
+    if not taken and set(NAMES) <= set(known):
+        return msgspec.convert(known, Ports), False
+    kept = {} if taken else {name: known[name] for name in NAMES if name in known}
+    chosen = msgspec.structs.replace(_choose(), **kept)
     path.write_bytes(msgspec.json.encode(chosen))
-    return chosen, known is not None
+    return chosen, taken
 
 
 def _choose() -> Ports:

@@ -28,6 +28,7 @@ def probes(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str
         ),
         "hub": (f"{settings.hub_url}/hub/api/", {}),
         "console": (f"{settings.public_url}/services/console/", {}),
+        "gateway": (f"{settings.gateway_url}/services/gateway/health", {}),
     }
 
 

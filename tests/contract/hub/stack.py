@@ -66,8 +66,10 @@ class Stack:
 
     def _set_up(self) -> None:
         scheduler = int(self.fake.url.split(":")[2].split("/")[0])
-        hub, proxy_api, console, public = free_ports(4)
-        ports = Ports(hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console)
+        hub, proxy_api, console, gateway, public = free_ports(5)
+        ports = Ports(
+            hub=hub, proxy_api=proxy_api, scheduler=scheduler, console=console, gateway=gateway
+        )
         self.settings = Settings(state_dir=self.folder, port=public, ports=ports, managed=False)
         for folder in (self.settings.hub_dir, self.settings.log_dir):
             folder.mkdir(parents=True)

@@ -12,7 +12,7 @@ from carrel_hub.config import install, install_from
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Gpus, Ports, Settings
 
-PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004)
+PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004, gateway=1005)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_everything_listens_on_loopback(settings: Settings, keys: Keys) -> None:
     assert c.JupyterHub.hub_bind_url == "http://127.0.0.1:1001"
     assert c.ConfigurableHTTPProxy.api_url == "http://127.0.0.1:1002"
     urls = [one["url"] for one in c.JupyterHub.services if "url" in one]
-    assert urls == ["http://127.0.0.1:1003", "http://127.0.0.1:1004"]
+    assert urls == [f"http://127.0.0.1:{port}" for port in (1003, 1004, 1005)]
 
 
 def test_a_restart_stops_nothing_and_keeps_groups(settings: Settings, keys: Keys) -> None:
@@ -101,7 +101,11 @@ def test_services_may_be_the_hubs_children_or_somebody_elses(
 
 
 def test_no_service_is_told_the_secrets_of_another(settings: Settings, keys: Keys) -> None:
-    for service, own in ((scopes.SCHEDULER, keys.scheduler), (scopes.CONSOLE, keys.console)):
+    for service, own in (
+        (scopes.SCHEDULER, keys.scheduler),
+        (scopes.CONSOLE, keys.console),
+        (scopes.GATEWAY, keys.gateway),
+    ):
         told = services.hub_environment(settings, keys, service)
         secrets = {getattr(keys, name) for name in keys.__struct_fields__}
         assert {value for value in told.values() if value in secrets} == {own}

@@ -90,7 +90,9 @@ def test_each_proxy_is_told_the_level_by_its_own_word(
     script = program(tmp_path / "npm", nodeproxy.NAME, OF_NODE)
     monkeypatch.setenv("PATH", path(script.parent, node.parent))
     settings = Settings(
-        state_dir=tmp_path, ports=Ports(hub=1, proxy_api=2, scheduler=3, console=4), managed=False
+        state_dir=tmp_path,
+        ports=Ports(hub=1, proxy_api=2, scheduler=3, console=4, gateway=5),
+        managed=False,
     )
     command = checks.proxy_command(choice)
     part = all_parts(settings, Keys.generate(), tmp_path / "config.py", command)[0]

@@ -30,7 +30,7 @@ from carrel_hub.up.sizes import mebibytes
 from carrel_hub.up.supervisor import last_line, rotate
 from carrel_hub.up.trouble import Trouble
 
-PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004)
+PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004, gateway=1005)
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_each_part_is_told_its_own_secrets_only(
     keys = Keys.generate()
     settings = Settings(state_dir=tmp_path, ports=PORTS, managed=False)
     found = parts.all_parts(settings, keys, tmp_path / "config.py", ["proxy"])
-    assert [part.name for part in found] == ["proxy", "hub", "scheduler", "console"]
+    assert [part.name for part in found] == ["proxy", "hub", "scheduler", "console", "gateway"]
     secrets = {name: getattr(keys, name) for name in keys.__struct_fields__}
     for part in found:
         values = set(part.environment.values())

@@ -1,0 +1,157 @@
+"""The gateway as a service of the Hub, in a process of its own."""
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+
+from carrel.client.config import Settings as ClientSettings
+from carrel.client.transport import Transport
+from carrel_hub.gateway.answers import refusal
+from carrel_hub.gateway.balancing import Balance
+from carrel_hub.gateway.counts import MEDIA, Counts
+from carrel_hub.gateway.door import Door
+from carrel_hub.gateway.feed import Feed
+from carrel_hub.gateway.passing import Passing, keep_within
+from carrel_hub.gateway.people import HubUnavailable, People
+from carrel_hub.gateway.reporting import Reporter
+from carrel_hub.gateway.settings import Settings, SettingsError
+from carrel_hub.gateway.signin import SignIn
+from carrel_hub.gateway.table import Table
+from carrel_hub.proxy.options import Options
+from carrel_hub.proxy.server import LONGEST_LINE, WAITING_CONNECTIONS, hide_server, target_session
+
+log = logging.getLogger("carrel_hub.gateway")
+
+FAREWELL_SECONDS: Final = 5.0
+METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"})
+
+
+class Gateway:
+    """Everything of one process. Made inside the event loop."""
+
+    def __init__(
+        self, settings: Settings, targets: aiohttp.ClientSession, own: aiohttp.ClientSession
+    ) -> None:
+        self.settings = settings
+        self.table = Table()
+        self.counts = Counts()
+        self.transport = Transport(
+            ClientSettings(url=settings.api_url, token=settings.token), session=own
+        )
+        balance = Balance()
+        self.reporter = Reporter(self.transport, self.table, balance, time.time)
+        balance.changed = self.reporter.changed
+        self.balance = balance
+        self.feed = Feed(self.transport, self.table, settings.node_host, self.reporter.changed)
+        people = People(settings, own, time.monotonic)
+        self.sign_in = SignIn(settings, own, _cookie_secret(settings.token))
+        self.door = Door(settings, people, self.sign_in, self.table)
+        self.passing = Passing(targets, self.table, balance, self.counts, self.reporter)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Any request."""
+        own = request.path.removeprefix(self.settings.prefix)
+        try:
+            if own == "oauth_callback":
+                return await self.sign_in.finish(request)
+            if own == "metrics":
+                return await self._metrics(request)
+        except HubUnavailable as error:
+            return refusal(request, 503, "hub_unavailable", f"{error}; try again.", again=5)
+        if own == "health":
+            return web.json_response({"ready": self.feed.ready})
+        visit = await self.door.visit(request)
+        if isinstance(visit, web.Response):
+            return visit
+        return await self.passing.pass_on(request, visit)
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        person = await self.door.person(request)
+        if isinstance(person, web.Response):
+            return person
+        if not person.scopes & METRIC_SCOPES:
+            return refusal(
+                request, 403, "missing_scope", "Metrics need the scope custom:carrel:metrics."
+            )
+        for place in self.table:
+            ready = {one.uid for targets in place.targets.values() for one in targets}
+            in_flight = self.balance.at_place[place.uid]
+            self.counts.now(place.project, place.name, in_flight, len(ready))
+        return web.Response(body=self.counts.text(), headers={"Content-Type": MEDIA})
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[int]:
+    """A gateway that listens; gives its port."""
+    async with target_session(Options()) as targets, aiohttp.ClientSession() as own:
+        gateway = Gateway(settings, targets, own)
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", gateway.handle)
+        app.on_response_prepare.append(keep_within)
+        app.on_response_prepare.append(hide_server)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            auto_decompress=False,
+            shutdown_timeout=FAREWELL_SECONDS,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
+        )
+        await runner.setup()
+        work = [
+            asyncio.create_task(gateway.feed.run()),
+            asyncio.create_task(gateway.reporter.run()),
+        ]
+        try:
+            site = web.TCPSite(runner, settings.host, settings.port, backlog=WAITING_CONNECTIONS)
+            await site.start()
+            yield int(runner.addresses[0][1])
+        finally:
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+            await runner.cleanup()
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running(settings) as port:
+        log.info("The gateway listens at http://%s:%d", settings.host, port)
+        await stop.wait()
+
+
+def _cookie_secret(token: str) -> bytes:
+    """Derived from the service's token: people stay signed in when the gateway restarts."""
+    return hmac.new(token.encode(), b"carrel gateway cookies", hashlib.sha256).digest()
+
+
+def main() -> None:
+    """Run the gateway as a JupyterHub service."""
+    logging.basicConfig(
+        level=os.environ.get("CARREL_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        settings = Settings.from_environment(os.environ)
+    except SettingsError as error:
+        sys.exit(f"carrel-gateway: {error}.")
+    asyncio.run(serve(settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Which workloads have routes, who may use them, and where their servers are: in memory.
+
+Filled by the scheduler's events and by nothing else, so a request asks nobody. Whoever holds a
+request until a server is there waits for the next change of its workload.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from carrel.models import Reason, Workload
+from carrel.models.sections import Route
+
+MAIN: Final = "main"
+# Their programs are the platform's own: what they show may run with the Hub's origin.
+TRUSTED_KINDS: Final = frozenset({"tensorboard"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server. ``uid`` tells it apart from earlier runs of the same task."""
+
+    uid: str
+    host: str
+    port: int
+
+    @property
+    def base(self) -> str:
+        """Its address without a path."""
+        return f"http://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One workload with routes, as requests see it.
+
+    Attributes:
+        targets: by the name of the route, servers that take requests.
+        comes_by_itself: requests may be held: it scales from zero, or its first server starts.
+        trusted: its pages may run with the Hub's origin whoever looks at them.
+    """
+
+    uid: str
+    version: int
+    project: str
+    name: str
+    user: str
+    kind: str
+    phase: str
+    reason: Reason | None
+    routes: dict[str, Route]
+    targets: dict[str, tuple[Target, ...]]
+    comes_by_itself: bool = False
+    startup_seconds: float = 0.0
+
+    @property
+    def trusted(self) -> bool:
+        """Whether its pages are of a program of the platform."""
+        return self.kind in TRUSTED_KINDS
+
+
+@dataclass(slots=True)
+class Table:
+    """Places by project and name."""
+
+    _places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    _waiters: dict[str, set[asyncio.Future[None]]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Place]:
+        """All places."""
+        return iter(self._places.values())
+
+    def find(self, project: str, name: str) -> Place | None:
+        """The place of that name."""
+        return self._places.get((project, name))
+
+    def put(self, place: Place) -> bool:
+        """A place is new or has changed; false for old news."""
+        key = place.project, place.name
+        known = self._places.get(key)
+        if known is not None and known.uid == place.uid and known.version > place.version:
+            return False
+        self._places[key] = place
+        self._tell(place.uid)
+        return True
+
+    def remove(self, project: str, name: str, uid: str) -> None:
+        """A workload is gone; another one of its name stays."""
+        known = self._places.get((project, name))
+        if known is not None and known.uid == uid:
+            del self._places[project, name]
+            self._tell(uid)
+
+    def keep_only(self, uids: set[str]) -> None:
+        """All places but these have gone while nobody told us."""
+        for place in [one for one in self if one.uid not in uids]:
+            self.remove(place.project, place.name, place.uid)
+
+    async def changed(self, uid: str) -> None:
+        """Wait for the next change of a place."""
+        waiters = self._waiters.setdefault(uid, set())
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters.add(mine)
+        try:
+            await mine
+        finally:
+            waiters.discard(mine)
+            if not waiters:
+                self._waiters.pop(uid, None)
+
+    def _tell(self, uid: str) -> None:
+        for waiter in tuple(self._waiters.get(uid, ())):
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def place_of(workload: Workload, node_host: str) -> Place | None:
+    """What requests need to know of a workload; ``None`` for parts and work without routes."""
+    spec, status = workload.spec, workload.status
+    if spec.owner or not spec.routes:
+        return None
+    names = [route.name or MAIN for route in spec.routes]
+    inference = spec.inference
+    stopped = spec.suspend or spec.delete or status.phase in ("stopped", "failed", "succeeded")
+    return Place(
+        uid=workload.uid,
+        version=workload.resource_version,
+        project=workload.project,
+        name=workload.name,
+        user=spec.user,
+        kind=spec.kind,
+        phase=status.phase,
+        reason=status.reason,
+        routes=dict(zip(names, spec.routes, strict=True)),
+        targets={name: tuple(_targets(workload, name, node_host)) for name in names},
+        comes_by_itself=inference is not None and inference.min_replicas == 0 and not stopped,
+        startup_seconds=0.0 if inference is None else inference.startup_seconds,
+    )
+
+
+def _targets(workload: Workload, name: str, node_host: str) -> Iterator[Target]:
+    status = workload.status
+    if status.endpoint is not None:
+        for target in status.endpoint.targets:
+            if target.state == "ready" and name in target.ports:
+                yield Target(target.uid, target.host or node_host, target.ports[name])
+        return
+    if status.phase != "running":
+        return
+    for task in status.tasks[:1]:
+        if task.ended_at is None and name in task.ports:
+            yield Target(f"{workload.uid}-{task.attempt}", node_host, task.ports[name])
