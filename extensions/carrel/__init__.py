@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from carrel.client import AsyncClient, Client
     from carrel.client.submit import submit
     from carrel.job.report import report
+    from carrel.job.trial import trial
     from carrel.magics import load_ipython_extension, unload_ipython_extension
+    from carrel.study import optuna_storage
 
 __version__ = "0.1.0"
 
@@ -25,6 +27,8 @@ _HOME = {
     "Client": "carrel.client",
     "submit": "carrel.client.submit",
     "report": "carrel.job.report",
+    "trial": "carrel.job.trial",
+    "optuna_storage": "carrel.study",
     "load_ipython_extension": "carrel.magics",
     "unload_ipython_extension": "carrel.magics",
 }
@@ -35,9 +39,11 @@ __all__ = [
     "Client",
     "checkpoint",
     "load_ipython_extension",
+    "optuna_storage",
     "progress",
     "report",
     "submit",
+    "trial",
     "unload_ipython_extension",
 ]
 

@@ -11,11 +11,12 @@ import aiohttp
 from carrel.client import config
 from carrel.client.batches import Batches
 from carrel.client.cluster import Cluster
+from carrel.client.experiments import Experiments
 from carrel.client.transport import Pauses, Transport
 from carrel.client.workloads import Workloads
 
 
-class AsyncClient(Workloads, Batches, Cluster):
+class AsyncClient(Workloads, Batches, Cluster, Experiments):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

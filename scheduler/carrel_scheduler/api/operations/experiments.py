@@ -12,6 +12,7 @@ from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
+from carrel_scheduler.workloads.contract import Report
 from carrel_scheduler.workloads.controllers.experiments_contract import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.experiments_parts import environment, filled
 from carrel_scheduler.workloads.lifecycle import HOLDING
@@ -156,14 +157,14 @@ async def read_study_log(call: Call) -> Answer:
 )
 async def report_trial(call: Call) -> Answer:
     """A trial says how good it is and asks whether to go on."""
-    trial = _trial(call)
+    trial, deps = _trial(call), call.services.deps
     body: models.TrialReportIn = call.body
-    pruned = await call.services.deps.trials.report(
-        trial,
-        [(one.step, one.value) for one in body.values],
-        result=body.result,
-        asks=body.asks,
-    )
+    values = [(one.step, one.value) for one in body.values]
+    pruned = await deps.trials.report(trial, values, result=body.result, asks=body.asks)
+    metric = trial.spec.environment.get("CARREL_METRIC", "")
+    for step, value in values if metric else ():
+        said = Report(at=deps.clock(), step=step, metrics={metric: value})
+        await deps.live.report(trial.meta.uid, said)
     return Answer(models.TrialAnswer(should_prune=pruned))
 
 

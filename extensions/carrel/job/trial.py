@@ -1,0 +1,192 @@
+"""``carrel.trial()``: what an experiment's trial is to try, and how good it turned out.
+
+The same script runs by hand: outside an experiment the parameters are the given defaults, nothing
+is pruned, and reports are only remembered.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsFloat, TypeVar
+
+from carrel.job.report import reporter
+from carrel.job.task import present, warn
+from carrel.job.trial_link import Link
+
+ChoiceT = TypeVar("ChoiceT", str, int, float, bool, None)
+METRIC = "objective"
+
+
+class Parameters(dict[str, Any]):
+    """Parameters by name: ``parameters["lr"]`` and ``parameters.lr``."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            known = ", ".join(f"`{one}`" for one in self) or "none"
+            raise AttributeError(f"there is no parameter `{name}`; there are {known}")
+        return self[name]
+
+
+class Trial:
+    """One configuration of an experiment. Made by ``carrel.trial``.
+
+    Attributes:
+        number: within the experiment, from 0; ``None`` outside of one.
+        experiment: its name; empty outside of one.
+        parameters: what to try, a mapping whose values are attributes, too.
+        metric: the name under which values are reported.
+    """
+
+    def __init__(
+        self,
+        number: int | None,
+        experiment: str,
+        metric: str,
+        parameters: Mapping[str, Any],
+        link: Link | None,
+    ) -> None:
+        self.number, self.experiment, self.metric = number, experiment, metric
+        self.parameters = Parameters(parameters)
+        self._link = link
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+    def report(self, value: SupportsFloat, step: int | None = None) -> None:
+        """Say how good it is so far, higher or lower as the experiment has it.
+
+        Args:
+            value: of the metric; what is no finite number is left out, with a word in the log.
+            step: such as the epoch; without it, the one after the last.
+        """
+        number = self._number(value)
+        if number is None:
+            return
+        if self._link is None:
+            reporter().report(step, None, {self.metric: number})
+        else:
+            self._link.put({"values": [{"step": step, "value": number}]})
+
+    def should_prune(self) -> bool:
+        """Whether it is not worth going on: end now. Asks the scheduler and waits for its word.
+
+        While the scheduler does not answer the trial goes on.
+        """
+        return self._link is not None and self._link.ask()
+
+    def result(self, value: SupportsFloat) -> None:
+        """The value that counts, instead of the one reported last; returns once it was taken."""
+        number = self._number(value)
+        if number is None:
+            return
+        if self._link is None:
+            reporter().report(None, None, {self.metric: number})
+        else:
+            self._link.deliver({"result": number})
+
+    def suggest_float(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        *,
+        step: float | None = None,
+        log: bool = False,
+        default: float | None = None,
+    ) -> float:
+        """A parameter that the script defines itself; see ``suggest_int``."""
+        middle = math.sqrt(low * high) if log else low + (high - low) / 2
+        facts = {"type": "float", "low": low, "high": high, "step": step, "log": log}
+        return float(self._suggest(name, facts, middle if default is None else default))
+
+    def suggest_int(
+        self,
+        name: str,
+        low: int,
+        high: int,
+        *,
+        step: int | None = None,
+        log: bool = False,
+        default: int | None = None,
+    ) -> int:
+        """A parameter that the script defines itself.
+
+        One that the experiment declares, or that is among the defaults of ``carrel.trial``, has the
+        value given there. Outside an experiment it is ``default``, else in the middle. A trial that
+        was preempted gets the same value again.
+
+        Raises ``RuntimeError`` when the scheduler refuses it or cannot be asked.
+        """
+        middle = round(math.sqrt(low * high)) if log else low + (high - low) // 2
+        facts = {"type": "int", "low": low, "high": high, "step": step, "log": log}
+        return int(self._suggest(name, facts, middle if default is None else default))
+
+    def suggest_categorical(
+        self, name: str, choices: Sequence[ChoiceT], *, default: ChoiceT | None = None
+    ) -> ChoiceT:
+        """One of several values; see ``suggest_int``. By hand: ``default``, else the first."""
+        usual = choices[0] if default is None else default
+        chosen: ChoiceT = self._suggest(
+            name, {"type": "categorical", "choices": list(choices)}, usual
+        )
+        return chosen
+
+    def _suggest(self, name: str, facts: Mapping[str, Any], usual: Any) -> Any:
+        if name in self.parameters:
+            return self.parameters[name]
+        value = usual
+        if self._link is not None:
+            value = self._link.suggest({"name": name, **facts})
+        self.parameters = Parameters({**self.parameters, name: value})
+        return value
+
+    def _number(self, value: SupportsFloat) -> float | None:
+        number = float(value)
+        if math.isfinite(number):
+            return number
+        warn(f"{self.metric} is {number} and is not reported.")
+        return None
+
+
+class _Own:
+    """The link of this process; a forked child gets its own."""
+
+    link: Link | None = None
+
+
+def trial(**defaults: Any) -> Trial:
+    """The trial that this process runs.
+
+    Example::
+
+        trial = carrel.trial(lr=0.1)
+        for epoch in range(20):
+            accuracy = train(lr=trial.parameters.lr)
+            trial.report(accuracy, step=epoch)
+            if trial.should_prune():
+                break
+
+    Args:
+        defaults: parameters for when the script runs by hand; what the experiment gives wins.
+    """
+    task = present()
+    number = os.environ.get("CARREL_TRIAL")
+    given = json.loads(os.environ.get("CARREL_PARAMETERS") or "{}")
+    inside = bool(number and task.reports_to)
+    if inside and _Own.link is None:
+        _Own.link = Link(task.reports_to.removesuffix("/reports"), task.token)
+    return Trial(
+        int(number) if number and inside else None,
+        os.environ.get("CARREL_EXPERIMENT", "") if inside else "",
+        os.environ.get("CARREL_METRIC") or METRIC,
+        {**defaults, **given},
+        _Own.link if inside else None,
+    )
+
+
+def _forget() -> None:
+    _Own.link = None
+
+
+os.register_at_fork(after_in_child=_forget)
