@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from carrel.client.aio import AsyncClient
+from carrel.client.experiments import PlainExperiments
 from carrel.client.loop import BackgroundLoop, shared
 from carrel.client.terminal import Terminal
 from carrel.client.transport import Pauses
@@ -34,7 +35,7 @@ def _close(loop: BackgroundLoop, client: AsyncClient) -> None:
     loop.start(client.close())
 
 
-class Client:
+class Client(PlainExperiments):
     """Talks to Carrel; see ``AsyncClient`` for arguments, methods and errors.
 
     Closes its connections when it is no longer used, or at the end of the process.
@@ -174,9 +175,9 @@ class Client:
         since: float | None = None,
         timestamps: bool = False,
         attempt: int | None = None,
-        index: int = 0,
+        index: int | Literal["all"] = 0,
     ) -> Iterator[str]:
-        """The output of a task in pieces of text, as they come."""
+        """The output of a task, or of ``all``, in pieces of text, as they come."""
         return self.loop.iterate(
             self.aio.logs(
                 project,
