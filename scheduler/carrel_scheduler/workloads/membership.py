@@ -99,6 +99,7 @@ def start_again(cycle: Cycle, entry: Entry) -> None:
     for part in sorted(entry.leaving):
         cycle.release(entry, part, Outcome.AGAIN)
     entry.resizing = False
+    entry.attempts.clear()
     entry.ended.clear()
     status.attempt += 1
     cycle.show_tasks(entry)

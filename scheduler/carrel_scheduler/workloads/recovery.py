@@ -99,7 +99,8 @@ def _adopt(cycle: Cycle, entry: Entry, seen: dict[TaskId, TaskStatus]) -> None:
     known = {index for index in present if entry.task_id(index) in seen}
     entry.launched = bool(known or entry.ended)
     entry.alive.update(known)
-    entry.ending = status.reason is not None and status.reason.token == sentences.GANG_LOST
+    broken = status.reason is not None and status.reason.token == sentences.GANG_LOST
+    entry.ending = broken or (gangs.is_mpi(entry.workload.spec) and 0 in entry.ended)
     if 0 in known and gangs.resizes(entry.workload.spec) and entry.wanted:
         entry.resizing = seen[entry.task_id(0)].devices != entry.wanted[0].devices
     if status.phase in ("preempting", "stopping") or entry.ending:

@@ -1,26 +1,60 @@
-"""A desk for every test: the ledger is a real SQLite file."""
+"""A desk for every test: the ledger is a real SQLite file, made once and copied."""
 
+import asyncio
 import itertools
+import shutil
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.records import Ledger
 from unit.workloads.desk import Desk
 
 
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    """A scheduler with 4 GPUs and no projects."""
+async def ledger_in(file: Path) -> Ledger:
     numbers = itertools.count(1)
-    ledger = await open_ledger(
-        f"sqlite:///{tmp_path}/carrel.sqlite",
-        clock=lambda: 1_000_000.0,
-        ids=lambda: f"id{next(numbers)}",
+    return await open_ledger(
+        f"sqlite:///{file}", clock=lambda: 1_000_000.0, ids=lambda: f"id{next(numbers)}"
     )
-    desk = Desk(ledger, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def empty_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a ledger that holds nothing."""
+    file = tmp_path_factory.mktemp("ledger") / "empty.sqlite"
+
+    async def make() -> None:
+        await (await ledger_in(file)).close()
+
+    asyncio.run(make())
+    return file
+
+
+@asynccontextmanager
+async def opened(
+    empty_ledger: Path, tmp_path: Path, gpus: int, kind: type[Desk] = Desk
+) -> AsyncIterator[Desk]:
+    shutil.copy(empty_ledger, tmp_path / "carrel.sqlite")
+    ledger = await ledger_in(tmp_path / "carrel.sqlite")
+    desk = kind(ledger, tmp_path, gpus)
     await desk.recover()
     yield desk
     await desk.loop.actor.close()
     await ledger.close()
+
+
+@pytest.fixture
+async def desk(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A scheduler with 4 GPUs and no projects."""
+    async with opened(empty_ledger, tmp_path, 4) as desk:
+        yield desk
+
+
+@pytest.fixture
+async def desk_2(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    """A scheduler with 2 GPUs and no projects."""
+    async with opened(empty_ledger, tmp_path, 2) as desk:
+        yield desk

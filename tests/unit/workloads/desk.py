@@ -194,7 +194,7 @@ class Desk:
         return made
 
     async def submit(
-        self, project: str, name: str, gpus: int = 1, *, user: str = "", **spec: Any
+        self, project: str, name: str, gpus: float = 1, *, user: str = "", **spec: Any
     ) -> str:
         """Submit and settle; returns the uid."""
         self.now += 0.001
@@ -210,7 +210,9 @@ class Desk:
             ),
             spec=WorkloadSpec(
                 user=who,
-                resources=Resources(gpu_milli=gpus * 1000, cpu_milli=100, memory_bytes=1 << 20),
+                resources=Resources(
+                    gpu_milli=round(gpus * 1000), cpu_milli=100, memory_bytes=1 << 20
+                ),
                 **spec,
             ),
         )

@@ -1,0 +1,51 @@
+"""Desks whose scheduler is killed after every step, between the record and what follows from it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from unit.workloads.conftest import empty_ledger, opened
+from unit.workloads.desk import Desk
+
+
+class KilledDesk(Desk):
+    """Every turn is recorded, and the scheduler dies before it has acted on it."""
+
+    _dies = True
+
+    @override
+    async def settle(self) -> None:
+        while self._dies and not self.loop.quiet:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(self.loop.actor, "act", _lost)
+                await self.loop.turn()
+            await self.recover()
+        await super().settle()
+
+    @override
+    async def recover(self) -> None:
+        died, self._dies = self._dies, False
+        await super().recover()
+        self._dies = died
+
+
+async def _lost(*_: Any) -> None:
+    """The orders of a turn that nobody carries out."""
+
+
+__all__ = ["empty_ledger"]
+
+
+@pytest.fixture
+async def desk(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(empty_ledger, tmp_path, 4, KilledDesk) as desk:
+        yield desk
+
+
+@pytest.fixture
+async def desk_2(empty_ledger: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+    async with opened(empty_ledger, tmp_path, 2, KilledDesk) as desk:
+        yield desk

@@ -1,0 +1,258 @@
+"""Gangs in virtual time: together at the start and after a loss, each by itself at the end."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.engines.contract import TaskId, TaskPhase
+from carrel_scheduler.ledger.objects import Resources, WorkloadSpec
+from carrel_scheduler.ledger.sections import Elastic, Rendezvous
+from carrel_scheduler.workloads import gangs
+from carrel_scheduler.workloads.messages import TaskSeen
+from unit.workloads.desk import Desk
+
+
+async def gang(desk: Desk, project: str = "vision", workers: int = 2, **spec: Any) -> str:
+    """A distributed training with one GPU for each worker, submitted."""
+    name = f"ddp-{workers}"
+    return await desk.submit(project, name, 1, kind="distributed", tasks=workers, **spec)
+
+
+def attempts(desk: Desk, uid: str) -> list[tuple[int, int]]:
+    """(index, attempt) of the processes that are alive."""
+    return [(task.index, task.attempt) for task in desk.tasks_of(uid)]
+
+
+async def member_ends(
+    desk: Desk, uid: str, index: int, code: int | None, *, signal: int = 0
+) -> None:
+    (task,) = [one for one in desk.tasks_of(uid) if one.index == index]
+    desk.finish(task, code, signal=signal)
+    await desk.settle()
+
+
+async def gpus_by_row(desk: Desk, uid: str) -> list[int]:
+    return [row.gpu_milli for row in await desk.ledger.transitions(workload_uid=uid)]
+
+
+async def test_nothing_starts_until_all_fit_and_then_all_do(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    other = await desk.submit("vision", "other", 2)
+    await desk.runs(other)
+    uid = await gang(desk, workers=3)
+    assert (await desk.phase(uid), attempts(desk, uid)) == ("pending", [])
+    await desk.ends(other)
+    assert attempts(desk, uid) == [(0, 0), (1, 0), (2, 0)]
+    await desk.runs(uid)
+    assert await desk.phase(uid) == "running"
+    assert await gpus_by_row(desk, uid) == [0, 3000, 3000]
+
+
+async def test_members_are_told_where_they_meet(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await gang(desk, workers=2)
+    told = [desk.engine.specs[task].environment for task in desk.tasks_of(uid)]
+    (port,) = {one["MASTER_PORT"] for one in told}
+    assert [one["RANK"] for one in told] == ["0", "1"]
+    assert [one["WORLD_SIZE"] for one in told] == ["2", "2"]
+    assert [one["PET_NODE_RANK"] for one in told] == ["0", "1"]
+    assert {one["PET_NNODES"] for one in told} == {"2"}
+    assert {one["JAX_COORDINATOR_ADDRESS"] for one in told} == {f"127.0.0.1:{port}"}
+    assert told[1]["CARREL_MEMBERS"] == "ddp-2-0=127.0.0.1,ddp-2-1=127.0.0.1"
+    stored = (await desk.stored(uid)).status.tasks[0].ports
+    assert stored == {gangs.RENDEZVOUS: int(port)}
+
+
+async def test_a_lost_worker_ends_all_and_all_start_again_from_the_next_attempt(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await gang(desk, workers=3)
+    await desk.runs(uid)
+    await member_ends(desk, uid, 1, None, signal=9)
+    status = (await desk.stored(uid)).status
+    assert status.phase == "running"
+    assert status.reason is not None
+    assert "worker 1: signal 9" in status.reason.sentence
+    assert {task.index for task in desk.engine.stopping} == {0, 2}
+    await desk.ends(uid, 143)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.failures, status.attempt) == ("pending", 1, 1)
+    assert status.reason is not None
+    assert "worker 1: signal 9" in status.reason.sentence
+    await desk.wait(10.0)
+    assert attempts(desk, uid) == [(0, 1), (1, 1), (2, 1)]
+
+
+async def test_a_worker_lost_with_its_node_is_no_failure(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await gang(desk, workers=2)
+    await desk.runs(uid)
+    (first, _) = desk.tasks_of(uid)
+    gone = msgspec.structs.replace(
+        desk.engine.alive.pop(first), phase=TaskPhase.ENDED, lost=True, ended_at=desk.now
+    )
+    desk.loop.tell(TaskSeen(gone))
+    await desk.settle()
+    await desk.ends(uid, 143)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.failures) == ("starting", 0)
+    assert attempts(desk, uid) == [(0, 1), (1, 1)]
+
+
+async def test_the_first_to_be_done_leaves_its_room_and_the_others_go_on(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await gang(desk, workers=4)
+    await desk.runs(uid)
+    waiting = await desk.submit("vision", "waiting")
+    await member_ends(desk, uid, 0, 0)
+    assert await desk.phases(uid, waiting) == ["running", "starting"]
+    assert await gpus_by_row(desk, uid) == [0, 4000, 4000, 4000, 3000]
+    assert (await desk.stored(uid)).status.tasks[0].place == "done"
+    await desk.ends(uid, 0)
+    assert await desk.phase(uid) == "succeeded"
+
+
+async def test_when_a_worker_fails_after_others_were_done_all_come_again(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await gang(desk, workers=3)
+    await desk.runs(uid)
+    await member_ends(desk, uid, 0, 0)
+    await member_ends(desk, uid, 1, 3)
+    await desk.ends(uid, 143)
+    assert await desk.phase(uid) == "pending"
+    await desk.wait(10.0)
+    assert attempts(desk, uid) == [(0, 1), (1, 1), (2, 1)]
+    await desk.runs(uid)
+    await desk.ends(uid, 0)
+    assert await desk.phase(uid) == "succeeded"
+
+
+async def test_a_preempted_gang_of_which_one_was_done_comes_back_whole(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    await desk.project("language", 3)
+    uid = await gang(desk, workers=3)
+    await desk.runs(uid)
+    await member_ends(desk, uid, 0, 0)
+    claim = await desk.submit("language", "claim", 3)
+    assert await desk.phases(uid, claim) == ["preempting", "pending"]
+    await desk.ends(uid, 143)
+    assert await desk.phases(uid, claim) == ["pending", "starting"]
+    await desk.runs(claim)
+    await desk.ends(claim)
+    assert attempts(desk, uid) == [(0, 1), (1, 1), (2, 1)]
+
+
+async def test_when_the_first_of_an_mpi_gang_is_done_the_gang_is(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await gang(desk, workers=3, rendezvous=Rendezvous(launcher="mpi"))
+    first, second, _ = (desk.engine.specs[task] for task in desk.tasks_of(uid))
+    assert first.command == ("python", "train.py")
+    assert second.command[-1] == "carrel.job.mpi_member"
+    assert first.files["hostfile"] == "ddp-3-0\nddp-3-1\nddp-3-2\n"
+    await desk.runs(uid)
+    await member_ends(desk, uid, 0, 0)
+    await desk.ends(uid, 143)
+    assert await desk.phase(uid) == "succeeded"
+
+
+async def test_an_elastic_gang_grows_shrinks_and_grows_under_fresh_ids(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    await desk.project("language", 2)
+    claim = await desk.submit("language", "claim", 2)
+    await desk.runs(claim)
+    uid = await gang(desk, workers=4, elastic=Elastic(min_tasks=1))
+    assert attempts(desk, uid) == [(0, 0), (1, 0)]
+    assert desk.engine.specs[TaskId(uid, 0, 0)].environment["PET_NNODES"] == "1:4"
+    await desk.runs(uid)
+    await desk.ends(claim)
+    assert attempts(desk, uid) == [(0, 0), (1, 0), (2, 0), (3, 0)]
+    await desk.runs(uid)
+    again = await desk.submit("language", "again", 1)
+    status = (await desk.stored(uid)).status
+    assert status.phase == "running"
+    assert status.reason is not None
+    assert status.reason.sentence.startswith("Gives back 1 of its 4 workers.")
+    assert {task.index for task in desk.engine.stopping} == {3}
+    await member_ends(desk, uid, 3, 143)
+    assert await desk.phase(again) == "starting"
+    assert (await desk.stored(uid)).status.reason is None
+    await desk.runs(again)
+    await desk.ends(again)
+    assert attempts(desk, uid) == [(0, 0), (1, 0), (2, 0), (3, 1)]
+    await desk.runs(uid)
+    assert (await gpus_by_row(desk, uid))[-1] == 4000
+    await member_ends(desk, uid, 2, 1)
+    await desk.ends(uid, 143)
+    await desk.wait(10.0)
+    assert attempts(desk, uid) == [(index, 2) for index in range(4)]
+
+
+async def test_t4_one_task_gets_idle_gpus_and_gives_them_back(desk_2: Desk) -> None:
+    desk = desk_2
+    await desk.project("vision", 2)
+    elastic = Elastic(gpus_of_task=True)
+    uid = await desk.submit("vision", "elastic", 1, elastic=elastic)
+    await desk.runs(uid)
+    (task,) = desk.tasks_of(uid)
+    assert len(desk.engine.specs[task].devices) == 2
+    filler = await desk.submit("vision", "filler", 1, kind="workspace", preemptible=False)
+    assert await desk.phases(uid, filler) == ["running", "pending"]
+    assert task in desk.engine.stopping
+    await desk.ends(uid, 143)
+    assert await desk.phases(uid, filler) == ["starting", "starting"]
+    (task,) = desk.tasks_of(uid)
+    assert len(desk.engine.specs[task].devices) == 1
+    await desk.runs(uid, filler)
+    await desk.change(uid, delete=True)
+    await desk.ends(uid, 143)
+    pair = await desk.submit("vision", "pair", 2, elastic=elastic)
+    (task,) = desk.tasks_of(pair)
+    assert len(desk.engine.specs[task].devices) == 1
+    await desk.runs(pair)
+    await desk.ends(filler)
+    assert task in desk.engine.stopping
+    await desk.ends(pair, 143)
+    (task,) = desk.tasks_of(pair)
+    assert len(desk.engine.specs[task].devices) == 2
+    await desk.runs(pair)
+    assert await desk.phase(pair) == "running"
+    assert await gpus_by_row(desk, pair) == [0, 1000, 1000, 2000, 2000, 2000]
+    await desk.ends(pair, 0)
+    assert await desk.phase(pair) == "succeeded"
+
+
+async def test_two_shares_of_one_gpu_are_told_what_is_theirs(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    small = await desk.submit("vision", "small", 0.3)
+    half = await desk.submit("vision", "half", 0.5)
+    specs = [desk.engine.specs[task] for uid in (small, half) for task in desk.tasks_of(uid)]
+    assert specs[0].devices == specs[1].devices
+    assert specs[0].environment["CARREL_GPU_SHARE"] == "0.3"
+    assert specs[0].environment["CARREL_GPU_MEMORY_MIB"] == "7200"
+    assert specs[0].environment["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.3"
+    assert (await gpus_by_row(desk, small))[-1] == 300
+
+
+@pytest.mark.parametrize(
+    ("gpus", "largest", "least", "most"), [(1, 2, 1, 2), (2, 2, 1, 2), (6, 8, 3, 6), (4, 8, 1, 8)]
+)
+def test_sizes_of_a_task_whose_gpus_change(gpus: int, largest: int, least: int, most: int) -> None:
+    spec = WorkloadSpec(
+        resources=Resources(gpu_milli=gpus * 1000), elastic=Elastic(gpus_of_task=True)
+    )
+    assert (gangs.least_parts(spec), gangs.most_parts(spec, largest)) == (least, most)
+
+
+async def test_protected_elastic_work_protects_its_minimum_only(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    await desk.project("language", 3)
+    uid = await gang(desk, workers=4, elastic=Elastic(min_tasks=1), preemptible=False)
+    workload = await desk.stored(uid)
+    assert gangs.preemptibility(workload) is Preemptibility.SURPLUS
+    await desk.runs(uid)
+    claim = await desk.submit("language", "claim", 3)
+    assert {task.index for task in desk.engine.stopping} == {1, 2, 3}
+    for index in (1, 2, 3):
+        await member_ends(desk, uid, index, 143)
+    assert await desk.phases(uid, claim) == ["running", "starting"]
