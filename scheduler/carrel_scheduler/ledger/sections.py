@@ -166,11 +166,11 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
 class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A TensorBoard over the event files of jobs of its project, by name.
 
-    ``uids`` are theirs, in the same order, found at submission.
+    ``events`` are the places of these, in the same order, found at submission.
     """
 
     jobs: tuple[str, ...] = ()
-    uids: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +213,8 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
         revision: the one that requests are served by; while ``updating`` another one comes.
         in_flight: requests that are being answered or held.
         targets: where requests go.
-        made: the highest number that a replica was given.
+        made: the highest number that a replica was given; ``counted``: up to which ends of
+            replicas were looked at; ``tried``: the revision that counted failures are of.
     """
 
     url: str = ""
@@ -227,6 +228,8 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_request_at: float | None = None
     targets: tuple[Target, ...] = ()
     made: int = 0
+    counted: int = 0
+    tried: int = 0
 
 
 class NotebookStatus(msgspec.Struct, frozen=True, kw_only=True):
