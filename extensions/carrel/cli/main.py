@@ -145,7 +145,7 @@ def _what_is_wrong(error: typer.TyperException) -> str:
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if type(error).__name__ != "NoSuchOption" or context is None:
         return error.format_message()
-    known = [one for row in context.command.get_params(context) for one in row.opts]
+    known = [row.opts[0] for row in context.command.get_params(context) if row.opts]
     return str(options.unknown(option, known))
 
 

@@ -21,6 +21,13 @@ def workload_path(project: str, name: str, part: str = "") -> str:
     return f"{base}/{part}" if part else base
 
 
+def all_or(index: int | None, workload: Workload) -> int | Literal["all"]:
+    """Whose output to show when nobody says: of a gang that of all its members."""
+    if index is not None:
+        return index
+    return "all" if workload.spec.tasks > 1 else 0
+
+
 class Workloads:
     """Create, read and steer workloads."""
 
@@ -161,7 +168,7 @@ class Workloads:
         since: float | None = None,
         timestamps: bool = False,
         attempt: int | None = None,
-        index: int = 0,
+        index: int | Literal["all"] = 0,
     ) -> AsyncGenerator[str, None]:
         """The output of a task in pieces of text, as they come.
 
@@ -173,7 +180,7 @@ class Workloads:
             since: only what was written after this time (epoch seconds).
             timestamps: put the time before each line.
             attempt: which run, the latest by default.
-            index: which task.
+            index: which task; ``all``: of every task, each line behind its task's name.
         """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         parameters = {

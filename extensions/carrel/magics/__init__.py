@@ -1,26 +1,32 @@
 """``%load_ext carrel``: send cells away and look after them from a notebook.
 
-``%%train`` sends the cell; ``%jobs``, ``%quota``, ``%gpus`` and ``%logs`` look; ``%cancel``,
-``%suspend`` and ``%resume`` steer. Errors are one line. Nothing is connected before it is needed.
+``%%train``, ``%%sweep`` and ``%%serve`` send the cell; ``%run_as_job`` a notebook; ``%jobs``,
+``%quota``, ``%gpus``, ``%logs`` and ``%tensorboard`` look; ``%cancel``, ``%suspend`` and
+``%resume`` steer. Errors are one line. Nothing is connected before it is needed.
 """
 
 from typing import Any
 
-PUBLIC = "CarrelMagics"
-
 
 def load_ipython_extension(shell: Any) -> None:
     """Called by IPython."""
-    from carrel.magics.lines import CarrelMagics
-
-    shell.register_magics(CarrelMagics)
+    for made in _classes():
+        shell.register_magics(made)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Called by IPython: the magics are gone, trainings and views go on."""
-    from carrel.magics.lines import MAGICS
+    """Called by IPython: the magics are gone, work and views go on."""
+    manager = shell.magics_manager
+    for made in _classes():
+        manager.registry.pop(made.__name__, None)
+        for kind, names in made.magics.items():
+            for name in names:
+                manager.magics[kind].pop(name, None)
 
-    for kind, names in MAGICS.items():
-        for name in names:
-            shell.magics_manager.magics[kind].pop(name, None)
-    shell.magics_manager.registry.pop(PUBLIC, None)
+
+def _classes() -> tuple[Any, ...]:
+    from carrel.magics.cells import CellMagics
+    from carrel.magics.lines import LineMagics
+    from carrel.magics.notebooks import NotebookMagics
+
+    return CellMagics, LineMagics, NotebookMagics

@@ -58,12 +58,13 @@ class Connection:
         except ApiError as error:
             if error.status != 404:
                 raise
-            raise UsageError(f"There is no training `{name}`; %jobs lists yours.") from error
+            raise UsageError(f"There is no job `{name}`; %jobs lists yours.") from error
 
     def mine(self) -> "list[Workload]":
-        """The caller's trainings."""
+        """The caller's work, workspaces and parts of other work left out."""
         user = self.client.whoami().user
-        return self.client.list_workloads(user=user, kind="training")
+        found = self.client.list_workloads(user=user)
+        return [workload for workload in found if workload.spec.kind != "workspace"]
 
 
 @contextmanager

@@ -1,89 +1,38 @@
-"""The magics. Each parses its line, asks, and returns something that shows itself."""
+"""Line magics: look at work, steer it, and start what needs no cell."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import line_magic, magics_class
 
-from carrel.magics.connection import Connection, one_line
-from carrel.magics.parsing import Parser, parser
+from carrel.magics.base import PROJECT, CarrelMagics
+from carrel.magics.connection import one_line
+from carrel.magics.parsing import parser
 from carrel.magics.shown import Cluster, Printed, stream
 from carrel.notebook import words
-from carrel.notebook.capture import capture
-from carrel.notebook.options import PLACE, TRAIN, Option, chosen, fields
+from carrel.options import Option, values
 
-if TYPE_CHECKING:
-    from carrel.models import Workload
-    from carrel.notebook.job import Job
-
-MAGICS: Final = {
-    "cell": ("train",),
-    "line": ("jobs", "quota", "gpus", "logs", "wait", "cancel", "suspend", "resume", "job"),
-}
-TRAIN_PARSER: Final = parser(
-    "%%train",
-    "Send this cell away as a training: its code, the variables named by --in, its folder.",
-    TRAIN,
-    names="The training's name.",
+FOLLOW: Final = Option("follow", "Go on until it ends; the stop button ends it.", "", short="f")
+TAIL: Final = Option("tail", "Only the last so many lines.", "", values.whole(0, 1_000_000))
+TASK: Final = Option(
+    "task", "Of one worker, from 0; by default of all.", "", values.whole(0, 10_000)
 )
-PROJECT: Final = PLACE[:1]
-FOLLOW: Final = Option("follow", None, "Go on until it ends; the stop button ends it.", short="f")
-TAIL: Final = Option("tail", int, "Only the last so many lines.", shown="N")
+LOGS: Final = (*PROJECT, FOLLOW, TAIL, TASK)
 
 
 @magics_class
-class CarrelMagics(Magics):
-    """Trainings from a notebook."""
-
-    connection = Connection()
-
-    @cell_magic
-    def train(self, line: str, cell: str) -> Any:
-        """Send this cell away as a training; `%%train -h` shows the options."""
-        parsed = TRAIN_PARSER.read(line)
-        if parsed.help:
-            return Printed(TRAIN_PARSER.format_help())
-        wanted, given = chosen(parsed), fields(parsed, TRAIN)
-        if parsed.names and wanted["name"]:
-            raise UsageError("%%train: the name is there twice; write it once.")
-        if parsed.names:
-            given["name"] = parsed.names
-        shell: Any = self.shell
-        namespace = shell.user_ns
-        with one_line():
-            captured = capture(cell, wanted["in"] or (), namespace)
-            client = self.connection.client
-            from carrel.notebook.submit import body_here
-
-            body = body_here(client, captured, given)
-            if wanted["dry-run"]:
-                forecast = client.create_workload(body, dry_run=True)
-                return Printed(_told(body, forecast.forecast.sentence, captured.size))
-            job = self._job(client.create_workload(body))
-        if wanted["to"]:
-            namespace[wanted["to"]] = job
-        if wanted["wait"]:
-            self._show(job)
-            with one_line():
-                job.wait()
-            return None
-        return job
+class LineMagics(CarrelMagics):
+    """Looking and steering."""
 
     @line_magic
     def job(self, line: str) -> Any:
-        """A training's handle and live view: `%job NAME`."""
-        parsed = self._read(parser("%job", "A training.", PROJECT, names="Its name."), line)
-        if isinstance(parsed, Printed):
-            return parsed
-        if not parsed.names:
-            raise UsageError("%job: which training? %jobs lists yours.")
-        with one_line():
-            return self._job(self._find(parsed, parsed.names))
+        """A job's handle and live view: `%job NAME`."""
+        parsed = self.read(parser("%job", "A job.", PROJECT, names="Its name."), line)
+        return parsed if isinstance(parsed, Printed) else self.take(self.one("job", parsed))
 
     @line_magic
     def jobs(self, line: str) -> Any:
-        """Your trainings, live."""
-        parsed = self._read(parser("%jobs", "Your trainings, live."), line)
+        """Your jobs, live."""
+        parsed = self.read(parser("%jobs", "Your jobs, live."), line)
         if isinstance(parsed, Printed):
             return parsed
         from carrel.widgets.tables import JobsView
@@ -95,7 +44,7 @@ class CarrelMagics(Magics):
     @line_magic
     def quota(self, line: str) -> Any:
         """The quota line of your projects, live."""
-        parsed = self._read(parser("%quota", "GPUs of your projects, live."), line)
+        parsed = self.read(parser("%quota", "GPUs of your projects, live."), line)
         if isinstance(parsed, Printed):
             return parsed
         from carrel.widgets.tables import QuotaView
@@ -107,7 +56,7 @@ class CarrelMagics(Magics):
     @line_magic
     def gpus(self, line: str) -> Any:
         """The cluster's GPUs and who holds them."""
-        parsed = self._read(parser("%gpus", "The cluster's GPUs and who holds them."), line)
+        parsed = self.read(parser("%gpus", "The cluster's GPUs and who holds them."), line)
         if isinstance(parsed, Printed):
             return parsed
         with one_line():
@@ -115,30 +64,30 @@ class CarrelMagics(Magics):
 
     @line_magic
     def logs(self, line: str) -> Any:
-        """What a training printed: `%logs NAME [-f] [--tail N]`."""
-        made = parser("%logs", "Output of a training.", (*PROJECT, FOLLOW, TAIL), "Its name.")
-        parsed = self._read(made, line)
+        """What a job printed: `%logs NAME [-f] [--tail N]`; of workers, merged."""
+        made = parser("%logs", "Output of a job.", LOGS, "Its name.")
+        parsed = self.read(made, line)
         if isinstance(parsed, Printed):
             return parsed
-        if not parsed.names:
-            raise UsageError("%logs: which training? %jobs lists yours.")
+        from carrel.client.workloads import all_or
+
+        workload = self.one("logs", parsed)
+        tail, task = (made.value(row, parsed) for row in (TAIL, TASK))
         with one_line():
-            workload = self._find(parsed, parsed.names)
-            stream(
-                self.connection.client.logs(
-                    workload.project,
-                    workload.name,
-                    follow=parsed.option_follow,
-                    tail=parsed.option_tail,
-                ),
+            pieces = self.connection.client.logs(
+                workload.project,
                 workload.name,
+                follow=bool(parsed.option_follow),
+                tail=tail,
+                index=all_or(task, workload),
             )
+            stream(pieces, workload.name)
         return None
 
     @line_magic
     def wait(self, line: str) -> Any:
-        """Wait until trainings end: `%wait NAME ...`; the stop button leaves them running."""
-        jobs = self._named("wait", line)
+        """Wait until jobs end: `%wait NAME ...`; the stop button leaves them running."""
+        jobs = self.named("wait", line)
         if isinstance(jobs, Printed):
             return jobs
         with one_line():
@@ -147,21 +96,21 @@ class CarrelMagics(Magics):
 
     @line_magic
     def cancel(self, line: str) -> Any:
-        """End and remove trainings: `%cancel NAME ...`."""
+        """End and remove jobs: `%cancel NAME ...`."""
         return self._steer("cancel", line, "{} is being cancelled; its checkpoints stay.")
 
     @line_magic
     def suspend(self, line: str) -> Any:
-        """Stop trainings and keep them: `%suspend NAME ...`."""
+        """Stop jobs and keep them: `%suspend NAME ...`."""
         return self._steer("suspend", line, "{0} is being suspended; %resume {1} queues it again.")
 
     @line_magic
     def resume(self, line: str) -> Any:
-        """Queue trainings again: `%resume NAME ...`."""
+        """Queue jobs again: `%resume NAME ...`."""
         return self._steer("resume", line, "{} is in the queue again.")
 
     def _steer(self, verb: str, line: str, told: str) -> Any:
-        jobs = self._named(verb, line)
+        jobs = self.named(verb, line)
         if isinstance(jobs, Printed):
             return jobs
         lines = []
@@ -170,45 +119,3 @@ class CarrelMagics(Magics):
                 getattr(job, verb)()
                 lines.append(told.format(f"`{job.name}`", job.name))
         return Printed("\n".join(lines))
-
-    def _named(self, verb: str, line: str) -> "list[Job] | Printed":
-        """The trainings that a line names, or the help it asks for."""
-        made = parser(f"%{verb}", f"{verb.capitalize()} trainings.", PROJECT, "Names.", many=True)
-        parsed = self._read(made, line)
-        if isinstance(parsed, Printed):
-            return parsed
-        if not parsed.names:
-            raise UsageError(f"%{verb}: which training? %jobs lists yours.")
-        with one_line():
-            found = [self._find(parsed, name) for name in parsed.names]
-            return [self._job(workload) for workload in found]
-
-    def _job(self, workload: "Workload") -> "Job":
-        from carrel.notebook.job import Job
-
-        return Job(self.connection.client, workload)
-
-    def _find(self, parsed: Any, name: str) -> "Workload":
-        return self.connection.find(name, parsed.option_project)
-
-    def _read(self, made: Parser, line: str) -> Any:
-        parsed = made.read(line)
-        return Printed(made.format_help()) if parsed.help else parsed
-
-    def _show(self, job: "Job") -> None:
-        from IPython.display import display
-
-        display(job)  # type: ignore[no-untyped-call]
-
-
-def _told(body: dict[str, Any], forecast: str, size: int) -> str:
-    """A dry run in words."""
-    inputs = ", ".join(body["inputs"])
-    lines = [
-        forecast or "It would be accepted.",
-        f"project: {body['project']}, {words.gpus(float(body.get('gpus', 0)))}",
-        f"folder: {body['command'][-1]}",
-        f"variables: {f'{inputs} ({size:,} bytes)' if inputs else 'none'}",
-        "Nothing was sent.",
-    ]
-    return "\n".join(lines)

@@ -1,14 +1,16 @@
 """Parsers for magic lines. A mistake is a ``UsageError``: one line, no traceback."""
 
 import argparse
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 from IPython.utils._process_common import arg_split
 from typing_extensions import override
 
-from carrel.notebook.options import Option, add_to
+from carrel import options
+from carrel.errors import BadSetting
+from carrel.options import Asked, Option, Surface
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,25 +25,77 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.add_argument("-h", "--help", action="store_true", help="Show this.")
+        self.known: list[str] = ["--help"]
 
     @override
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}. `{self.prog} -h` shows what there is.")
+        told = message.rstrip()
+        end = "" if told.endswith(("?", ".")) else "."
+        raise UsageError(f"{self.prog}: {told}{end} `{self.prog} -h` shows what there is.")
+
+    def learn(self, rows: Iterable[Option]) -> None:
+        """Take these options as texts; ``options.read`` makes values of them."""
+        for same_flag in options.by_flag(rows).values():
+            row, told = same_flag[0], options.sentence(same_flag).replace("%", "%%")
+            self.known += options.spellings([row])
+            if row.value is None:
+                self.add_argument(
+                    *row.spellings, dest=row.key, action="store_true", default=None, help=told
+                )
+                if row.off:
+                    self.add_argument(
+                        f"--{row.off}", dest=row.key, action="store_false", default=None,
+                        help=f"Not --{row.flag}.",
+                    )  # fmt: skip
+                continue
+            action = "append" if row.many else "store"
+            self.add_argument(
+                *row.spellings, dest=row.key, action=action, metavar=row.shown, help=told
+            )
 
     def read(self, line: str) -> argparse.Namespace:
         """Parse a magic's line. Raises ``UsageError``."""
         try:
-            return self.parse_args(arg_split(line, posix=True))
+            parsed, rest = self.parse_known_args(arg_split(line, posix=True))
         except argparse.ArgumentError as error:
-            self.error(str(error))
+            self.error(
+                f"{error.argument_name}: {error.message}" if error.argument_name else str(error)
+            )
         except ValueError as error:  # a quote that is not closed
+            self.error(str(error))
+        for word in rest:
+            if word.startswith("-"):
+                self.error(str(options.unknown(word, self.known)))
+        if rest:
+            self.error(f"{rest[0]!r} is one word too many")
+        return parsed
+
+    def value(self, row: Option, parsed: argparse.Namespace) -> Any:
+        """The value of one option; ``None`` when it was not given. Raises ``UsageError``."""
+        text = getattr(parsed, row.key)
+        if text is None or row.value is None:
+            return text
+        try:
+            return row.value.read(text)
+        except BadSetting as error:
+            self.error(f"--{row.flag} {str(error).strip()}")
+
+    def asked(self, parsed: argparse.Namespace, kinds: Sequence[str]) -> Asked:
+        """What the options ask for. Raises ``UsageError``."""
+        flags = options.by_flag(options.rows(Surface.MAGIC, kinds))
+        raw: dict[str, Any] = {
+            flag: getattr(parsed, same_flag[0].key, None) for flag, same_flag in flags.items()
+        }
+        try:
+            return options.read(raw, Surface.MAGIC, kinds)
+        except BadSetting as error:
             self.error(str(error))
 
 
 def parser(
     magic: str,
     description: str,
-    options: Iterable[Option] = (),
+    rows: Iterable[Option] = (),
     names: str = "",
     many: bool = False,
 ) -> Parser:
@@ -49,5 +103,5 @@ def parser(
     made = Parser(magic, description)
     if names:
         made.add_argument("names", nargs="*" if many else "?", metavar="NAME", help=names)
-    add_to(made, options)
+    made.learn(rows)
     return made

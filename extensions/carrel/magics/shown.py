@@ -1,11 +1,12 @@
 """What magics return or print, besides live views."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from typing_extensions import override
 
-from carrel.models import Device, Node
+from carrel.models import Device, Forecast, Node
 from carrel.notebook import words
 from carrel.widgets import page
 
@@ -55,6 +56,22 @@ class Cluster:
     def _repr_html_(self) -> str:
         rows: list[list[str]] = [[page.escape(cell) for cell in row] for row in self.rows()]
         return page.table("GPUs", self.COLUMNS, rows) if rows else "There are no GPUs."
+
+
+def foretold(body: Mapping[str, Any], answer: Forecast, size: int = 0) -> str:
+    """A dry run in words, and the specification."""
+    inputs = ", ".join(body.get("inputs", ()))
+    lines = [
+        answer.forecast.sentence or "It would be accepted.",
+        f"project: {body['project']}, {words.gpus(float(body.get('gpus', 0)))}",
+    ]
+    if inputs:
+        lines.append(f"variables: {inputs} ({size:,} bytes)")
+    shown = {key: value for key, value in body.items() if key not in ("files", "project", "inputs")}
+    shown["secret_environment"] = dict.fromkeys(body.get("secret_environment", ()), "…")
+    lines += [f"{key}: {value}" for key, value in shown.items() if value not in ({}, [], "", None)]
+    lines.append("Nothing was sent.")
+    return "\n".join(lines)
 
 
 def holders(device: Device) -> str:

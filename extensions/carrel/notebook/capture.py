@@ -9,7 +9,7 @@ import io
 import pickle
 import types
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +21,14 @@ from carrel.notebook.names import borrowed_names
 
 LARGEST: Final = 1024 * 1024
 STARTER: Final = Path(__file__).with_name("starter.py")
-FIRST_LINE: Final = "# %%train"
+FIRST_LINE: Final = "# the magic's line"
 
 
 class CannotSend(BadSetting):
     """This cell, or a variable, cannot go along; the message says what to do instead."""
+
+    def __init__(self, sentence: str, *, code: str = "cannot_send") -> None:
+        super().__init__(sentence, code=code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,23 @@ class Captured:
     size: int
 
 
-def capture(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) -> Captured:
+def capture(
+    source: str,
+    inputs: Sequence[str],
+    namespace: Mapping[str, Any],
+    given: Container[str] = (),
+) -> Captured:
     """Check and pack a cell. Raises ``CannotSend``.
 
     Args:
         source: the cell without its first line (the magic).
         inputs: names of variables to take along.
         namespace: the notebook's.
+        given: names that the job finds without anybody taking them along.
     """
     if not source.strip():
-        raise CannotSend("The cell is empty: write the training below %%train.")
-    _check_names(source, inputs, namespace)
+        raise CannotSend("The cell is empty: write the work below the magic.", code="empty_cell")
+    _check_names(source, inputs, namespace, given)
     packed, size = _pack({name: namespace[name] for name in inputs})
     files = {
         "job.py": STARTER.read_text(encoding="utf-8"),
@@ -60,19 +69,24 @@ def capture(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) ->
     return Captured(files, tuple(inputs), size if inputs else 0)
 
 
-def _check_names(source: str, inputs: Sequence[str], namespace: Mapping[str, Any]) -> None:
+def _check_names(
+    source: str, inputs: Sequence[str], namespace: Mapping[str, Any], given: Container[str]
+) -> None:
     try:
         needed = borrowed_names(source)
     except SyntaxError as error:
         line = (error.lineno or 0) + 1
         raise CannotSend(
             f"Line {line} of the cell is not plain Python ({error.msg}). "
-            "Magics and shell lines work in notebooks only; run commands with `subprocess`."
+            "Magics and shell lines work in notebooks only; run commands with `subprocess`.",
+            code="not_python",
         ) from error
     unknown = [name for name in inputs if name not in namespace]
     if unknown:
         raise CannotSend(f"--in: this notebook has no variable {_listed(unknown)}.")
-    missing = sorted(name for name in needed - set(inputs) if name in namespace)
+    missing = sorted(
+        name for name in needed - set(inputs) if name in namespace and name not in given
+    )
     modules = [name for name in missing if isinstance(namespace[name], types.ModuleType)]
     if modules:
         raise CannotSend(
@@ -113,11 +127,14 @@ def _check_size(
     if size <= LARGEST:
         return
     if not inputs:
-        raise CannotSend("The cell is longer than 1 MiB; read its data from a file.")
+        raise CannotSend(
+            "The cell is longer than 1 MiB; read its data from a file.", code="too_large"
+        )
     biggest = max(inputs, key=lambda name: len(_pickled(name, namespace[name])))
     raise CannotSend(
         f"--in: {_listed(inputs)} takes {size / LARGEST:.1f} MiB, more than 1 MiB. "
-        f"Save `{biggest}` to a file in your folder and load it in the cell."
+        f"Save `{biggest}` to a file in your folder and load it in the cell.",
+        code="too_large",
     )
 
 
@@ -126,12 +143,13 @@ def _pickled(name: str, value: Any) -> bytes:
     try:
         _Pickler(out, protocol=5).dump(value)
     except CannotSend as error:
-        raise CannotSend(f"--in {name}: {error}") from error
+        raise CannotSend(f"--in {name}: {error}", code=error.code) from error
     except Exception as error:
         # Objects decide themselves how they are pickled, and raise what they like.
         raise CannotSend(
             f"--in {name}: a {type(value).__name__} cannot be packed ({error}). "
-            "Make it in the cell, or save it to a file in your folder and load it there."
+            "Make it in the cell, or save it to a file in your folder and load it there.",
+            code="not_picklable",
         ) from error
     return out.getvalue()
 
@@ -142,11 +160,15 @@ class _Pickler(pickle.Pickler):
     @override
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, types.ModuleType):
-            raise CannotSend(f"`{obj.__name__}` is a module; import it in the cell instead.")
+            raise CannotSend(
+                f"`{obj.__name__}` is a module; import it in the cell instead.",
+                code="not_picklable",
+            )
         if _lives_here(obj):
             raise CannotSend(
                 f"it needs `{obj.__qualname__}`, which is defined in this notebook; "
-                "define it in a file that both can import."
+                "define it in a file that both can import.",
+                code="not_picklable",
             )
         return NotImplemented
 

@@ -1,31 +1,92 @@
 """Starts a cell that was sent away: its variables, its folder, then its code as ``__main__``.
 
-Runs beside ``cell.py`` and ``inputs.b85``. Needs Python alone, nothing installed.
+``job.py FOLDER [parameters] [trial] [serve=NAME]`` runs beside ``cell.py`` and ``inputs.b85``.
+Needs Python alone. Where Carrel is installed, the value of the cell's last line goes back to
+whoever sent the cell (of a trial it is reported, when it is a number), and so does an exception.
 """
 
+import ast
 import base64
+import json
 import os
 import pickle
 import sys
+import types
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 
-def start() -> None:
-    """Run ``cell.py`` in the folder named by the first argument."""
+def start(folder: str, *how: str) -> None:
+    """Run ``cell.py`` in ``folder``."""
     here = Path(__file__).resolve().parent
-    cell, packed = here / "cell.py", here / "inputs.b85"
-    enter(sys.argv[1])
-    values = {}
+    enter(folder)
+    main = types.ModuleType("__main__")
+    cell = here / "cell.py"
+    main.__dict__.update(variables(here, how), __file__=str(cell))
+    sys.modules["__main__"], sys.argv = main, [str(cell)]
+    served = [word.partition("=")[2] for word in how if word.startswith("serve=")]
+    try:
+        value = run(cell, main.__dict__)
+        if served:
+            import carrel
+
+            carrel.serve(main.__dict__[served[0]])
+    except Exception as error:
+        hand_back(error=error)
+        raise
+    if "parameters" in how:
+        report(value)
+    if not served:
+        hand_back(value)
+
+
+def variables(here: Path, how: Sequence[str]) -> dict[str, Any]:
+    """What the cell finds: variables taken along, a trial's parameters, the trial itself."""
+    found: dict[str, Any] = {}
+    packed = here / "inputs.b85"
     if packed.exists():
-        values = pickle.loads(zlib.decompress(base64.b85decode(packed.read_bytes())))  # noqa: S301 - our own
-    code = compile(cell.read_text(encoding="utf-8"), str(cell), "exec", dont_inherit=True)
-    sys.argv = [str(cell)]
-    main = sys.modules["__main__"].__dict__
-    for name in ("base64", "os", "pickle", "sys", "zlib", "Path", "enter", "start"):
-        del main[name]
-    main.update(values, __file__=str(cell), __doc__=None)
-    exec(code, main)  # noqa: S102 - running the cell is what this is for
+        found |= pickle.loads(zlib.decompress(base64.b85decode(packed.read_bytes())))  # noqa: S301 - our own
+    if "parameters" in how:
+        found |= json.loads(os.environ.get("CARREL_PARAMETERS", "{}"))
+    if "trial" in how:
+        import carrel
+
+        found["trial"] = carrel.trial()
+    return found
+
+
+def run(file: Path, namespace: dict[str, Any]) -> Any:
+    """Execute the cell; returns the value of its last line, if that is an expression."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
+    exec(compile(tree, str(file), "exec", dont_inherit=True), namespace)  # noqa: S102 - what this is for
+    if not isinstance(last, ast.Expr):
+        return None
+    code = compile(ast.Expression(last.value), str(file), "eval", dont_inherit=True)
+    return eval(code, namespace)  # noqa: S307 - the cell's own last line
+
+
+def report(value: object) -> None:
+    """A trial's last line is its objective, when it is a number."""
+    metric = os.environ.get("CARREL_METRIC")
+    if metric and isinstance(value, (int, float)) and not isinstance(value, bool):
+        import carrel
+
+        told: dict[str, Any] = {metric: float(value)}
+        carrel.report(**told)
+
+
+def hand_back(value: object = None, error: Exception | None = None) -> None:
+    """Send it, where Carrel is installed."""
+    try:
+        from carrel.job import result
+    except ModuleNotFoundError:
+        return
+    result.hand_back(value, error)
 
 
 def enter(folder: str) -> None:
@@ -38,4 +99,4 @@ def enter(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    start()
+    start(*sys.argv[1:])

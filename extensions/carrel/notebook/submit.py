@@ -2,44 +2,55 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from carrel.client import Client
 from carrel.client.submit import default_project
 from carrel.notebook.capture import Captured
+from carrel.options import Asked
+
+PREFIXES = {
+    "training": "train",
+    "distributed": "train",
+    "experiment": "sweep",
+    "inference": "serve",
+}
 
 
 def cell_body(
     captured: Captured,
-    fields: Mapping[str, Any],
+    asked: Asked,
     *,
     project: str,
     folder: str,
     python: str = sys.executable,
+    how: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The API's workload for a cell. ``fields`` are those that were asked for.
+    """The API's workload for a cell.
 
-    The task starts in a folder of its own, where its files lie, and then enters ``folder``.
+    The task starts in a folder of its own, where its files lie, and then enters ``folder``; ``how``
+    are further words for ``starter.py``.
     """
-    given = dict(fields)
+    given = dict(asked.fields)
     environment = {"PYTHONUNBUFFERED": "1", **given.pop("environment", {})}
     given.pop("inputs", None)
     if "name" not in given:
-        given["name_prefix"] = "train"
+        given.setdefault("name_prefix", PREFIXES[asked.kind])
     return {
-        "kind": "training",
-        "project": project,
-        "command": [python, "job.py", folder],
+        "kind": asked.kind,
+        "command": [python, "job.py", folder, *how],
         "files": dict(captured.files),
         "inputs": list(captured.inputs),
-        "environment": environment,
         **given,
+        "project": project,
+        "environment": environment,
     }
 
 
-def body_here(client: Client, captured: Captured, fields: Mapping[str, Any]) -> dict[str, Any]:
+def body_here(
+    client: Client, captured: Captured, asked: Asked, how: Sequence[str] = ()
+) -> dict[str, Any]:
     """The same for this kernel: its folder, its Python, the person's default project."""
-    given = dict(fields)
-    project = given.pop("project", None) or default_project(client)
-    return cell_body(captured, given, project=project, folder=os.getcwd())  # noqa: PTH109 - the kernel's folder as a string
+    project = asked.fields.get("project") or default_project(client)
+    return cell_body(captured, asked, project=project, folder=os.getcwd(), how=how)  # noqa: PTH109 - the kernel's folder as a string

@@ -14,6 +14,8 @@ whole = partial(values.whole, 1)
 ENDPOINTS: Final = (
     Option("inference", "Serve: replicas that answer requests, never preempted, within the "
            "guaranteed quota.", GROUP, kinds=INFERENCE, surfaces=Surface.CLI),
+    Option("function", "The function of the cell to serve; by default predict.", GROUP,
+           values.text("NAME"), kinds=INFERENCE, surfaces=Surface.MAGIC),
     Option("replicas", "So many replicas, always.", GROUP, whole(1000),
            ("inference.min_replicas", "inference.max_replicas"), INFERENCE, default=1),
     Option("min-replicas", "Never fewer; 0 allows none while nobody asks.", GROUP,

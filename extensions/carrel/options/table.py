@@ -53,9 +53,9 @@ def sentence(same_flag: Sequence[Option]) -> str:
 
 
 def spellings(found: Iterable[Option]) -> list[str]:
-    """Every flag that may be typed."""
+    """The flags to name to somebody who looks for one."""
     shown = [row for row in found if not row.hidden]
-    return [one for row in shown for one in (*row.spellings, *([f"--{row.off}"] * bool(row.off)))]
+    return [f"--{flag}" for row in shown for flag in (row.flag, row.off) if flag]
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -67,6 +67,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def unknown(word: str, known: Iterable[str]) -> BadSetting:
     """The refusal of an option that is not there, with the nearest one that is."""
+    spelt = word.partition("=")[0]
+    elsewhere = [row for row in TABLE if row.flag == spelt.strip("-")]
     right = nearest(word, known)
-    hint = f"; did you mean {right}?" if right else "."
-    return BadSetting(f"There is no option {word.partition('=')[0]}{hint}", code="unknown_option")
+    if elsewhere:
+        kinds = frozenset[str]().union(*(row.kinds for row in elsewhere))
+        hint = f" here: it is for {' or '.join(one.noun for one in KINDS if one.name in kinds)}."
+    else:
+        hint = f"; did you mean {right}?" if right else "."
+    return BadSetting(f"There is no option {spelt}{hint}", code="unknown_option")

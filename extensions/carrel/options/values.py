@@ -69,12 +69,18 @@ def _refuse(found: str, expected: str, right: str) -> BadSetting:
     return BadSetting(f"{found!r} is no {expected}; write {right}.", code="bad_value")
 
 
-def bounded(found: str, value: float, least: float, most: float) -> None:
+def bounded(
+    found: str,
+    value: float,
+    least: float,
+    most: float,
+    spell: Callable[[Any], str] = "{:,.15g}".format,
+) -> None:
     """Refuse what is out of bounds. Raises ``BadSetting``."""
     if value < least:
-        raise BadSetting(f"{found!r} is too small; write {least:,.15g} or more.", code="too_small")
+        raise BadSetting(f"{found!r} is too small; write {spell(least)} or more.", code="too_small")
     if value > most:
-        raise BadSetting(f"{found!r} is too large; write at most {most:,.15g}.", code="too_big")
+        raise BadSetting(f"{found!r} is too large; write at most {spell(most)}.", code="too_big")
 
 
 def _whole(least: int, most: int, found: str) -> int:
@@ -89,7 +95,7 @@ def _whole(least: int, most: int, found: str) -> int:
 
 def _span(least: float, most: float, found: str) -> float:
     seconds = units.seconds(found, "")
-    bounded(found, seconds, least, most)
+    bounded(found, seconds, least, most, _spell_span)
     return seconds
 
 
@@ -119,18 +125,13 @@ def _gpus(found: str) -> float:
 
 def _processors(least: int, found: str) -> int:
     millicores = units.cpu_millicores(found, "")
-    bounded(found, millicores, least, MOST_CPU_MILLICORES)
+    bounded(found, millicores, least, MOST_CPU_MILLICORES, "{}m".format)
     return millicores
 
 
 def _memory(least: int, most: int, found: str) -> int:
     amount = units.memory_bytes(found, "")
-    if amount < least:
-        raise BadSetting(
-            f"{found!r} is too small; write {units.memory(least) if least > 1 else '1'} or more.",
-            code="too_small",
-        )
-    bounded(found, amount, least, most)
+    bounded(found, amount, least, most, _spell_memory)
     return amount
 
 

@@ -214,13 +214,21 @@ class Server:
         while True:
             for at, text in world.logs[key][sent:]:
                 stamp = f"{at:.3f} " if query.get("timestamps") == "true" else ""
-                await response.write(f"{stamp}{text}\n".encode())
+                for name in self._whose(key, query.get("index", "0")):
+                    await response.write(f"{name}{stamp}{text}\n".encode())
             sent = len(world.logs[key])
             workload = world.workloads.get(key)
             if not follow or workload is None or workload["status"]["phase"] in AT_REST:
                 return response
             async with world.changed:
                 await world.changed.wait()
+
+    def _whose(self, key: tuple[str, str], index: str) -> list[str]:
+        """What stands before a line: every task prints the same."""
+        if index != "all":
+            return [""]
+        tasks = self.world.find(*key)["spec"].get("tasks", 1)
+        return [f"{key[1]}-{number} | " for number in range(tasks)]
 
     async def _history(self, request: web.Request) -> web.Response:
         self.world.find(*self._key(request))

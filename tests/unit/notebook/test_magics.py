@@ -11,6 +11,7 @@ from carrel.magics.shown import stream
 from carrel.notebook.capture import capture
 from carrel.notebook.job import Job
 from carrel.notebook.submit import cell_body
+from carrel.options import Asked
 from carrel.testing import FakeScheduler
 from carrel.widgets.tables import JobsView, QuotaView
 
@@ -50,23 +51,24 @@ def test_dry_run_sends_nothing(ipython: Any, client: Client) -> None:
 
 
 def test_body_of_a_cell() -> None:
+    asked = Asked("training", {"gpus": 1.0})
     body = cell_body(
-        capture("1", [], {}), {"gpus": 1.0}, project="vision", folder="/home/ada", python="python"
+        capture("1", [], {}), asked, project="vision", folder="/home/ada", python="python"
     )
     assert body["name_prefix"] == "train"
     assert body["command"] == ["python", "job.py", "/home/ada"]
-    assert body["files"]["cell.py"] == "# %%train\n1\n"
+    assert body["files"]["cell.py"] == "# the magic's line\n1\n"
 
 
 @pytest.mark.parametrize(
     ("line", "cell", "told"),
     [
         ("--gpus many", "1", "'many' is no number of GPUs; write 0, 1 or 0.5"),
-        ("--gpsu 1", "1", "unrecognized arguments: --gpsu"),
+        ("--gpsu 1", "1", "There is no option --gpsu; did you mean --gpus?"),
         ("a --name b", "1", "the name is there twice"),
         ("--in x", "print(x)", "this notebook has no variable `x`"),
         ("--project speech", "1", "You are not a member of `speech`."),
-        ("--env A", "1", "is no environment variable; write NAME=value"),
+        ("--env NOT_SET", "1", "--environment NOT_SET: there is no such variable here"),
         ("'open", "1", "No closing quotation"),
     ],
 )
@@ -123,9 +125,9 @@ def test_steering(ipython: Any, scheduler: FakeScheduler, client: Client) -> Non
 
 @pytest.mark.parametrize("magic", ["cancel", "suspend", "resume", "wait", "logs", "job"])
 def test_name_is_needed_and_must_exist(ipython: Any, magic: str) -> None:
-    with pytest.raises(UsageError, match="which training"):
+    with pytest.raises(UsageError, match="which job"):
         ipython.run_line_magic(magic, "")
-    with pytest.raises(UsageError, match="There is no training `gone`; %jobs lists yours"):
+    with pytest.raises(UsageError, match="There is no job `gone`; %jobs lists yours"):
         ipython.run_line_magic(magic, "gone")
 
 
@@ -177,8 +179,8 @@ def test_gpus(ipython: Any, scheduler: FakeScheduler) -> None:
 
 
 def test_not_signed_in_is_one_line(ipython: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from carrel.magics.base import CarrelMagics
     from carrel.magics.connection import Connection
-    from carrel.magics.lines import CarrelMagics
 
     for name in ("CARREL_URL", "CARREL_TOKEN", "JUPYTERHUB_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)

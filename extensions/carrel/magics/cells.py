@@ -1,0 +1,130 @@
+"""Magics that send a cell away: ``%%train``, ``%%sweep``, ``%%serve``."""
+
+import symtable
+from collections.abc import Sequence
+from typing import Any, Final
+
+from IPython.core.error import UsageError
+from IPython.core.magic import cell_magic, magics_class
+
+from carrel import options
+from carrel.magics.base import CarrelMagics
+from carrel.magics.connection import one_line
+from carrel.magics.parsing import Parser, parser
+from carrel.magics.shown import Printed, foretold
+from carrel.notebook.capture import CannotSend, capture
+from carrel.options import Asked, Surface
+
+TRAINING: Final = ("training", "distributed")
+SWEEP: Final = ("experiment",)
+SERVE: Final = ("inference",)
+PREDICT: Final = "predict"
+
+
+def _parser(magic: str, description: str, kinds: Sequence[str]) -> Parser:
+    rows = options.rows(Surface.MAGIC, kinds)
+    return parser(magic, description, rows, names="Its name; without one it is numbered.")
+
+
+TRAIN_PARSER: Final = _parser(
+    "%%train",
+    "Send this cell away as a training: its code, the variables named by --in, its folder.",
+    TRAINING,
+)
+SWEEP_PARSER: Final = _parser(
+    "%%sweep",
+    "Run this cell once for each configuration: parameters become variables; a number in its "
+    "last line is the objective.",
+    SWEEP,
+)
+SERVE_PARSER: Final = _parser(
+    "%%serve",
+    "Serve a function of this cell (predict, or the one that --function names) as an endpoint; "
+    "with --port the cell is the server itself.",
+    SERVE,
+)
+
+
+@magics_class
+class CellMagics(CarrelMagics):
+    """Cells as work."""
+
+    @cell_magic
+    def train(self, line: str, cell: str) -> Any:
+        """Send this cell away as a training; `%%train -h` shows the options."""
+        return self._send(TRAIN_PARSER, TRAINING, line, cell)
+
+    @cell_magic
+    def sweep(self, line: str, cell: str) -> Any:
+        """Run this cell with many configurations; `%%sweep -h` shows the options."""
+        return self._send(SWEEP_PARSER, SWEEP, line, cell)
+
+    @cell_magic
+    def serve(self, line: str, cell: str) -> Any:
+        """Serve a function of this cell; `%%serve -h` shows the options."""
+        return self._send(SERVE_PARSER, SERVE, line, cell)
+
+    def _send(self, made: Parser, kinds: Sequence[str], line: str, cell: str) -> Any:
+        parsed = self.read(made, line)
+        if isinstance(parsed, Printed):
+            return parsed
+        asked = made.asked(parsed, kinds)
+        if parsed.names and "name" in asked.fields:
+            raise UsageError(f"{made.prog}: the name is there twice; write it once.")
+        if parsed.names:
+            asked.fields["name"] = parsed.names
+        shell: Any = self.shell
+        with one_line():
+            body, size = self._body(asked, cell, shell.user_ns)
+            client = self.connection.client
+            if "dry-run" in asked.own:
+                answer = client.create_workload(body, dry_run=True)
+                return Printed(foretold(body, answer, size))
+            job = self.take(client.create_workload(body))
+        if "to" in asked.own:
+            shell.user_ns[asked.own["to"]] = job
+        if "wait" in asked.own:
+            self.show(job)
+            with one_line():
+                job.wait()
+            return None
+        return job
+
+    def _body(
+        self, asked: Asked, cell: str, namespace: dict[str, Any]
+    ) -> tuple[dict[str, Any], int]:
+        """The request, and the size of the variables that go along."""
+        from carrel.notebook.submit import body_here
+
+        how, given = _how(asked, cell)
+        captured = capture(cell, asked.fields.get("inputs", ()), namespace, given)
+        return body_here(self.connection.client, captured, asked, how), captured.size
+
+
+def _how(asked: Asked, cell: str) -> tuple[list[str], set[str]]:
+    """What the starter is told, and the names that it sets for the cell."""
+    if asked.kind == "experiment":
+        given = set(asked.fields["experiment"].get("parameters", ()))
+        trial = "trial" in _symbols(cell, "is_referenced") - _symbols(cell, "is_assigned")
+        return (["parameters", "trial"], {*given, "trial"}) if trial else (["parameters"], given)
+    if asked.kind != "inference":
+        return [], set()
+    function = asked.own.get("function", PREDICT)
+    if function in _symbols(cell, "is_assigned") | _symbols(cell, "is_imported"):
+        return [f"serve={function}"], set()
+    if "function" not in asked.own and any(route.get("port") for route in asked.fields["routes"]):
+        return [], set()
+    raise CannotSend(
+        f"The cell defines no function `{function}`: define it there, name another with "
+        "--function, or give --port for a cell that listens by itself.",
+        code="no_function",
+    )
+
+
+def _symbols(cell: str, test: str) -> set[str]:
+    """Names at module level of which a test of ``symtable`` is true; none of what is no Python."""
+    try:
+        table = symtable.symtable(cell, "<cell>", "exec")
+    except SyntaxError:  # said better by ``capture``
+        return {PREDICT}
+    return {symbol.get_name() for symbol in table.get_symbols() if getattr(symbol, test)()}
