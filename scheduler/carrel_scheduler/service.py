@@ -33,6 +33,7 @@ from tornado.httpserver import HTTPServer
 from carrel_scheduler.api.app import ApiDependencies, make_app
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.engines.contract import Engine
+from carrel_scheduler.engines.local.connections import met_at
 from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
@@ -43,6 +44,7 @@ from carrel_scheduler.workloads.controllers import experiments_trials
 from carrel_scheduler.workloads.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.meeting import pump_meetings
 from carrel_scheduler.workloads.ports import HeldPorts
 from carrel_scheduler.workloads.pumps import (
     pump_devices,
@@ -178,6 +180,7 @@ class Service:
                 group.create_task(pump_projects(self._ledger, self.loop, projects)),
                 group.create_task(pump_workloads(self._ledger, self.loop, workloads)),
                 group.create_task(pump_devices(self._provider, self.loop)),
+                group.create_task(pump_meetings(met_at, self.loop)),
                 group.create_task(self.loop.run()),
                 group.create_task(self.loop.composites.run()),
             ]

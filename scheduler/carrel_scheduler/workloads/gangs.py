@@ -45,6 +45,12 @@ def own_ports(spec: WorkloadSpec, index: int) -> list[str]:
     return ([RENDEZVOUS] if index == 0 else []) + ([MEMBER] if is_mpi(spec) else [])
 
 
+def port_of(workload: Workload) -> int:
+    """At which its members meet; 0 before it has one."""
+    tasks = (task for task in workload.status.tasks if task.index == 0)
+    return next((task.ports.get(RENDEZVOUS, 0) for task in tasks), 0)
+
+
 def resizes(spec: WorkloadSpec) -> bool:
     """Whether the number of GPUs of its one task changes."""
     return spec.elastic is not None and spec.elastic.gpus_of_task

@@ -125,11 +125,17 @@ def done(cycle: Cycle, entry: Entry, index: int) -> None:
     _resettle(cycle, entry)
 
 
-def expect_all(cycle: Cycle, entry: Entry) -> None:
-    """All members run: from now on they are expected to meet."""
-    spec = entry.workload.spec
-    if gangs.is_gang(spec) and len(entry.alive) > 1 and entry.meet_until is None:
-        entry.meet_until = cycle.now + gangs.rendezvous_of(spec).join_timeout_seconds
+def lose(cycle: Cycle, entry: Entry, how: str, *, lost: bool = False) -> None:
+    """A gang cannot go on: all its members are to end, to start again together."""
+    entry.workload.status.reason = sentences.gang_lost(how, lost=lost)
+    end_all(cycle, entry)
+
+
+def end_all(cycle: Cycle, entry: Entry) -> None:
+    """The gang is over: whoever still runs is to end."""
+    entry.ending = True
+    cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
+    cycle.mark(entry)
 
 
 def _resettle(cycle: Cycle, entry: Entry) -> None:

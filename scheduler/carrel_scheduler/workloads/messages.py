@@ -82,11 +82,19 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class MembersMet:
+    """Members of a gang, by index, were seen to have met at its rendezvous."""
+
+    uid: str
+    members: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Turn once more: reports wait to be written, or a plan changed what can be decided."""
 
 
-EntryMessage = ClaimRefused | Judge | SpecRead | Touched | Claimed
+EntryMessage = ClaimRefused | Judge | SpecRead | Touched | Claimed | MembersMet
 """Messages about one workload, by ``uid``."""
 
 Message = (

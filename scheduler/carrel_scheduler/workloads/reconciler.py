@@ -25,6 +25,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ChangeType
 from carrel_scheduler.workloads import (
     devices,
+    meeting,
     plans,
     sentences,
     spec_changes,
@@ -45,6 +46,7 @@ from carrel_scheduler.workloads.messages import (
     DevicesSampled,
     EntryMessage,
     Judge,
+    MembersMet,
     Message,
     ProjectChanged,
     SpecRead,
@@ -251,6 +253,8 @@ class Reconciler:
                 _launch_claimed(cycle, entry)
             case ClaimRefused(_, text):
                 _claim_refused(cycle, entry, text)
+            case MembersMet(_, members):
+                meeting.met(entry, members)
 
     def _workload_changed(self, cycle: Cycle, message: WorkloadChanged) -> None:
         change = message.change
@@ -297,6 +301,8 @@ class Reconciler:
             return
         if entry.workload.status.not_before is not None:
             self.wake_at(entry.workload.status.not_before, uid)
+        if entry.meet_until is not None:
+            self.wake_at(entry.meet_until, uid)
         self._judge(cycle, entry)
 
     def _judge(self, cycle: Cycle, entry: Entry) -> None:
@@ -318,6 +324,7 @@ class Reconciler:
 
     def _timer(self, cycle: Cycle, entry: Entry) -> None:
         status = entry.workload.status
+        meeting.due(cycle, entry)
         if (
             status.phase == "pending"
             and status.not_before is not None

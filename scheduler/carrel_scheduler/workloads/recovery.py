@@ -15,6 +15,7 @@ from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads import (
     gangs,
+    meeting,
     membership,
     sentences,
     spec_changes,
@@ -84,6 +85,8 @@ def _take(
             cycle.enqueue(entry)
     if entry.claim_until is not None:
         loop.wake_at(entry.claim_until, entry.uid)
+    if entry.meet_until is not None:
+        loop.wake_at(entry.meet_until, entry.uid)
     if status.phase == "running":
         tenure.take_over(entry, cycle.now)
         loop.wake_at(cycle.now, entry.uid)
@@ -114,7 +117,7 @@ def _adopt(cycle: Cycle, entry: Entry, seen: dict[TaskId, TaskStatus]) -> None:
         for task in gone:
             task_changes.on_task(cycle, task)
     if status.phase == "running":
-        membership.expect_all(cycle, entry)
+        meeting.expect_all(cycle, entry)
 
 
 def _take_over_places(cycle: Cycle, entry: Entry) -> None:

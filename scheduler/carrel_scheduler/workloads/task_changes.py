@@ -9,7 +9,7 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo
 from carrel_scheduler.policy.limits import rule_for
-from carrel_scheduler.workloads import gangs, membership, sentences
+from carrel_scheduler.workloads import gangs, meeting, membership
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle, Stop
 from carrel_scheduler.workloads.outcomes import how_task_ended, outcome
@@ -43,12 +43,6 @@ def start_failed(cycle: Cycle, task: TaskId, message: str) -> None:
     )
 
 
-def lose(cycle: Cycle, entry: Entry, how: str, *, lost: bool = False) -> None:
-    """A gang cannot go on: all its members are to end, to start again together."""
-    entry.workload.status.reason = sentences.gang_lost(how, lost=lost)
-    _end_all(cycle, entry)
-
-
 def _is_present(entry: Entry, task: TaskId) -> bool:
     return task.index in entry.alive and task == entry.task_id(task.index)
 
@@ -67,7 +61,7 @@ def _begun(cycle: Cycle, entry: Entry) -> None:
     if project is not None:
         status.rule = rule_for(project.spec, entry.workload.spec)
     cycle.move(entry, "running")
-    membership.expect_all(cycle, entry)
+    meeting.expect_all(cycle, entry)
 
 
 def _ended(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
@@ -94,17 +88,11 @@ def _ended(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
 def _one_less(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
     """A member ended while others go on."""
     if task.exit_code != 0:
-        lose(cycle, entry, how_task_ended(entry.workload.spec, task), lost=task.lost)
+        membership.lose(cycle, entry, how_task_ended(entry.workload.spec, task), lost=task.lost)
     elif task.id.index == 0 and gangs.is_mpi(entry.workload.spec):
-        _end_all(cycle, entry)  # the others were there for the first
+        membership.end_all(cycle, entry)  # the others were there for the first
     else:
         membership.done(cycle, entry, task.id.index)
-
-
-def _end_all(cycle: Cycle, entry: Entry) -> None:
-    entry.ending = True
-    cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
-    cycle.mark(entry)
 
 
 def _settle(cycle: Cycle, entry: Entry) -> None:

@@ -10,7 +10,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase
 from carrel_scheduler.ledger.objects import Resources, WorkloadSpec
 from carrel_scheduler.ledger.sections import Elastic, Rendezvous
 from carrel_scheduler.workloads import gangs
-from carrel_scheduler.workloads.messages import TaskSeen
+from carrel_scheduler.workloads.messages import MembersMet, TaskSeen
 from unit.workloads.desk import Desk
 
 
@@ -256,3 +256,38 @@ async def test_protected_elastic_work_protects_its_minimum_only(desk: Desk) -> N
     for index in (1, 2, 3):
         await member_ends(desk, uid, index, 143)
     assert await desk.phases(uid, claim) == ["running", "starting"]
+
+
+async def test_a_worker_that_never_meets_the_others_ends_the_gang_by_name(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    patience = Rendezvous(join_timeout_seconds=60.0)
+    uid = await gang(desk, workers=3, rendezvous=patience)
+    await desk.runs(uid)
+    desk.loop.tell(MembersMet(uid, frozenset({0, 2})))
+    await desk.wait(61.0)
+    status = (await desk.stored(uid)).status
+    assert status.reason is not None
+    assert "worker 1 has not met the others at port" in status.reason.sentence
+    await desk.ends(uid, 143)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.failures) == ("pending", 1)
+    assert status.reason is not None
+    assert "worker 1 has not met the others" in status.reason.sentence
+
+
+async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    patience = Rendezvous(join_timeout_seconds=60.0)
+    met = await gang(desk, workers=2, rendezvous=patience)
+    await desk.runs(met)
+    desk.loop.tell(MembersMet(met, frozenset({0})))
+    await desk.settle()
+    desk.loop.tell(MembersMet(met, frozenset({1})))
+    await desk.settle()
+    elsewhere = await desk.submit(
+        "vision", "elsewhere", kind="distributed", tasks=2, rendezvous=patience
+    )
+    await desk.runs(elsewhere)
+    await desk.wait(120.0)
+    assert await desk.phases(met, elsewhere) == ["running", "running"]
+    assert not desk.engine.stopping

@@ -1,0 +1,65 @@
+"""Whether the members of a gang find each other: one that never comes ends the gang, by name.
+
+A member has met the others when its process listens at the gang's rendezvous or is connected to it.
+A gang whose first member listens there uses it, so everybody has to come within the time that was
+given for that, counted from when all of them ran. A gang that meets elsewhere is left alone.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final
+
+from carrel_scheduler.workloads import gangs, membership, sentences
+from carrel_scheduler.workloads.book import Entry
+from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.messages import MembersMet
+
+if TYPE_CHECKING:
+    from carrel_scheduler.workloads.reconciler import Reconciler
+
+LOOK_SECONDS: Final = 1.0
+
+MetAt = Callable[[Mapping[int, int], int], frozenset[int]]
+"""From members' processes by index, and a port, to the indices of those who have met there."""
+
+
+def expect_all(cycle: Cycle, entry: Entry) -> None:
+    """All members run: from now on they are expected to meet."""
+    spec = entry.workload.spec
+    # Of an MPI gang, who meets when is the business of its launcher.
+    expected = gangs.is_gang(spec) and not gangs.is_mpi(spec) and len(entry.alive) > 1
+    if expected and entry.meet_until is None:
+        entry.meet_until = cycle.now + gangs.rendezvous_of(spec).join_timeout_seconds
+
+
+def met(entry: Entry, members: Collection[int]) -> None:
+    """These were seen to have met."""
+    entry.joined.update(members)
+    if entry.alive <= entry.joined:
+        entry.meet_until = None
+
+
+def due(cycle: Cycle, entry: Entry) -> None:
+    """End a gang whose time for meeting is over and that waits for somebody in vain."""
+    if entry.meet_until is None or entry.meet_until > cycle.now:
+        return
+    entry.meet_until = None
+    missing = sorted(entry.alive - entry.joined - entry.leaving)
+    if entry.workload.status.phase == "running" and 0 in entry.joined and missing:
+        waited = gangs.rendezvous_of(entry.workload.spec).join_timeout_seconds
+        how = sentences.never_joined(missing, gangs.port_of(entry.workload), waited)
+        membership.lose(cycle, entry, how)
+
+
+async def pump_meetings(met_at: MetAt, loop: "Reconciler") -> None:
+    """Look who has met, for as long as somebody is expected."""
+    while True:
+        for entry in tuple(loop.book.holding):
+            if entry.meet_until is None:
+                continue
+            tasks = entry.workload.status.tasks
+            pids = {task.index: task.pid for task in tasks if task.pid and task.ended_at is None}
+            seen = await asyncio.to_thread(met_at, pids, gangs.port_of(entry.workload))
+            if seen - entry.joined:
+                loop.tell(MembersMet(entry.uid, seen))
+        await asyncio.sleep(LOOK_SECONDS)
