@@ -41,9 +41,12 @@ from carrel_scheduler.node.contract import DeviceProvider
 from carrel_scheduler.node.detect import detect
 from carrel_scheduler.workloads.actor import Actor
 from carrel_scheduler.workloads.controllers import experiments_trials
+from carrel_scheduler.workloads.controllers.inference import Inference
+from carrel_scheduler.workloads.controllers.probing import Prober
 from carrel_scheduler.workloads.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.loads import Loads
 from carrel_scheduler.workloads.meeting import pump_meetings
 from carrel_scheduler.workloads.ports import HeldPorts
 from carrel_scheduler.workloads.pumps import (
@@ -60,6 +63,7 @@ log = logging.getLogger("carrel_scheduler")
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 IDS_AT_ONCE = 100
+LOOPBACK = "127.0.0.1"
 COLLECT_AFTER = (50_000, 20, 100)
 
 
@@ -138,6 +142,7 @@ class Service:
             api_url=f"http://{settings.host}:{settings.port}{settings.prefix}",
             checkpoint_root=settings.state_dir / "engine" / "checkpoints",
             tokens=tokens,
+            gateway_prefix=f"{settings.prefix.rpartition('/')[0]}/gateway",
         )
         starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
         self.loop = Reconciler(
@@ -147,6 +152,11 @@ class Service:
             ledger, engine, self.loop.composites, clock=time.time
         )
         self.loop.composites.add(experiments)
+        loads = Loads(time.time, self.loop.composites.wake)
+        self._prober = Prober(self.loop.composites.wake)
+        self.loop.composites.add(
+            Inference(loads, self._prober, lambda _: LOOPBACK, launch.gateway_prefix)
+        )
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(
@@ -157,6 +167,7 @@ class Service:
                     engine=engine,
                     identity=self._identity,
                     membership=self._membership,
+                    loads=loads,
                     trials=trials,
                     clock=time.time,
                     ids=new_id,
@@ -196,6 +207,7 @@ class Service:
         self._server.stop()
         self.loop.stream.close()
         await self._server.close_all_connections()
+        await self._prober.close()
         await self.loop.actor.close()
         self._studies.close()
         await self._identity.close()

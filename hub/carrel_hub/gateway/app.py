@@ -53,7 +53,13 @@ class Gateway:
         self.reporter = Reporter(self.transport, self.table, balance, time.time)
         balance.changed = self.reporter.changed
         self.balance = balance
-        self.feed = Feed(self.transport, self.table, settings.node_host, self.reporter.changed)
+        self.feed = Feed(
+            self.transport,
+            self.table,
+            settings.node_host,
+            changed=self.reporter.changed,
+            told=self.reporter.tell_everything,
+        )
         people = People(settings, own, time.monotonic)
         self.sign_in = SignIn(settings, own, _cookie_secret(settings.token))
         self.door = Door(settings, people, self.sign_in, self.table)

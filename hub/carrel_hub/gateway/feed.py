@@ -24,13 +24,23 @@ TOLD: Final = "told"
 
 
 class Feed:
-    """Keeps a table true. ``changed`` is called with the uid of each place that changes."""
+    """Keeps a table true.
+
+    ``changed`` is called with the uid of each place that changes, ``told`` when a connection has
+    told of all there are.
+    """
 
     def __init__(
-        self, transport: Transport, table: Table, node_host: str, changed: Callable[[str], None]
+        self,
+        transport: Transport,
+        table: Table,
+        node_host: str,
+        *,
+        changed: Callable[[str], None],
+        told: Callable[[], None],
     ) -> None:
         self._transport, self._table, self._node_host = transport, table, node_host
-        self._changed = changed
+        self._changed, self._told = changed, told
         self._seen: set[str] = set()
         self.ready = False
 
@@ -62,6 +72,7 @@ class Feed:
                     elif not told:
                         told = self.ready = True
                         self._table.keep_only(self._seen)
+                        self._told()
 
     def take(self, message: Message) -> None:
         """One event. One that cannot be read is left out: another one follows every change."""

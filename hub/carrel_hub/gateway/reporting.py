@@ -58,11 +58,17 @@ class Reporter:
         self._name = secrets.token_hex(8)
         self._tallies: dict[str, Tally] = {}
         self._dirty: set[str] = set()
+        self._everything = False
         self._woken = asyncio.Event()
 
     def changed(self, uid: str) -> None:
         """Something about a place is to be told."""
         self._dirty.add(uid)
+        self._woken.set()
+
+    def tell_everything(self) -> None:
+        """The table is complete, or the scheduler is another one."""
+        self._everything = True
         self._woken.set()
 
     def came(self, uid: str) -> None:
@@ -74,22 +80,23 @@ class Reporter:
         self._tallies.setdefault(uid, Tally()).errors += 1
 
     async def run(self) -> None:
-        """Tell for ever."""
-        everything = True
+        """Tell for ever, from when the table is complete."""
+        while not self._everything:
+            await self._woken.wait()
+            self._woken.clear()
         while True:
+            everything, self._everything = self._everything, False
             try:
                 await self._tell(everything=everything)
-                everything = False
             except CarrelError as error:
                 log.warning("the scheduler was not told of requests: %s", error)
-                everything = True
-                await asyncio.sleep(PAUSE_SECONDS)
+                self._everything = True
+            await asyncio.sleep(PAUSE_SECONDS)
             try:
                 async with asyncio.timeout(EVERYTHING_SECONDS):
                     await self._woken.wait()
-                await asyncio.sleep(PAUSE_SECONDS)
             except TimeoutError:
-                everything = True
+                self._everything = True
 
     async def _tell(self, *, everything: bool) -> None:
         dirty, self._dirty = self._dirty, set()

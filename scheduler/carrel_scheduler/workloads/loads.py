@@ -1,7 +1,8 @@
 """What gateways tell of the requests to each workload, in memory only.
 
-A gateway that has not been heard of for a while counts no more. Whoever wants to know of changes
-is called with the uid.
+A gateway that has not been heard of for a while counts no more, and one that has not told of
+everything yet does not count as heard: what it does not say may be the case. Whoever wants to know
+of changes is called with the uid.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,7 @@ class Load:
 @dataclass(slots=True)
 class _Gateway:
     heard_at: float
+    complete: bool = False
     reports: dict[str, LoadReport] = field(default_factory=dict)
 
 
@@ -64,6 +66,7 @@ class Loads:
         """Take what a gateway tells: of some workloads, or of ``everything`` that it knows."""
         known = self._gateways.setdefault(gateway, _Gateway(0.0))
         known.heard_at = self._clock()
+        known.complete = known.complete or everything
         gone = {one: LoadReport(uid=one) for one in known.reports} if everything else {}
         for report in (gone | {one.uid: one for one in reports}).values():
             if known.reports.get(report.uid) != report:
@@ -84,7 +87,7 @@ class Loads:
                 targets[target] = targets.get(target, 0) + in_flight
         times = [one.last_request_at for one in reports if one.last_request_at is not None]
         return Load(
-            heard=bool(living),
+            heard=bool(living) and all(one.complete for one in living),
             in_flight=sum(one.in_flight for one in reports),
             rate=sum(one.rate for one in reports),
             last_request_at=max(times, default=None),

@@ -1,0 +1,102 @@
+"""Finding out whether a replica can serve: its port accepts, or its readiness path answers.
+
+One small task for each replica that is not ready yet. A replica that was ready stays so for its
+run: who cannot be reached later is passed over by gateways, and who ends is replaced.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 1.0
+ANSWER_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a replica."""
+
+    uid: str
+    attempt: int
+
+
+class Prober:
+    """See the module. ``changed`` hears the uid of the endpoint whose replica got ready."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
+        self._ready: dict[str, set[Run]] = {}
+        self._tasks: dict[Run, asyncio.Task[None]] = {}
+        self._owner: dict[Run, str] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    def ready(self, owner: str, run: Run) -> bool:
+        """Whether this run was found ready."""
+        return run in self._ready.get(owner, ())
+
+    def know(self, owner: str, run: Run) -> None:
+        """It was ready before we began."""
+        self._ready.setdefault(owner, set()).add(run)
+
+    def watch(self, owner: str, run: Run, host: str, port: int, path: str) -> None:
+        """Look until it is ready; looking for it already is fine."""
+        if run not in self._tasks and not self.ready(owner, run):
+            self._owner[run] = owner
+            self._tasks[run] = asyncio.create_task(self._look(owner, run, host, port, path))
+
+    def keep_only(self, owner: str, runs: Collection[Run]) -> None:
+        """Forget all other runs of an endpoint."""
+        for run in [one for one, whose in self._owner.items() if whose == owner]:
+            if run not in runs:
+                self._drop(run)
+        if runs:
+            self._ready[owner] = self._ready.get(owner, set()) & set(runs)
+        else:
+            self._ready.pop(owner, None)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        tasks = tuple(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._session is not None:
+            await self._session.close()
+
+    def _drop(self, run: Run) -> None:
+        self._owner.pop(run, None)
+        task = self._tasks.pop(run, None)
+        if task is not None:
+            task.cancel()
+
+    async def _look(self, owner: str, run: Run, host: str, port: int, path: str) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while not await self._answers(host, port, path):
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
+        self.know(owner, run)
+        self._tasks.pop(run, None)
+        self._owner.pop(run, None)
+        self._changed(owner)
+
+    async def _answers(self, host: str, port: int, path: str) -> bool:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                if not path:
+                    _, writer = await asyncio.open_connection(host, port)
+                    writer.close()
+                    return True
+                url = f"http://{host}:{port}/{path.lstrip('/')}"
+                async with self._http().get(url, allow_redirects=False) as answer:
+                    return answer.status < 400
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return False
+
+    def _http(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        return self._session
