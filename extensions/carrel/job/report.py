@@ -11,20 +11,26 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, SupportsFloat
 
+from carrel.job.events import EventFiles, event_files
 from carrel.job.sender import Sender
 from carrel.job.task import present, warn
 
 MOST_NAMES: Final = 200
+EVENTS_SECONDS: Final = 10.0
+"""Longest wait for event files: no network is waited for, only what imports and the disk take."""
 # What is still to be sent when the process ends may be what a trial was for.
 LAST_SECONDS: Final = 60.0 if "CARREL_TRIAL" in os.environ else 2.0
 
 
 class Reporter:
-    """Collects what is reported and hands it to a sender; remembers the latest values."""
+    """Collects what is reported and hands it on; remembers the latest values.
 
-    def __init__(self, sender: Sender | None) -> None:
+    ``sender`` tells the scheduler, ``events`` writes for TensorBoard.
+    """
+
+    def __init__(self, sender: Sender | None, events: EventFiles | None = None) -> None:
         self.latest: dict[str, Any] = {}
-        self._sender = sender
+        self._sender, self._events = sender, events
         self._warned: set[str] = set()
 
     def report(
@@ -38,6 +44,8 @@ class Reporter:
             body |= {"step": int(known["step"]), "done": known["step"]}
         if "total" in known:
             body["total"] = known["total"]
+        if self._events is not None:
+            self._events.put(time.time(), body.get("step"), body["metrics"])
         self.put(body)
 
     def put(self, body: dict[str, Any]) -> None:
@@ -51,6 +59,8 @@ class Reporter:
         """Wait, at most so long, until everything was sent."""
         if self._sender is not None:
             self._sender.flush(seconds)
+        if self._events is not None:
+            self._events.flush(max(seconds, EVENTS_SECONDS))
 
     def _numbers(self, metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -89,7 +99,7 @@ def reporter() -> Reporter:
     if _Own.reporter is None:
         task = present()
         sender = Sender(task.reports_to, task.token, merge) if task.reports_to else None
-        _Own.reporter = Reporter(sender)
+        _Own.reporter = Reporter(sender, event_files(task, os.environ))
     return _Own.reporter
 
 

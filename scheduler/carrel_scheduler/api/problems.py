@@ -96,6 +96,8 @@ class Code(StrEnum):
     BAD_SUGGESTION = "bad_suggestion"
     BAD_RANGE = "bad_range"
     BAD_CRON = "bad_cron"
+    UNKNOWN_JOB = "unknown_job"
+    OWN_PROGRAM = "own_program"
     BAD_TIME_ZONE = "bad_time_zone"
     FIXED_PORT = "fixed_port"
     ROUTE_TWICE = "route_twice"

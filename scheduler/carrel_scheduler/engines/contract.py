@@ -58,6 +58,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         memory_mib: never more than this; 0 means no limit.
         large_shm: its ``/dev/shm`` is not held to the 64 MiB that containers have by default.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
+        events: where its event files go below those of all work: a uid, or ``uid/part``; exported
+            whole as ``CARREL_EVENTS_DIR``. Empty: nowhere.
+        reads_events: the same of other work whose event files it may read.
     """
 
     id: TaskId
@@ -74,6 +77,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     volumes: tuple[tuple[str, str], ...] = ()
     working_dir: str = ""
     checkpoint_dir: str = ""
+    events: str = ""
+    reads_events: tuple[str, ...] = ()
     cpu_milli: int = 0
     cpu_limit_milli: int = 0
     memory_mib: int = 0

@@ -44,7 +44,7 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
     """What the project's limits say about a workload of this kind and request."""
     rules = KINDS[work.kind].rules
     if rules == "none":
-        return StayRule(warn_before_seconds=0.0)
+        return StayRule(idle_timeout_seconds=visited(work), warn_before_seconds=0.0)
     if rules == "interactive":
         return project.interactive
     holds_gpus = work.resources.gpu_milli > 0
@@ -53,6 +53,17 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
         idle_timeout_seconds=project.training.idle_gpu_seconds if holds_gpus else None,
         warn_before_seconds=0.0,
     )
+
+
+def visited(work: WorkloadSpec) -> float | None:
+    """After how many seconds without visitors it is stopped; ``None``: it stays without them.
+
+    Only for kinds that no other rule of their project applies to.
+    """
+    if KINDS[work.kind].rules != "none":
+        return None
+    asked = (route.idle_seconds for route in work.routes)
+    return max((seconds for seconds in asked if seconds is not None), default=None)
 
 
 def applies_to_running(project: ProjectSpec, work: WorkloadSpec) -> bool:

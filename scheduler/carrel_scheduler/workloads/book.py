@@ -48,6 +48,7 @@ class Entry:
         gpu_active_at: when one of its GPUs last worked.
         working_on: the nodes whose last look found one of its GPUs working.
         hear_until: until when a first sign of life is waited for before it may count as idle.
+        visited_at: when somebody last came through the gateway; 0: nobody yet.
         look_at: when its limits are looked at next.
     """
 
@@ -69,6 +70,7 @@ class Entry:
     gpu_active_at: float = 0.0
     working_on: set[str] = field(default_factory=set)
     hear_until: float = 0.0
+    visited_at: float = 0.0
     look_at: float = 0.0
 
     @property

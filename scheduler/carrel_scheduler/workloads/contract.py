@@ -196,6 +196,10 @@ class Live(Protocol):
         """
         ...
 
+    def visited(self, workload_uid: str, at: float | None) -> None:
+        """Somebody last came to a workload's routes at this time; unknown ones are passed over."""
+        ...
+
     async def extend(self, workload_uid: str) -> Limits:
         """Keep a workspace for the project's extension. Raises ``NotAccepted``, ``NotFound``."""
         ...

@@ -82,6 +82,8 @@ def _task_spec(
         volumes=tuple(spec.volumes),
         working_dir=spec.working_dir,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",
+        events=own_work.events_of(meta.uid, spec),
+        reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
         memory_mib=-(-spec.resources.memory_bytes // MIB),

@@ -103,6 +103,15 @@ class LiveView:
         self._loop.tell(Judge(entry.uid))
         return self._coming(entry)
 
+    def visited(self, workload_uid: str, at: float | None) -> None:
+        """Somebody last came to a workload's routes at this time."""
+        entry = self._loop.book.get(workload_uid)
+        if entry is None or at is None or at <= entry.visited_at:
+            return
+        entry.visited_at = at
+        if entry.workload.status.limits is not None:
+            self._loop.tell(Judge(entry.uid))
+
     async def extend(self, workload_uid: str) -> Limits:
         """Keep a workspace for the project's extension."""
         entry = self._entry(workload_uid)

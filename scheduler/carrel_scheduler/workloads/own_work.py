@@ -29,7 +29,11 @@ IDLE_SECONDS: Final = 1800.0
 def command_for(kind: WorkloadKind) -> list[str]:
     """The program that work of this kind comes with; empty when it has none."""
     module = MODULES.get(kind)
-    return [] if module is None else [sys.executable, "-m", module]
+    if module is None:
+        return []
+    # The pages of a TensorBoard run with the Hub's origin: nothing of its user's is imported.
+    alone = ["-I"] if kind == "tensorboard" else []
+    return [sys.executable, *alone, "-m", module]
 
 
 def routes_for(kind: WorkloadKind) -> list[Route]:
@@ -39,6 +43,16 @@ def routes_for(kind: WorkloadKind) -> list[Route]:
     if kind != "tensorboard":
         return []
     return [Route(access="project", keep_prefix=True, idle_seconds=IDLE_SECONDS)]
+
+
+def events_of(uid: str, spec: WorkloadSpec) -> str:
+    """Where work writes its event files, see ``TaskSpec``: parts below what they are parts of.
+
+    Nowhere in a workspace, whose notebooks report to nobody.
+    """
+    if spec.kind == "workspace":
+        return ""
+    return f"{spec.owner}/{spec.part}" if spec.owner else uid
 
 
 def files_of(spec: WorkloadSpec) -> Mapping[str, str]:

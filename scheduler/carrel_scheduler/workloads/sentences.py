@@ -175,6 +175,17 @@ def idle(
     )
 
 
+def unvisited(idle_seconds: float) -> ReasonInfo:
+    """Nobody came to look for as long as it stays without visitors."""
+    return ReasonInfo(
+        token="Idle",
+        cls="stopped",
+        sentence=f"Stopped: nobody has looked at it for {duration(idle_seconds)}.",
+        help="Resume it to look again.",
+        data={"idle_seconds": idle_seconds},
+    )
+
+
 def not_claimed(seconds: float) -> ReasonInfo:
     """A queued workspace got its place, and nobody came."""
     return ReasonInfo(

@@ -37,6 +37,7 @@ def run_of(entry: Entry, now: float) -> policy.Run:
     last_input = activity.last_input_at if activity else 0.0
     if activity is None and limits is not None and limits.idle_since is not None:
         last_input = limits.idle_since
+    last_input = max(last_input, entry.visited_at)
     benefit_of_doubt = now if _unheard(entry, now) else None
     return policy.Run(
         started_at=status.started_at if status.started_at is not None else now,
@@ -52,7 +53,7 @@ def take_over(entry: Entry, now: float) -> None:
     """The scheduler starts again and finds it running."""
     if entry.workload.spec.resources.gpu_milli:
         entry.gpu_active_at = now
-    if entry.workload.spec.kind == "workspace":
+    if entry.workload.spec.kind == "workspace" or policy.visited(entry.workload.spec):
         entry.hear_until = now + HEARING_SECONDS
 
 
@@ -100,6 +101,8 @@ def _reason(entry: Entry, rule: StayRule, coming: Limits, now: float) -> ReasonI
     if coming.stops_because == policy.TIME_LIMIT:
         return sentences.timed_out(kind, project, rule.time_limit_seconds or 0.0)
     since = coming.idle_since if coming.idle_since is not None else now
+    if policy.visited(entry.workload.spec):
+        return sentences.unvisited(now - since)
     return sentences.idle(kind, project, rule.idle_timeout_seconds or 0.0, now - since)
 
 

@@ -208,6 +208,7 @@ class FakeLive:
         self.subscriptions: list[FakeSubscription] = []
         self.reports: list[tuple[str, Report]] = []
         self.activities: list[tuple[str, str, Activity]] = []
+        self.visits: list[tuple[str, float | None]] = []
         self.claims: list[dict[str, Any]] = []
         self.never_reason: ReasonInfo | None = None
         self.not_accepted: NotAccepted | None = None
@@ -274,6 +275,9 @@ class FakeLive:
             raise NotFound(server_name)
         self.activities.append((user, server_name, activity))
         return Limits(stops_at=1000.0, stops_because="Idle", warn_at=400.0)
+
+    def visited(self, workload_uid: str, at: float | None) -> None:
+        self.visits.append((workload_uid, at))
 
     async def extend(self, workload_uid: str) -> Limits:
         if self.not_accepted is not None:

@@ -83,6 +83,7 @@ class WorkloadCreate(Request):
             refuse(Code.NAME_AND_PREFIX, "either `name` or `name_prefix`, not both")
         sections.check_sections(self.kind, self.sections_given())
         sections.check_runs(self.schedule, notebook=self.notebook is not None)
+        self._own_program()
         own_command = not sections.needs_command(self.kind, self.schedule)
         if not self.command and not self.hold_for_claim and not own_command:
             refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
@@ -95,6 +96,15 @@ class WorkloadCreate(Request):
                 Code.FILES_TOO_LARGE, "`files` of at most 1 MiB in all; put larger ones on a volume"
             )
         return self
+
+    def _own_program(self) -> None:
+        """A TensorBoard's pages run with the Hub's origin, so its program is ours alone."""
+        if self.kind != "tensorboard":
+            return
+        names = ("command", "environment", "secret_environment", "files", "working_dir", "volumes")
+        foreign = [name for name in names if getattr(self, name)]
+        if foreign:
+            refuse(Code.OWN_PROGRAM, f"no `{foreign[0]}`: a TensorBoard is a program of its own")
 
     def sections_given(self) -> frozenset[str]:
         """The names of the kinds' own sections that are there."""

@@ -14,6 +14,8 @@ async def report_loads(call: Call) -> Answer:
     body: LoadsIn = call.body
     reports = [LoadReport(**one.model_dump()) for one in body.items]
     call.services.deps.loads.take(body.gateway, reports, everything=body.everything)
+    for one in body.items:
+        call.services.deps.live.visited(one.uid, one.last_request_at)
     return Answer(status=204)
 
 

@@ -16,6 +16,7 @@ from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models.answers import BatchItem
 from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.api.problems import Code, Problem
+from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import check_own_work, first_row, taken
 from carrel_scheduler.ledger.objects import Workload
@@ -56,14 +57,14 @@ class Batches:
         admission = Admission(self._deps.live)
         for number, item in enumerate(items, start=1):
             try:
-                drafts.append(self._draft(item, principal, admission))
+                drafts.append(await self._draft(item, principal, admission))
             except (Problem, NotAdmitted) as refusal:
                 drafts.append(refusals.expected(refusal))
             if number % PAUSE_EVERY == 0:
                 await asyncio.sleep(0)
         return drafts
 
-    def _draft(
+    async def _draft(
         self, item: WorkloadCreate, principal: Principal, admission: Admission
     ) -> NewWorkload:
         check_own_work(item, principal)
@@ -71,6 +72,7 @@ class Batches:
         workload = convert.to_workload(
             item, principal, name=item.name or "", uid=deps.ids(), now=deps.clock()
         )
+        await sources.find(deps.ledger, workload)
         admission.admit(workload)
         return NewWorkload(
             workload=workload, secrets=item.secret_environment, transition=first_row(workload)

@@ -19,6 +19,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.naming import Naming
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
@@ -67,6 +68,7 @@ class Submission:
         deps = self._deps
         name = body.name or f"{body.name_prefix}-1"
         workload = convert.to_workload(body, principal, name=name, uid=deps.ids(), now=deps.clock())
+        await sources.find(deps.ledger, workload)
         admission.admit(workload, deps.live)
         return workload
 

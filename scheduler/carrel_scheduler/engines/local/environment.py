@@ -13,7 +13,13 @@ SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 
 
 def task_environment(
-    task: TaskSpec, account: Account, *, work: Path, checkpoints: Path, cpu_limited: bool
+    task: TaskSpec,
+    account: Account,
+    *,
+    work: Path,
+    checkpoints: Path,
+    events: Path | None = None,
+    cpu_limited: bool,
 ) -> dict[str, str]:
     """Defaults, then what was asked for, then what nobody may change.
 
@@ -23,6 +29,8 @@ def task_environment(
     for name, value in asked.items():
         if not name or "=" in name or "\0" in name + value:
             raise EngineError(f"environment: {name!r} cannot be set (no '=' or NUL in names)")
+    # Only here is known where the task's folder is; the form is that of Kubernetes.
+    asked = {name: value.replace("$(CARREL_TASK_DIR)", str(work)) for name, value in asked.items()}
     return (
         _defaults(task, cpu_limited=cpu_limited)
         | asked
@@ -38,6 +46,7 @@ def task_environment(
             "JOB_NAME": task.name,
             "JOB_UUID": task.id.workload_uid,
             "POD_INDEX": str(task.id.index),
+            **({} if events is None else {"CARREL_EVENTS_DIR": str(events)}),
             **device_environment(task),
         }
     )

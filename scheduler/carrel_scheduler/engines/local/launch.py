@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskSpec
-from carrel_scheduler.engines.local import files, identity, isolation, sharedmemory
+from carrel_scheduler.engines.local import eventfiles, files, identity, isolation, sharedmemory
 from carrel_scheduler.engines.local.accounts import Account, Accounts
 from carrel_scheduler.engines.local.capabilities import require_namespaces
 from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
@@ -129,13 +129,14 @@ class Launcher:
         if task.working_dir:
             own.append(Path(task.working_dir))
             isolation.check_reachable(own[-1], account, "working_dir")
-        checkpoints = self._checkpoints(task, account)
+        checkpoints, events = self._checkpoints(task, account), self._events(task, account)
+        shown = eventfiles.shown_folders(self._layout.events, task.reads_events)
         view = isolation.View([], [])
         if not account.shared:
             view = isolation.plan_view(
                 account,
-                readable=[*isolation.interpreter_folders(account), *self._readable],
-                own=[*own, work, checkpoints, account.home],
+                readable=[*isolation.interpreter_folders(account), *self._readable, *shown],
+                own=[*own, work, checkpoints, *events, account.home],
                 private_tmp=tmp,
                 replaced=identity.listings(account, self._layout.accounts),
             )
@@ -148,6 +149,7 @@ class Launcher:
                 account,
                 work=work,
                 checkpoints=checkpoints,
+                events=events[0] if events else None,
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
             ),
             working_dir=task.working_dir or str(work),
@@ -168,6 +170,12 @@ class Launcher:
         if asked == ours:
             return files.own_folder(ours, account)
         return isolation.check_reachable(asked, account, "checkpoint_dir")
+
+    def _events(self, task: TaskSpec, account: Account) -> list[Path]:
+        """The folder for event files, if it has any."""
+        if not task.events:
+            return []
+        return [eventfiles.own_folder(self._layout.events, task.events, account)]
 
     def _claim(self, building: Path, folder: Path, task: TaskSpec) -> None:
         folder.parent.mkdir(mode=0o700, exist_ok=True)

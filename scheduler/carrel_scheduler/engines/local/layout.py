@@ -2,7 +2,8 @@
 
 ``tasks/<workload>/<index>-<attempt>/`` is the record of one task: ``lock``, ``task.json``,
 ``pid.json``, ``exit.json``, ``stop``, ``control``, ``log/`` and ``work/``, the only part that the
-task itself sees. ``checkpoints/<workload>/`` outlives attempts, ``homes/<user>/`` outlives all.
+task itself sees. ``checkpoints/<workload>/`` and ``events/<workload>/`` outlive attempts,
+``homes/<user>/`` outlives all.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ class Layout:
         self.root = root.absolute()
         self.tasks = self.root / "tasks"
         self.checkpoints = self.root / "checkpoints"
+        self.events = self.root / "events"
         self.building = self.root / "building"
         self.trash = self.root / "trash"
         self.accounts = self.root / "accounts"
@@ -41,8 +43,9 @@ class Layout:
         try:
             self.root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             self.root.chmod(PRIVATE)
-            for part in (self.tasks, self.checkpoints, self.building, self.trash, self.accounts):
+            for part in (self.tasks, self.checkpoints, self.events, self.building, self.trash):
                 part.mkdir(mode=PRIVATE, exist_ok=True)
+            self.accounts.mkdir(mode=PRIVATE, exist_ok=True)
         except OSError as error:
             message = f"the state folder {self.root} cannot be used: {error.strerror}"
             raise EngineError(message) from error

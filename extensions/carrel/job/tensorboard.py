@@ -1,0 +1,67 @@
+"""``python -m carrel.job.tensorboard``: the program of a TensorBoard over event files of jobs.
+
+The real TensorBoard takes this process's place. It reads the files itself: its faster reader would
+answer on a port without asking who reads.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from carrel.job.task import warn
+
+ORDER: Final = Path(".carrel/tensorboard.json")
+RELOAD_SECONDS: Final = 5
+NOT_STARTED: Final = 2
+
+
+class NothingToShow(Exception):  # noqa: N818 - an outcome to report
+    """Why no TensorBoard can be started; a sentence."""
+
+
+def command(env: Mapping[str, str]) -> tuple[list[str], Path]:
+    """What is run, and in which folder. Raises ``NothingToShow``."""
+    file = Path(env.get("CARREL_TASK_DIR") or ".") / ORDER
+    try:
+        order = json.loads(file.read_text(encoding="utf-8"))
+        runs = list(zip(order["jobs"], order["events"], strict=True))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NothingToShow(
+            f"{file} does not say what to show; start one with `carrel tensorboard JOB`."
+        ) from error
+    if not env.get("PORT") or not env.get("CARREL_EVENTS_DIR"):
+        raise NothingToShow("PORT and CARREL_EVENTS_DIR are not set: this is no TensorBoard's job.")
+    arguments = [
+        *("--logdir_spec", ",".join(f"{name}:{place}" for name, place in runs)),
+        *("--host", "127.0.0.1", "--port", env["PORT"]),
+        *("--load_fast", "false", "--reload_interval", str(RELOAD_SECONDS)),
+        *("--window_title", f"TensorBoard: {', '.join(name for name, _ in runs)}"),
+    ]
+    if env.get("CARREL_PREFIX"):
+        arguments += ["--path_prefix", env["CARREL_PREFIX"]]
+    program = [sys.executable, "-I", "-m", "tensorboard.main", *arguments]
+    return program, Path(env["CARREL_EVENTS_DIR"]).parent
+
+
+def main() -> int:
+    """Become the TensorBoard; returns an exit code only when that cannot be."""
+    if find_spec("tensorboard") is None:
+        warn("This Python lacks tensorboard: `pip install carrel[jobs]`.")
+        return NOT_STARTED
+    try:
+        program, folder = command(os.environ)
+        os.chdir(folder)
+        os.execv(program[0], program)  # noqa: S606 - a program of ours, without a shell
+    except NothingToShow as problem:
+        warn(str(problem))
+    except OSError as error:
+        warn(f"{error.filename} cannot be used: {error.strerror}.")
+    return NOT_STARTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""Work with a program of ours in virtual time: what it is told, and when nobody looks any more."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.ledger.objects import WorkloadSpec
+from carrel_scheduler.ledger.sections import NotebookSpec, NotebookStatus, Route, TensorBoardSpec
+from carrel_scheduler.workloads import own_work
+from carrel_scheduler.workloads.contract import Report
+from carrel_scheduler.workloads.live import LiveView
+from unit.workloads.desk import Desk
+
+BOARD: dict[str, Any] = {
+    "kind": "tensorboard",
+    "preemptible": False,
+    "tensorboard": TensorBoardSpec(jobs=("train-1",), events=("uid-of-train",)),
+    "routes": [Route(access="project", keep_prefix=True, idle_seconds=600.0)],
+}
+
+
+async def board(desk: Desk, **changes: Any) -> str:
+    await desk.project("vision", 1)
+    uid = await desk.submit("vision", "board", 0, **{**BOARD, **changes})
+    await desk.runs(uid)
+    return uid
+
+
+def started(desk: Desk, uid: str) -> TaskSpec:
+    return next(spec for task, spec in desk.engine.specs.items() if task.workload_uid == uid)
+
+
+async def test_a_notebook_job_finds_what_it_has_to_do(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    section = NotebookSpec(path="/a.ipynb", parameters={"rate": 0.1}, cell_timeout_seconds=5.0)
+    uid = await desk.submit("vision", "night", kind="notebook", notebook=section, grace_seconds=9.0)
+    task = started(desk, uid)
+    order = json.loads(task.files[".carrel/notebook.json"])
+    assert order["path"] == "/a.ipynb"
+    assert order["parameters"] == {"rate": 0.1}
+    assert (order["cell_timeout_seconds"], order["grace_seconds"]) == (5.0, 9.0)
+    assert (task.events, task.reads_events) == (uid, ())
+
+
+async def test_what_its_program_says_is_its_status_and_why_it_failed(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    uid = await desk.submit(
+        "vision", "night", kind="notebook", notebook=NotebookSpec(path="/a.ipynb"), backoff_limit=0
+    )
+    await desk.runs(uid)
+    said = NotebookStatus(cell=2, cells=3, error="Cell 3 of 3 failed: KeyError: 'x'.")
+    await LiveView(desk.loop).report(uid, Report(at=desk.now, done=2.0, total=3.0, notebook=said))
+    await desk.ends(uid, 1)
+    status = (await desk.stored(uid)).status
+    assert status.phase == "failed"
+    assert status.notebook == said
+    assert status.reason is not None
+    assert status.reason.sentence.startswith("Failed: Cell 3 of 3 failed: KeyError: 'x'. ")
+
+
+async def test_other_work_has_no_notebooks_status(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    uid = await desk.submit("vision", "train-1")
+    await desk.runs(uid)
+    await LiveView(desk.loop).report(uid, Report(at=desk.now, notebook=NotebookStatus(cell=1)))
+    await desk.wait(2.0)
+    assert (await desk.stored(uid)).status.notebook is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        (WorkloadSpec(), "u1"),
+        (WorkloadSpec(kind="trial", owner="sweep", part=3), "sweep/3"),
+        (WorkloadSpec(kind="workspace"), ""),
+    ],
+)
+def test_where_event_files_go(spec: WorkloadSpec, where: str) -> None:
+    assert own_work.events_of("u1", spec) == where
+
+
+async def test_a_tensorboard_may_read_the_event_files_of_its_jobs(desk: Desk) -> None:
+    uid = await board(desk)
+    task = started(desk, uid)
+    assert task.reads_events == ("uid-of-train",)
+    order = json.loads(task.files[".carrel/tensorboard.json"])
+    assert (order["jobs"], order["events"]) == (["train-1"], ["uid-of-train"])
+
+
+async def test_a_tensorboard_that_nobody_looks_at_is_stopped(desk: Desk) -> None:
+    uid = await board(desk)
+    await desk.wait(599.0)
+    assert await desk.phase(uid) == "running"
+    await desk.wait(1.0)
+    assert await desk.phase(uid) == "stopping"
+    await desk.ends(uid, 143)
+    reason = (await desk.stored(uid)).status.reason
+    assert reason is not None
+    assert reason.token == "Idle"
+    assert reason.sentence == "Stopped: nobody has looked at it for 10 min."
+
+
+async def test_every_visit_begins_the_time_anew(desk: Desk) -> None:
+    uid = await board(desk)
+    await desk.wait(500.0)
+    LiveView(desk.loop).visited(uid, desk.now)
+    LiveView(desk.loop).visited(uid, None)
+    LiveView(desk.loop).visited("nobody", desk.now)
+    await desk.wait(599.0)
+    assert await desk.phase(uid) == "running"
+    await desk.wait(1.0)
+    assert await desk.phase(uid) == "stopping"
+
+
+async def test_a_restart_of_the_scheduler_is_no_idleness(desk: Desk) -> None:
+    uid = await board(desk)
+    await desk.wait(100.0)
+    LiveView(desk.loop).visited(uid, desk.now)
+    await desk.wait(590.0)
+    await desk.recover()
+    await desk.wait(80.0)
+    assert await desk.phase(uid) == "running"
+    LiveView(desk.loop).visited(uid, desk.now)
+    await desk.wait(599.0)
+    assert await desk.phase(uid) == "running"
+    await desk.wait(1.0)
+    assert await desk.phase(uid) == "stopping"
+
+
+async def test_without_a_limit_it_stays(desk: Desk) -> None:
+    routes = [msgspec.structs.replace(BOARD["routes"][0], idle_seconds=None)]
+    uid = await board(desk, routes=routes)
+    await desk.wait(86_400.0)
+    assert await desk.phase(uid) == "running"
