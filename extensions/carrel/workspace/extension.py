@@ -12,10 +12,12 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
+from carrel.workspace import work_handlers
 from carrel.workspace.desk import Desk, Surroundings
 from carrel.workspace.handlers import rules
 from carrel.workspace.pace import Pace
 from carrel.workspace.reporter import Reporter
+from carrel.workspace.watch import Watch
 
 
 class CarrelWorkspace(ExtensionApp):
@@ -37,6 +39,7 @@ class CarrelWorkspace(ExtensionApp):
 
     client: AsyncClient | None = None
     reporter: Reporter | None = None
+    watch: Watch | None = None
 
     @override
     def initialize_handlers(self) -> None:
@@ -51,7 +54,9 @@ class CarrelWorkspace(ExtensionApp):
         if server is None:
             raise RuntimeError("an extension gets its server before its handlers")
         web_app: Any = server.web_app
+        self.watch = Watch(self.client, self.desk.surroundings.user, time.time)
         web_app.add_handlers(".*$", rules(server.base_url, self.desk))
+        web_app.add_handlers(".*$", work_handlers.rules(server.base_url, self.desk, self.watch))
 
     @override
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
@@ -72,5 +77,7 @@ class CarrelWorkspace(ExtensionApp):
         """Let go of kernels and the connection."""
         if self.reporter is not None:
             await self.reporter.stop()
+        if self.watch is not None:
+            await self.watch.stop()
         if self.client is not None:
             await self.client.close()

@@ -17,7 +17,7 @@ from tornado import web
 from typing_extensions import override
 
 from carrel.client import AsyncClient
-from carrel.errors import ApiError, CarrelError, NotSignedIn, Unreachable
+from carrel.errors import ApiError, BadSetting, CarrelError, NotSignedIn, Unreachable
 from carrel.models import Workload
 from carrel.workspace.desk import Desk
 
@@ -68,6 +68,8 @@ def _status(error: CarrelError) -> int:
         return error.status
     if isinstance(error, Unreachable):
         return 503
+    if isinstance(error, BadSetting):
+        return 422
     return 401 if isinstance(error, NotSignedIn) else 502
 
 

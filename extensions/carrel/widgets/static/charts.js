@@ -53,7 +53,8 @@ export function historyChart(trials, search) {
   const dots = done.map(trial =>
     svg(
       'circle',
-      { cx: x(trial.number).toFixed(1), cy: y(trial.value).toFixed(1), r: 3, class: 'carrel-dot', 'data-state': trial.state },
+      { cx: x(trial.number).toFixed(1), cy: y(trial.value).toFixed(1), r: 3, class: 'carrel-dot', 'data-state': trial.state,
+        ...(trial.number === search.best?.number && { 'data-best': '' }) },
       svg('title', {}, `Trial ${trial.number}: ${valueWords(trial.value)}, ${trial.state}`)
     )
   );
@@ -98,7 +99,7 @@ export function parallelChart(trials, search) {
   const axes = names.map(name => axisOf(done.map(trial => trial.parameters[name]), search.logarithmic.includes(name)));
   axes.push(axisOf(done.map(trial => trial.value), false));
   const titles = [...names, search.metric];
-  const [from, to] = [CHART.top + 14, CHART.height - CHART.bottom];
+  const [from, to] = [CHART.top + 20, CHART.height - CHART.bottom];
   const x = index => 34 + (index / (axes.length - 1)) * (CHART.width - 68);
   const y = share => to - share * (to - from);
   const result = axes[axes.length - 1];
@@ -122,7 +123,7 @@ export function parallelChart(trials, search) {
     const shift = index === 0 ? -30 : index === axes.length - 1 ? 30 : 0;
     return [
       svg('line', { class: 'carrel-axis', x1: x(index), x2: x(index), y1: from, y2: to }),
-      words(x(index) + shift, CHART.top, titles[index], anchor),
+      words(x(index) + shift, CHART.top - 1, titles[index], anchor),
       words(x(index) + shift, from - 3, axis.ends[1], anchor),
       words(x(index) + shift, to + 11, axis.ends[0], anchor)
     ];

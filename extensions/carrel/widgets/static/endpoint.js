@@ -58,6 +58,9 @@ function render({ model, el }) {
     const samples = model.get('samples');
     const start = samples.length ? samples[0][0] : 0;
     figures.hidden = samples.length < 2;
+    if (figures.hidden) {
+      return;
+    }
     figures.replaceChildren(
       ...SAMPLED.map((name, index) =>
         curve(name, samples.map(sample => [Math.round(sample[0] - start), sample[index + 1]]), 'second')

@@ -18,14 +18,33 @@
     return factory();
   }
 
+  function style() {
+    const link = document.createElement('link');
+    Object.assign(link, { rel: 'stylesheet', href: new URL('views.css', here).href });
+    document.head.append(link);
+  }
+
   async function extension() {
-    const [apputils, statusbar, widgets, { makePlugin }] = await Promise.all([
-      shared('@jupyterlab/apputils'),
-      shared('@jupyterlab/statusbar'),
-      shared('@lumino/widgets'),
-      import(new URL('plugin.js', here).href)
-    ]);
-    return { __esModule: true, default: [makePlugin({ apputils, statusbar, widgets })] };
+    const [apputils, statusbar, widgets, launcher, running, signaling, components] = await Promise.all(
+      [
+        '@jupyterlab/apputils',
+        '@jupyterlab/statusbar',
+        '@lumino/widgets',
+        '@jupyterlab/launcher',
+        '@jupyterlab/running',
+        '@lumino/signaling',
+        '@jupyterlab/ui-components'
+      ].map(shared)
+    );
+    const [{ makePlugin }, { makeWorkPlugin }] = await Promise.all(
+      ['plugin.js', 'workplugin.js'].map(name => import(new URL(name, here).href))
+    );
+    style();
+    const plugins = [
+      makePlugin({ apputils, statusbar, widgets }),
+      makeWorkPlugin({ apputils, statusbar, widgets, launcher, running, signaling, components })
+    ];
+    return { __esModule: true, default: plugins };
   }
 
   window._JUPYTERLAB = window._JUPYTERLAB ?? {};

@@ -1,6 +1,6 @@
 // The item in the status bar: quota line and time left, a link to the console.
 import { quotaBar } from './quota.js';
-import { quotaWords } from './words.js';
+import { quotaShort, quotaWords } from './words.js';
 
 const STYLE = `
 .carrel-status { all: unset; box-sizing: border-box; display: flex; align-items: center; gap: 6px;
@@ -53,7 +53,9 @@ export function statusItem(open) {
     item.setAttribute('aria-label', [left, words].filter(Boolean).join('. '));
     const text = document.createElement('span');
     text.textContent = left;
-    item.replaceChildren(...(view.project ? [quotaBar(view.project, 56, 12)] : []), text);
+    const quota = document.createElement('span');
+    quota.textContent = view.project ? quotaShort(view.project) : '';
+    item.replaceChildren(...(view.project ? [quotaBar(view.project, 56, 12), quota] : []), text);
   }
 
   return { element: item, update };

@@ -50,3 +50,10 @@ export function quotaWords(project) {
   }
   return parts.join(' · ');
 }
+
+/** The same shortly: `3/4 +2 GPUs`. */
+export function quotaShort(project) {
+  const { gpus_allocated: used, gpus_borrowed: borrowed } = project.use;
+  const quota = project.quota.gpus === null ? '' : `/${amount(project.quota.gpus)}`;
+  return `${amount(used - borrowed)}${quota}${borrowed > 0 ? ` +${amount(borrowed)}` : ''} GPUs`;
+}

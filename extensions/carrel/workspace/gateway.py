@@ -1,0 +1,119 @@
+"""Where work that listens on a port is reached: addresses at the gateway, and requests to them."""
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import aiohttp
+
+from carrel.errors import BadSetting, Unreachable
+
+MOST_ANSWER_BYTES: Final = 64 * 1024
+MOST_REQUEST_BYTES: Final = 1024 * 1024
+TIMEOUT_SECONDS: Final = 60.0
+METHODS: Final = ("GET", "POST", "PUT", "DELETE")
+
+
+def prefix_of(api: str) -> str:
+    """The gateway's path, from the service's address: they are services of one Hub."""
+    return f"{urlsplit(api).path.rstrip('/').rpartition('/')[0]}/gateway"
+
+
+def path_of(prefix: str, project: str, name: str) -> str:
+    """The path of a workload's first route, with a slash at its end."""
+    return f"{prefix}/{quote(project, safe='')}/{quote(name, safe='')}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One request of a person's own to an endpoint.
+
+    Attributes:
+        path: below the endpoint's own, query included.
+        body: sent as JSON; ``None``: none.
+    """
+
+    method: str
+    path: str
+    body: str | None
+
+    @classmethod
+    def of(cls, asked: Any) -> "Try":
+        """Read it from a page's JSON. Raises ``BadSetting``."""
+        given = asked if isinstance(asked, dict) else {}
+        method, path, body = given.get("method"), given.get("path", "/"), given.get("body")
+        if method not in METHODS:
+            known = ", ".join(METHODS)
+            raise BadSetting(f"The method is {method!r}; it should be one of {known}.")
+        if (
+            not isinstance(path, str)
+            or "://" in path.partition("?")[0]
+            or ".." in path.lower().replace("%2e", ".")
+        ):
+            raise BadSetting(f"The path is {path!r}; it should be one like /predict.")
+        if body is not None and not isinstance(body, str):
+            raise BadSetting("The body should be a text.")
+        if body is not None and len(body.encode()) > MOST_REQUEST_BYTES:
+            raise BadSetting("The body is larger than 1 MiB; send it from a program.")
+        return cls(method, path.lstrip("/"), body)
+
+
+def _inside(path: str) -> bool:
+    """Whether it stays below the endpoint."""
+    plain = path.partition("?")[0].lower().replace("%2e", ".")
+    return "://" not in plain and ".." not in plain
+
+
+async def send(api: str, token: str, project: str, name: str, request: Try) -> dict[str, Any]:
+    """Send it through the gateway and tell what came back.
+
+    Args:
+        api: address of the service.
+        token: of the person.
+        project: the endpoint's.
+        name: the endpoint's.
+        request: what to send.
+
+    Returns:
+        ``status``, ``seconds`` to the whole answer, ``body`` (at most 64 KiB of it) and ``cut``.
+
+    Raises ``Unreachable``.
+    """
+    parts = urlsplit(api)
+    base = urlunsplit((parts.scheme, parts.netloc, path_of(prefix_of(api), project, name), "", ""))
+    headers = {"Authorization": f"token {token}"}
+    if request.body is not None:
+        headers["Content-Type"] = "application/json"
+    began = perf_counter()
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.request(
+                request.method,
+                base + request.path,
+                headers=headers,
+                data=None if request.body is None else request.body.encode(),
+                allow_redirects=False,
+            ) as answer,
+        ):
+            content = await _beginning(answer)
+    except (TimeoutError, aiohttp.ClientError) as error:
+        why = "it took too long" if isinstance(error, TimeoutError) else str(error)
+        raise Unreachable(f"No answer from the endpoint: {why}.") from error
+    return {
+        "status": answer.status,
+        "seconds": perf_counter() - began,
+        "body": content[:MOST_ANSWER_BYTES].decode("utf-8", "replace"),
+        "cut": len(content) > MOST_ANSWER_BYTES,
+    }
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    content = b""
+    async for piece in answer.content.iter_any():
+        content += piece
+        if len(content) > MOST_ANSWER_BYTES:
+            break
+    return content

@@ -1,0 +1,159 @@
+"""What somebody should hear of their own work, from events. Pure: times are given.
+
+Told once each: it started, gave way (to whom), went on, ended, was stopped by a limit. Never told:
+what was so before anybody listened, what its owner did a moment ago, retries after a crash, parts
+of larger work, workspaces.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from carrel.models import Event, Workload
+from carrel.notebook import words
+from carrel.widgets.story import describe, gave_way
+
+UNTOLD: Final = frozenset({"workspace", "trial", "replica", "tensorboard", "schedule"})
+KEPT: Final = 50
+LONGEST: Final = 138  # JupyterLab cuts a notification after 140 characters
+ENDED_KEPT: Final = 100
+
+
+@dataclass(slots=True)
+class News:
+    """One person's work so far.
+
+    Attributes:
+        user: whose work counts.
+        began: since when somebody listens, epoch seconds.
+        version: counted up with everything that a listener could show.
+        told: the latest news, each with the version it came with.
+    """
+
+    user: str
+    began: float
+    version: int = 0
+    told: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _known: dict[str, Workload] = field(default_factory=dict)
+    _waits: set[str] = field(default_factory=set)
+
+    def take_all(self, workloads: Iterable[Workload]) -> None:
+        """How everything stands; whatever is not among them is gone."""
+        found = {one.uid: one for one in workloads if self._mine(one)}
+        for uid in self._known.keys() - found.keys():
+            self._forget(uid)
+        for one in found.values():
+            self.take(Event(type="workload", workload=one))
+
+    def take(self, event: Event) -> None:
+        """An event; of other people's work nothing changes."""
+        now = event.workload
+        if not self._mine(now):
+            return
+        before = self._known.get(now.uid)
+        if before is not None and now.resource_version < before.resource_version:
+            return
+        if event.type == "deleted":
+            self._forget(now.uid)
+            return
+        if before == now:
+            return
+        self.version += 1
+        self._known[now.uid] = now
+        if now.spec.kind not in UNTOLD:
+            self._tell(before, now)
+        self._tidy()
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The work, those at work first, then the newest, as views need it."""
+        ordered = sorted(self._known.values(), key=lambda w: (w.at_rest, -w.created_at, w.name))
+        return [
+            {**describe(one, one.status.phase), "kind": one.spec.kind, "uid": one.uid}
+            for one in ordered
+        ]
+
+    def since(self, version: int) -> list[dict[str, Any]]:
+        """What was told after a version."""
+        return [one for one in self.told if one["version"] > version]
+
+    def _mine(self, workload: Workload) -> bool:
+        spec = workload.spec
+        return spec.user == self.user and not spec.owner and spec.kind != "workspace"
+
+    def _forget(self, uid: str) -> None:
+        if self._known.pop(uid, None) is not None:
+            self._waits.discard(uid)
+            self.version += 1
+
+    def _tell(self, before: Workload | None, now: Workload) -> None:
+        if before is None:
+            if not now.at_rest or (now.status.ended_at or 0.0) < self.began:
+                return
+        elif _yielded(before, now):
+            self._waits.add(now.uid)
+            self._say("warning", now, _preempted(now))
+        if before is None or before.status.phase != now.status.phase:
+            self._tell_phase(before, now)
+
+    def _tell_phase(self, before: Workload | None, now: Workload) -> None:
+        phase, name = now.status.phase, now.name
+        if phase == "running":
+            if now.uid in self._waits:
+                self._waits.discard(now.uid)
+                self._say("info", now, f"{name} goes on{_from(now)}.")
+            elif before is not None and before.status.first_started_at is None:
+                self._say("info", now, f"{name} started{_on(now)}.")
+        elif phase == "succeeded":
+            self._say("success", now, f"{name} is done{_after(now)}.")
+        elif phase == "failed":
+            self._say("error", now, f"{name} failed{_after(now)}: {_why(now)}")
+        elif phase == "stopped" and not now.spec.suspend:
+            self._say("warning", now, f"{name} stopped: {_why(now)}")
+
+    def _say(self, level: str, workload: Workload, text: str) -> None:
+        cut = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        self.told.append(
+            {
+                "version": self.version,
+                "level": level,
+                "text": cut.replace("`", ""),
+                "project": workload.project,
+                "name": workload.name,
+            }
+        )
+
+    def _tidy(self) -> None:
+        """Forget the oldest of what has ended."""
+        ended = [one for one in self._known.values() if one.at_rest]
+        for one in sorted(ended, key=lambda one: one.created_at)[: max(0, len(ended) - ENDED_KEPT)]:
+            self._known.pop(one.uid)
+
+
+def _yielded(before: Workload, now: Workload) -> bool:
+    last, previous = now.status.last_preemption, before.status.last_preemption
+    return last is not None and (previous is None or last.at > previous.at)
+
+
+def _preempted(now: Workload) -> str:
+    told = now.status.last_preemption
+    return f"{now.name} {gave_way(told)}" if told is not None else f"{now.name} gave way."
+
+
+def _from(now: Workload) -> str:
+    checkpoint = now.status.checkpoint
+    return "" if checkpoint is None else f" from step {checkpoint.step:,}"
+
+
+def _on(now: Workload) -> str:
+    nodes = list(dict.fromkeys(task.node for task in now.status.tasks if task.node))
+    return "" if not nodes else f" on {nodes[0]}" if len(nodes) == 1 else f" on {len(nodes)} nodes"
+
+
+def _after(now: Workload) -> str:
+    began, ended = now.status.started_at, now.status.ended_at
+    return "" if began is None or ended is None else f" after {words.duration(ended - began)}"
+
+
+def _why(now: Workload) -> str:
+    return words.why(now) or "it did not say why."

@@ -1,0 +1,214 @@
+"""Every view and every part of the JupyterLab extension, in a real JupyterLab and browser.
+
+The scheduler behind it is a fake, so that any moment of any kind of work can be shown. With
+``CARREL_SCREENSHOTS`` naming a folder, what was seen is kept there.
+"""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from carrel.testing import FakeScheduler
+from contract.notebook.conftest import CHROMIUM, QUOTA, USE
+from contract.notebook.lab import Lab, running_lab, write_notebook
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+SECONDS = 1000
+SHOW = """from carrel import Client
+from carrel.widgets.cluster import ClusterView
+from carrel.widgets.form import FormView
+from carrel.widgets.kinds import view_of
+from carrel.widgets.tables import QuotaView
+client = Client()
+for name in ("gang", "sweep", "model"):
+    display(view_of(client, client.get_workload("vision", name)))
+display(ClusterView(client, client.nodes()), QuotaView(client, client.list_projects()))
+display(FormView(client, "experiment"))"""
+BUSY = "import time; time.sleep(600)"
+HOLDER = {"project": "vision", "name": "gang", "user": "ada", "state": "running"}
+SPACE = {
+    "lr": {"type": "float", "low": 1e-4, "high": 1.0, "log": True},
+    "layers": {"type": "int", "low": 1, "high": 4},
+    "kind": {"type": "categorical", "choices": ["relu", "tanh"]},
+}
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[FakeScheduler]:
+    """Ada's workspace runs in ``vision``, and there is work of every kind."""
+    with FakeScheduler(people={"ada": ["vision"]}, tcp=True) as fake:
+        fake.project("vision", quota=QUOTA, use=USE)
+        fake.submit("vision", "desk", kind="workspace", server_name="")
+        fake.run("vision", "desk")
+        fake.nodes(*nodes())
+        a_gang(fake)
+        an_experiment(fake)
+        an_endpoint(fake)
+        yield fake
+
+
+@pytest.fixture(scope="module")
+def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with running_lab(scheduler, tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A fresh profile; errors in the page's code fail the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    opened, errors = context.new_page(), []
+    opened.set_default_timeout(60 * SECONDS)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert errors == []
+
+
+def nodes() -> tuple[dict[str, Any], dict[str, Any]]:
+    whole = {**HOLDER, "gpu_milli": 1000}
+    borrowed = {**HOLDER, "gpu_milli": 500, "borrowed": True}
+    first = [
+        {"index": 0, "name": "T4", "holders": [whole]},
+        {"index": 1, "name": "T4", "holders": [borrowed]},
+    ]
+    second = [{"index": 0, "broken": True, "message": "fell off the bus"}, {"index": 1}]
+    return (
+        {"name": "node-1", "gpu_allocated_milli": 1500, "devices": first},
+        {"name": "node-2", "devices": second},
+    )
+
+
+def a_gang(fake: FakeScheduler) -> None:
+    fake.submit("vision", "gang", kind="distributed", tasks=2, gpus=1)
+    fake.run("vision", "gang")
+    fake.status("vision", "gang", borrowed=True, tasks=[
+        {"index": 0, "node": "node-1", "devices": [0], "pid": 1, "started_at": time.time()},
+        {"index": 1, "node": "node-2", "devices": [1], "pid": 2, "started_at": time.time()},
+    ])  # fmt: skip
+    fake.log("vision", "gang", "[0] epoch 1 of 40", "[1] epoch 1 of 40")
+    for step in range(1, 13):
+        fake.report("vision", "gang", step=step, done=step, total=40, rate=0.5, unit="epoch",
+                    metrics={"loss": 2.3 / step, "accuracy": 1 - 0.9 / step})  # fmt: skip
+
+
+def an_experiment(fake: FakeScheduler) -> None:
+    search = {"parameters": SPACE, "metric": "loss", "completions": 24, "parallelism": 3}
+    owner = fake.submit("vision", "sweep", kind="experiment", gpus=1, experiment=search)["uid"]
+    fake.status("vision", "sweep", phase="running", started_at=time.time())
+    for number in range(18):
+        rate = 10 ** (-4 + 4 * ((number * 7) % 18) / 18)
+        own = {"lr": rate, "layers": 1 + number % 4, "kind": ("relu", "tanh")[number % 2]}
+        name = f"sweep-{number}"
+        fake.submit("vision", name, kind="trial", owner=owner, part=number,
+                    trial={"number": number, "parameters": own})  # fmt: skip
+        fake.run("vision", name)
+        loss = 0.2 + (math.log10(rate) + 2) ** 2 / 4 + 0.05 * (number % 4)
+        fake.report("vision", name, step=1, metrics={"loss": loss})
+        if number < 15:
+            fake.finish("vision", name, exit_code=int(number == 6))
+
+
+def an_endpoint(fake: FakeScheduler) -> None:
+    section = {"min_replicas": 1, "max_replicas": 3}
+    owner = fake.submit("vision", "model", kind="inference", gpus=0.5, inference=section)["uid"]
+    for number in range(2):
+        name = f"model-{number}"
+        fake.submit("vision", name, kind="replica", owner=owner, part=number, gpus=0.5)
+    fake.run("vision", "model-0", devices=[1])
+    serving(fake, 2.5)
+
+
+def serving(fake: FakeScheduler, rate: float) -> None:
+    now = {"url": "/services/gateway/vision/model/", "wanted": 2, "ready": 1, "starting": 1,
+           "revision": 1, "in_flight": 3, "requests_per_second": rate}  # fmt: skip
+    fake.status("vision", "model", phase="running", started_at=time.time(), endpoint=now)
+
+
+def keep(page: Page, name: str, selector: str = "") -> None:
+    folder = os.environ.get("CARREL_SCREENSHOTS")
+    if folder and selector:
+        page.locator(selector).first.screenshot(path=Path(folder) / f"{name}.png")
+    elif folder:
+        page.wait_for_timeout(800)  # let what slides in arrive
+        page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+def until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
+        time.sleep(0.05)
+
+
+def accessible(page: Page, selector: str) -> None:
+    """Nothing of ours breaks a rule that axe knows."""
+    found = Axe().run(page, context={"include": [[selector]]})
+    assert found.response["passes"], f"{selector} is not there"
+    assert found.violations_count == 0, found.generate_report()
+
+
+def dark(page: Page) -> None:
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+Shift+C")
+    page.locator(".lm-CommandPalette-input").fill("Use Theme: JupyterLab Dark")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("body[data-jp-theme-light='false']")
+
+
+def run_cell(page: Page, index: int) -> None:
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
+    cell.locator(".jp-InputArea-editor").click()
+    page.keyboard.press("Control+Enter")
+
+
+def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    write_notebook(lab.folder, "views.ipynb", SHOW, BUSY)
+    page.goto(lab.page("lab/tree/views.ipynb"))
+    run_cell(page, 0)
+    gang = page.get_by_role("region", name="Training gang")
+    expect(gang).to_contain_text("2 members: 2 running")
+    expect(gang.locator(".carrel-members")).to_contain_text("node-2, GPU 1")
+    expect(gang.locator(".carrel-lines")).to_contain_text("[1] epoch 1 of 40")
+    expect(gang.locator(".carrel-figure")).to_have_count(2)
+    sweep = page.get_by_role("region", name="Experiment sweep")
+    expect(sweep).to_contain_text("14 done · 3 running · 1 failed · 3 at once · tpe")
+    expect(sweep.locator(".carrel-chart")).to_have_count(3)
+    sweep.get_by_role("button", name="loss", exact=True).click()
+    best = sweep.locator("tbody tr").first
+    expect(best).to_have_class("carrel-best-row")
+    model = page.get_by_role("region", name="Endpoint model")
+    expect(model).to_contain_text("1 of 2 replicas ready · 1 starting · 2.5 requests/s")
+    expect(page.get_by_role("img", name="GPU 1: 0.5 gang (vision), borrowed; 0.5 free")).to_be_visible()
+    run_cell(page, 1)
+    serving(scheduler, 4.0)
+    expect(model).to_contain_text("4 requests/s")  # while the kernel is busy
+    serving(scheduler, 3.0)
+    expect(model.locator(".carrel-figure")).to_have_count(3)
+    for theme in ("light", "dark"):
+        if theme == "dark":
+            dark(page)
+        accessible(page, ".carrel-view")
+        for name, selector in (
+            ("gang", "[aria-label='Training gang']"),
+            ("sweep", "[aria-label='Experiment sweep']"),
+            ("model", "[aria-label='Endpoint model']"),
+            ("gpus", "[aria-label='GPUs']"),
+            ("form", ".carrel-form"),
+        ):
+            keep(page, f"{name}-{theme}", selector)
