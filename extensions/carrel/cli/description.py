@@ -4,17 +4,23 @@ import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from carrel.cli import units, views
+from carrel.cli import kind_facts, units, views
 from carrel.cli.output import fields, say, table
 from carrel.models import History, Task, Transition, Workload
+from carrel.options import type_word
 
 
-def job(workload: Workload, past: History, now: float, service: str) -> None:
+def job(
+    workload: Workload, past: History, parts: Sequence[Workload], now: float, service: str
+) -> None:
     """Print it."""
     fields(_facts(workload, now, service))
     say()
-    say("Tasks:")
-    _tasks(workload.status.tasks, now)
+    if workload.spec.kind in kind_facts.PARTS:
+        _parts(kind_facts.PARTS[workload.spec.kind], parts)
+    else:
+        say("Tasks:")
+        _tasks(workload.status.tasks, now)
     say()
     say("Events:")
     _events(past.transitions, now)
@@ -28,7 +34,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Name", workload.name),
         ("Project", workload.project),
         ("User", spec.user or workload.created_by),
-        ("Type", views.type_word(spec.kind)),
+        ("Type", type_word(spec.kind)),
         ("Status", views.status_word(workload)),
         ("Why", views.why(workload)),
         ("What would help", status.reason.help if status.reason else ""),
@@ -41,6 +47,7 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Shared memory", "large" if spec.large_shm else ""),
         ("Preemptible", "yes" if spec.preemptible else "no"),
         ("Priority", str(spec.priority)),
+        *kind_facts.of(workload, now),
         ("Command", shlex.join(spec.command)),
         ("Image", spec.image),
         ("Working dir", spec.working_dir),
@@ -112,6 +119,17 @@ def _stop(workload: Workload, now: float) -> str:
     why = {"TimeLimit": "its time limit", "Idle": idle}
     because = why.get(limits.stops_because, limits.stops_because)
     return f"in {units.duration(limits.stops_at - now)} ({because})"
+
+
+def _parts(title: str, parts: Sequence[Workload]) -> None:
+    say(f"{title}:")
+    if not parts:
+        say("None yet.")
+        return
+    headers = ("NAME", "STATUS", "NODE", "GPUs Allocated (Requested)", "PARAMETERS", "METRICS")
+    table(headers, kind_facts.rows(parts))
+    if len(parts) > kind_facts.MOST_PARTS:
+        say(f"... and {len(parts) - kind_facts.MOST_PARTS:,} older ones.")
 
 
 def _tasks(tasks: Sequence[Task], now: float) -> None:

@@ -1,5 +1,6 @@
 """Commands about jobs: list, describe, logs, suspend, resume, delete."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from carrel.cli.output import (
     say,
     show,
 )
-from carrel.errors import ApiError
+from carrel.errors import ApiError, BadSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,10 @@ def list_jobs(
     status: Annotated[
         list[str] | None, typer.Option("--status", help="pending, running, failed, ...")
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="training or workspace.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="training, distributed, experiment, ...")
+    ] = None,
+    parts: Annotated[bool, typer.Option("--all", "-a", help="Also trials and replicas.")] = False,
     label: Annotated[list[str] | None, typer.Option("--label", "-l", help="K=V.")] = None,
     output: OutputOption = Output.TABLE,
     no_headers: NoHeaders = False,
@@ -51,7 +55,7 @@ def list_jobs(
     with connected() as client:
         where = None if everywhere else project_of(client, project)
         phases = [word.lower() for word in status or []]
-        jobs = client.list_workloads(where, user, phases, kind, labels)
+        jobs = client.list_workloads(where, user, phases, kind, labels, parts=parts)
         service = client.settings.url
     wide = output is Output.WIDE
     rows = (
@@ -68,16 +72,19 @@ def describe_job(
 ) -> None:
     """Show a job: what was asked for, its state and why, its tasks and its past."""
     from carrel.cli import description
+    from carrel.cli.kind_facts import OWNER_LABEL, PARTS
 
     with connected() as client:
         where = project_of(client, project)
         job = client.get_workload(where, name)
-        past = client.history(where, name)
+        past, parts = client.history(where, name), []
+        if job.spec.kind in PARTS and not for_programs(output):
+            parts = client.list_workloads(where, labels={OWNER_LABEL: name}, parts=True)
         service = client.settings.url
     if for_programs(output):
         document(job, output)
         return
-    description.job(job, past, now(), service)
+    description.job(job, past, parts, now(), service)
 
 
 def logs(
@@ -96,12 +103,14 @@ def logs(
         int | None, typer.Option("--attempt", min=0, help="Of an earlier run, from 0.")
     ] = None,
     task: Annotated[
-        int | None, typer.Option("--task", "--pod", min=0, help="Of one task, from 0.")
-    ] = None,
+        str,
+        typer.Option("--index", "--task", "--pod", help="Of one task, from 0, or all of a gang's."),
+    ] = "all",
 ) -> None:
     """Show what a job printed."""
-    from carrel.cli import tasklogs
+    from carrel.client.workloads import all_or
 
+    index = _index(task)
     options: dict[str, Any] = {
         "follow": follow,
         "tail": tail,
@@ -111,12 +120,21 @@ def logs(
     }
     with connected() as client:
         where = project_of(client, project)
-        count = client.get_workload(where, name).spec.tasks if task is None else 1
-        indices = range(count) if task is None else [task]
+        which = all_or(None, client.get_workload(where, name)) if index is None else index
         try:
-            tasklogs.show(client, where, name, list(indices), options)
+            for piece in client.logs(where, name, index=which, **options):
+                sys.stdout.write(piece)
+                sys.stdout.flush()
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+
+
+def _index(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        raise BadSetting(f"--index {text!r} is no task; write 0, 1, ... or all.")
+    return int(text)
 
 
 def suspend(names: Names, *, project: ProjectOption = None) -> None:

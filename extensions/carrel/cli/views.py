@@ -2,8 +2,10 @@
 
 from typing import Final
 
-from carrel.cli import units
+from carrel.cli import addresses, units
+from carrel.cli.counting import counts
 from carrel.models import Amounts, Project, ProjectUse, Workload
+from carrel.options import type_word
 
 NOTHING: Final = "-"
 JOB_COLUMNS: Final = (
@@ -37,32 +39,23 @@ def status_word(workload: Workload) -> str:
     return status.phase.capitalize()
 
 
-def type_word(kind: str) -> str:
-    """``Train`` or ``Interactive``."""
-    return {"training": "Train", "workspace": "Interactive"}.get(kind, kind.capitalize())
-
-
 def requested_gpus(workload: Workload) -> float:
     """GPUs of all its tasks."""
-    return workload.spec.gpus * workload.spec.tasks
+    return counts(workload).requested
 
 
 def gpu_cell(workload: Workload) -> str:
     """Held and asked for: ``0.30 (0.30)``; ``-`` while it waits, ``0.00`` once given back."""
-    requested = requested_gpus(workload)
+    found = counts(workload)
     if workload.status.phase in WAITING:
-        return f"{NOTHING} ({requested:.2f})"
-    held = requested if workload.holds_resources else 0.0
-    return f"{held:.2f} ({requested:.2f})"
+        return f"{NOTHING} ({found.requested:.2f})"
+    return f"{found.held:.2f} ({found.requested:.2f})"
 
 
 def pod_cell(workload: Workload) -> str:
-    """Tasks that run and tasks that wait: ``1 (0)``."""
-    tasks = workload.spec.tasks
-    if workload.holds_resources:
-        starting = workload.status.phase == "starting"
-        return f"0 ({tasks})" if starting else f"{tasks} (0)"
-    return "0 (0)" if workload.at_rest else f"0 ({tasks})"
+    """Tasks, or parts, that run and that wait: ``1 (0)``."""
+    found = counts(workload)
+    return f"{found.running} ({found.waiting})"
 
 
 def nodes_of(workload: Workload) -> str:
@@ -73,11 +66,8 @@ def nodes_of(workload: Workload) -> str:
 
 
 def service_url(workload: Workload, service: str) -> str:
-    """The address of a running workspace, below the Hub that serves ``service``."""
-    if workload.spec.kind != "workspace" or workload.status.phase != "running":
-        return NOTHING
-    hub = service.removesuffix("/services/carrel")
-    return "/".join(filter(None, (hub, "user", workload.spec.user, workload.spec.server_name)))
+    """The addresses of what listens, below the Hub that serves ``service``."""
+    return ",".join(addresses.of(workload, service)) or NOTHING
 
 
 def job_row(workload: Workload, now: float, service: str) -> list[str]:

@@ -117,9 +117,13 @@ class Client(PlainExperiments):
         phases: Sequence[str] = (),
         kind: str | None = None,
         labels: Mapping[str, str] | None = None,
+        *,
+        parts: bool = False,
     ) -> list[Workload]:
-        """All workloads that match."""
-        return self.loop.run(self.aio.list_workloads(project, user, phases, kind, labels))
+        """All workloads that match; with ``parts`` also trials, replicas and runs."""
+        return self.loop.run(
+            self.aio.list_workloads(project, user, phases, kind, labels, parts=parts)
+        )
 
     def delete_workload(self, project: str, name: str) -> Workload | None:
         """End and remove it."""

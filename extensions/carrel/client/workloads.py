@@ -91,8 +91,13 @@ class Workloads:
         phases: Sequence[str] = (),
         kind: str | None = None,
         labels: Mapping[str, str] | None = None,
+        *,
+        parts: bool = False,
     ) -> list[Workload]:
-        """All workloads that match, over as many pages as it takes."""
+        """All workloads that match, over as many pages as it takes.
+
+        With ``parts`` also what the service made for other work: trials, replicas, runs.
+        """
         found: list[Workload] = []
         after: str | None = None
         while True:
@@ -105,6 +110,7 @@ class Workloads:
                     "user": user,
                     "phase": list(phases),
                     "kind": kind,
+                    "parts": parts or None,
                     "label": [f"{key}={value}" for key, value in (labels or {}).items()],
                     "limit": PAGE,
                     "after": after,

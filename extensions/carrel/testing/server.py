@@ -154,6 +154,7 @@ class Server:
         limit, after = int(query.get("limit", "100")), query.get("after", "")
         labels = [label.partition("=")[::2] for label in query.getall("label", [])]
         phases = query.getall("phase", [])
+        shown = bool(query.get("parts") == "true" or "kind" in query or labels)
         found = [
             workload
             for (project, name), workload in sorted(self.world.workloads.items())
@@ -162,6 +163,7 @@ class Server:
             and f"{project}/{name}" > after
             and workload["spec"]["user"] == query.get("user", workload["spec"]["user"])
             and workload["spec"]["kind"] == query.get("kind", workload["spec"]["kind"])
+            and (shown or workload["spec"]["kind"] not in ("trial", "replica"))
             and (not phases or workload["status"]["phase"] in phases)
             and all(workload["labels"].get(key) == value for key, value in labels)
         ]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Json = dict[str, Any]
+NOT_PREEMPTIBLE = ("workspace", "inference", "replica", "tensorboard")
 AT_REST = ("succeeded", "failed", "stopped")
 NO_QUOTA = {"gpus": None, "cpu_millicores": None, "memory_bytes": None}
 INTERACTIVE = {
@@ -130,7 +131,7 @@ class World:
             "created_at": self.now(),
             "created_by": user,
             "labels": dict(body.get("labels", {})),
-            "spec": {"user": user, "preemptible": kind == "training"}
+            "spec": {"user": user, "preemptible": kind not in NOT_PREEMPTIBLE}
             | spec
             | {"kind": kind, "files": files},
             "status": {"phase": "pending", "queued_at": self.now(), "tasks": [], "attempt": 0},

@@ -116,7 +116,7 @@ def test_logs_of_several_tasks_say_whose_line_it_is(run: Run, fake: FakeSchedule
     fake.submit("vision", "gang", tasks=2)
     fake.log("vision", "gang", "hello")
     assert run("logs", "gang").out == "gang-0 | hello\ngang-1 | hello\n"
-    assert run("logs", "gang", "--task", "1").out == "hello\n"
+    assert run("logs", "gang", "--index", "1").out == "hello\n"
 
 
 def test_limits_of_trainings(run: Run, fake: FakeScheduler) -> None:
