@@ -16,7 +16,6 @@ from carrel_scheduler.workloads.controllers.inference_plan import (
 )
 from carrel_scheduler.workloads.controllers.inference_scaling import Demand
 
-
 WIDE = InferenceSpec(max_replicas=4, startup_seconds=60.0, drain_seconds=30.0)
 QUIET = Demand()
 
@@ -69,11 +68,11 @@ class World:
             return replace(one, state="draining", since=self.now, in_use=True)
         return replace(one, state="ended") if one.uid in self.steps.end else one
 
-    def set(self, state: State, *names: str, **more: bool) -> None:
+    def set(self, state: State, *names: str, in_use: bool = False) -> None:
         """Something happens to some replicas, or to all that start."""
         for index, one in enumerate(self.replicas):
             if one.uid in names or (not names and one.state == "starting"):
-                self.replicas[index] = replace(one, state=state, since=self.now, **more)
+                self.replicas[index] = replace(one, state=state, since=self.now, in_use=in_use)
 
     def count(self, state: State) -> int:
         return sum(one.state == state for one in self.replicas)

@@ -1,0 +1,152 @@
+"""A real scheduler and a gateway before it, with a Hub that answers who people are."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from carrel_hub.gateway.app import running
+from carrel_hub.gateway.settings import Settings
+
+PATIENCE_SECONDS = 60.0
+COME = "access:services!service=gateway"
+SERVER = Path(__file__).with_name("server.py")
+
+
+def accounts() -> dict[str, Account]:
+    """Two members of vision, one of speech, an admin, the gateway itself."""
+    return {
+        "ada": Account("ada", (USE, ADMIN, COME), {"project-vision"}),
+        "bea": Account("bea", (USE, COME), {"project-vision"}),
+        "carl": Account("carl", (USE, COME), {"project-speech"}),
+        "narrow": Account("narrow", (USE,), {"project-vision"}),
+        "gate": Account("gate", ("custom:carrel:gateway",)),
+        "scraper": Account("scraper", ("custom:carrel:metrics", COME)),
+    }
+
+
+class House:
+    """Everything that runs, and whoever asks."""
+
+    def __init__(
+        self, scheduler: SchedulerProcess, gateway: str, session: aiohttp.ClientSession
+    ) -> None:
+        self.scheduler, self.gateway, self.session = scheduler, gateway, session
+
+    def address(self, path: str) -> str:
+        """At the gateway."""
+        return f"{self.gateway}/services/gateway/{path}"
+
+    async def api(self, method: str, path: str, who: str = "ada", body: Any = None) -> Any:
+        """The scheduler's API; raises ``AssertionError`` when refused."""
+        async with self.session.request(
+            method,
+            self.scheduler.api + path,
+            json=body,
+            headers={"Authorization": f"token {who}"},
+        ) as answer:
+            text = await answer.text()
+            assert answer.status < 300, text
+            return await answer.json() if text else None
+
+    async def ask(
+        self, method: str, path: str, who: str | None = "ada", **options: Any
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """The gateway as somebody: status, body, headers."""
+        headers = dict(options.pop("headers", {}))
+        if who is not None:
+            headers["Authorization"] = f"Bearer {who}"
+        async with self.session.request(
+            method, self.address(path), headers=headers, allow_redirects=False, **options
+        ) as answer:
+            return answer.status, await answer.read(), answer.headers
+
+    async def submit(self, name: str, **fields: Any) -> dict[str, Any]:
+        """An endpoint of ada's that runs ``server.py``."""
+        body = {
+            "name": name,
+            "project": "vision",
+            "kind": "inference",
+            "command": ["python", "server.py"],
+            "files": {"server.py": SERVER.read_text()},
+            "inference": {"readiness_path": "/healthz"},
+            "grace_seconds": 10,
+        }
+        found: dict[str, Any] = await self.api("POST", "/workloads", body=body | fields)
+        return found
+
+    async def status(self, name: str) -> dict[str, Any]:
+        """The status of ada's work."""
+        found: dict[str, Any] = (await self.api("GET", f"/workloads/vision/{name}"))["status"]
+        return found
+
+    async def until(
+        self, name: str, met: Callable[[dict[str, Any]], bool], what: str = ""
+    ) -> dict[str, Any]:
+        """The status once it is as it should be."""
+        return await until(lambda: self.status(name), met, what or name)
+
+    async def until_ready(self, name: str, count: int = 1) -> dict[str, Any]:
+        """The status once so many replicas are ready, and the gateway knows."""
+        status = await self.until(name, lambda one: (one["endpoint"] or {}).get("ready") == count)
+        if count:
+            await until(
+                lambda: self.ask("GET", f"vision/{name}/healthz"),
+                lambda answer: answer[0] == 200,
+                f"{name} at the gateway",
+            )
+        return status
+
+
+async def until(read: Callable[[], Awaitable[Any]], met: Callable[[Any], bool], what: str) -> Any:
+    """What is read once it is as it should be."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = await read()
+        if met(found):
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} did not come; it is {found}")
+        await asyncio.sleep(0.1)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@asynccontextmanager
+async def house(folder: Path, gpus: int = 4) -> AsyncIterator[House]:
+    """A scheduler with the project vision (2 GPUs), and a gateway in this process."""
+    async with StandInHub(accounts()) as hub, aiohttp.ClientSession() as session:
+        scheduler = SchedulerProcess(folder, hub.url, "ada", gpus=gpus)
+        await scheduler.start()
+        try:
+            async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as asking:
+                await scheduler.ready(asking)
+            settings = Settings(
+                prefix="/services/gateway/",
+                hub_prefix="/hub/",
+                hub_api_url=hub.url,
+                host="127.0.0.1",
+                port=free_port(),
+                api_url=scheduler.url,
+                client_id="service-gateway",
+                token="gate",
+            )
+            async with running(settings) as port:
+                made = House(scheduler, f"http://127.0.0.1:{port}", session)
+                body = {"name": "vision", "quota": {"gpus": 2}}
+                await made.api("POST", "/projects", body=body)
+                yield made
+        finally:
+            await scheduler.stop()
