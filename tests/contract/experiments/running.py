@@ -1,0 +1,155 @@
+"""A real scheduler on a local engine with simulated GPUs, and experiments on it."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from carrel import AsyncClient
+from carrel.models import Workload
+from carrel.models.experiments import TrialRow, Trials
+
+PATIENCE_SECONDS = 90.0
+PAUSE_SECONDS = 0.1
+VISION = "vision"
+SPEECH = "speech"
+
+
+@dataclass
+class Lab:
+    """A scheduler with two projects, and a client that sees both."""
+
+    scheduler: SchedulerProcess
+    client: AsyncClient
+    session: aiohttp.ClientSession
+    folder: Path
+
+    async def project(self, name: str, gpus: int) -> None:
+        await self.client.create_project({"name": name, "quota": {"gpus": gpus}})
+
+    async def sweep(
+        self, script: str, experiment: Mapping[str, Any], *arguments: str, **more: Any
+    ) -> Workload:
+        """Submit `vision/sweep`, whose trials run a Python script."""
+        body = {
+            "name": "sweep",
+            "project": VISION,
+            "kind": "experiment",
+            "command": ["python", "trial.py", *arguments],
+            "files": {"trial.py": script},
+            "environment": {"SHARED": str(self.folder)},
+            "volumes": [{"source": str(self.folder)}],
+            "gpus": 1,
+            "experiment": dict(experiment),
+            **more,
+        }
+        return await self.client.create_workload(body)
+
+    async def until(
+        self, met: Callable[[Workload], bool], name: str = "sweep", project: str = VISION
+    ) -> Workload:
+        """The workload once a condition holds."""
+        last = None
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    last = await self.client.get_workload(project, name)
+                    if met(last):
+                        return last
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError as error:
+            raise AssertionError(f"not in time: {last}\n{self._said()}") from error
+
+    async def until_at_rest(self) -> Workload:
+        return await self.until(lambda found: found.status.phase in ("succeeded", "failed"))
+
+    async def until_trials(self, met: Callable[[Mapping[int, Workload]], bool]) -> None:
+        """Wait for a condition on the trials' workloads by number."""
+        found: dict[int, Workload] = {}
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not met(found):
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    found = await self.workloads()
+        except TimeoutError as error:
+            raise AssertionError(f"not in time: {found}\n{self._said()}") from error
+
+    async def workloads(self) -> dict[int, Workload]:
+        """The trials' workloads by number."""
+        listed = await self.client.list_workloads(VISION, kind="trial")
+        return {one.spec.part: one for one in listed}
+
+    async def trials(self) -> Trials:
+        return await self.client.trials(VISION, "sweep")
+
+    async def rows(self) -> list[TrialRow]:
+        return list((await self.trials()).items)
+
+    async def restart(self) -> None:
+        """Kill the scheduler as a power cut would, and start another."""
+        await self.scheduler.kill()
+        await self.scheduler.start()
+        await self.scheduler.ready(self.session)
+
+    def _said(self) -> str:
+        return self.scheduler.log.read_text()[-3000:]
+
+
+@asynccontextmanager
+async def running(folder: Path, gpus: int) -> AsyncIterator[Lab]:
+    """A lab with so many GPUs; everything that it started has ended afterwards."""
+    groups = {f"project-{VISION}", f"project-{SPEECH}"}
+    accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups=groups)}
+    (folder / "state").mkdir()
+    async with (
+        StandInHub(accounts) as hub,
+        aiohttp.ClientSession(headers={"Authorization": "token ada"}) as session,
+    ):
+        scheduler = SchedulerProcess(folder / "state", hub.url, "ada", gpus=gpus)
+        await scheduler.start()
+        # Where users are kept apart, a task sees only volumes that its user reaches.
+        shared = Path(tempfile.mkdtemp(prefix="carrel-sweep-", dir="/var/tmp"))
+        shared.chmod(0o777)
+        try:
+            await scheduler.ready(session)
+            async with AsyncClient(scheduler.url, "ada") as client:
+                lab = Lab(scheduler, client, session, shared)
+                yield lab
+                await _sweep_up(lab)
+        finally:
+            await scheduler.stop()
+            shutil.rmtree(shared)
+
+
+async def _sweep_up(lab: Lab) -> None:
+    """Nothing may run on after the test."""
+    for found in await lab.client.list_workloads():
+        await lab.client.delete_workload(found.project, found.name)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await lab.client.list_workloads():  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+def most_at_once(histories: Mapping[int, Any], since: float = 0.0) -> int:
+    """How many workloads held resources at the same time, from their rows."""
+    changes: list[tuple[float, int]] = []
+    for history in histories.values():
+        held = False
+        for row in history.transitions:
+            holds = row.to_phase in ("starting", "running", "preempting", "stopping")
+            if holds != held:
+                changes.append((max(row.at, since), 1 if holds else -1))
+            held = holds
+    most = now = 0
+    for _, step in sorted(changes):
+        now += step
+        most = max(most, now)
+    return most
