@@ -62,10 +62,12 @@ async def recover(
         if workload.status.phase in FINAL and not workload.spec.delete:
             continue
         _take(loop, cycle, workload, seen)
-    for task in tasks:
+    # Of members that ended while nobody looked, the first to end is the one that took the others.
+    for task in sorted(tasks, key=lambda one: one.ended_at or cycle.now):
         task_changes.on_task(cycle, task)
     for entry in tuple(loop.book):
         spec_changes.follow(cycle, entry)
+        _set_timers(loop, entry)
     await loop.finish(cycle)
     log.info("recovered %d workloads and %d tasks", len(tuple(loop.book)), len(tasks))
     return projects.version, workloads.version
@@ -78,18 +80,18 @@ def _take(
     status = workload.status
     if entry.holding:
         _adopt(cycle, entry, seen)
-    elif status.phase == "pending" and not spec_changes.asks_for_end(workload):
-        if status.not_before is not None:
-            loop.wake_at(status.not_before, entry.uid)
-        else:
-            cycle.enqueue(entry)
-    if entry.claim_until is not None:
-        loop.wake_at(entry.claim_until, entry.uid)
-    if entry.meet_until is not None:
-        loop.wake_at(entry.meet_until, entry.uid)
+    elif spec_changes.waits_for_room(workload):
+        cycle.enqueue(entry)
     if status.phase == "running":
         tenure.take_over(entry, cycle.now)
         loop.wake_at(cycle.now, entry.uid)
+
+
+def _set_timers(loop: Reconciler, entry: Entry) -> None:
+    times = (entry.workload.status.not_before, entry.claim_until, entry.meet_until)
+    for when in times:
+        if when is not None:
+            loop.wake_at(when, entry.uid)
 
 
 def _adopt(cycle: Cycle, entry: Entry, seen: dict[TaskId, TaskStatus]) -> None:

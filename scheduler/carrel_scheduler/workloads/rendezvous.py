@@ -15,6 +15,7 @@ from carrel_scheduler.workloads import gangs
 from carrel_scheduler.workloads.book import Entry
 
 HOST_FILE: Final = "hostfile"
+"""Its path below the task's own folder."""
 _PROGRAMS: Final = Path(sys.executable).parent
 _MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi_member")
 
@@ -51,6 +52,7 @@ def environment(entry: Entry, index: int, address_of: AddressOf) -> dict[str, st
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "NODE_RANK": str(index),
+        "CARREL_JOIN_TIMEOUT": f"{gangs.rendezvous_of(entry.workload.spec).join_timeout_seconds:g}",
         "CARREL_MEMBER": _name(entry, index),
         "CARREL_MEMBERS": ",".join(_names(entry, address_of)),
         **_torchrun(entry, index, address, port),
@@ -101,14 +103,17 @@ def _jax(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
 def _mpi() -> dict[str, str]:
     """What makes ``mpirun`` start its ranks inside the members instead of over ssh."""
     reach = str(_PROGRAMS / "carrel-reach")
+    hosts = f"$(CARREL_TASK_DIR)/{HOST_FILE}"
     return {
-        "HYDRA_HOST_FILE": HOST_FILE,
+        # Ranks keep the environment of the member they run in: its devices, its rank.
+        "HYDRA_ENV": "none",
+        "HYDRA_HOST_FILE": hosts,
         "HYDRA_LAUNCHER": "rsh",
         "HYDRA_LAUNCHER_EXEC": reach,
         "OMPI_MCA_plm_rsh_agent": reach,
         "PRTE_MCA_plm_ssh_agent": reach,
-        "OMPI_MCA_orte_default_hostfile": HOST_FILE,
-        "PRTE_MCA_prte_default_hostfile": HOST_FILE,
+        "OMPI_MCA_orte_default_hostfile": hosts,
+        "PRTE_MCA_prte_default_hostfile": hosts,
     }
 
 

@@ -21,11 +21,15 @@ def asks_for_end(workload: Workload) -> bool:
     return workload.spec.suspend or workload.spec.delete
 
 
+def waits_for_room(workload: Workload) -> bool:
+    """Whether it is to run now, and does not yet."""
+    wants = workload.status.phase == "pending" and not asks_for_end(workload)
+    return wants and workload.status.not_before is None
+
+
 def waits_for_project(entry: Entry) -> bool:
     """Whether it wants to run and is not in the core's queue: its project was not known."""
-    workload = entry.workload
-    wants = workload.status.phase == "pending" and not asks_for_end(workload)
-    return wants and workload.status.not_before is None and not entry.queued
+    return waits_for_room(entry.workload) and not entry.queued
 
 
 def follow(cycle: Cycle, entry: Entry) -> None:

@@ -1,0 +1,126 @@
+"""A member of an MPI gang: runs what the first member's ``mpirun`` starts here, until it is ended.
+
+``mpirun`` reaches the other members through ``carrel-reach`` (``mpi_reach``) in place of ssh.
+Who asks proves with the job's own token that it belongs to the job; nothing goes through a shell.
+On the wire: a nonce, then one line of JSON with its proof, then frames of output and the exit code.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import shlex
+import signal
+import socket
+import socketserver
+import struct
+import subprocess
+import threading
+from contextlib import suppress
+from typing import IO, Final
+
+from typing_extensions import override
+
+NONCE_BYTES: Final = 32
+OUT: Final = 1
+ERROR: Final = 2
+EXIT: Final = 3
+HEAD: Final = struct.Struct("!BI")
+"""Kind of a frame and the number of its bytes."""
+REFUSED: Final = 255
+_MOST_LINE: Final = 1 << 20
+
+
+def proof(nonce: bytes, line: bytes) -> str:
+    """What shows that a line comes from a member of the same job."""
+    key = os.environ["CARREL_TASK_TOKEN"].encode()
+    return hmac.new(key, nonce + line, hashlib.sha256).hexdigest()
+
+
+def members() -> dict[str, tuple[str, int]]:
+    """Address and port of every member, by name."""
+    found = {}
+    for one in os.environ["CARREL_MEMBERS"].split(","):
+        name, _, where = one.partition("=")
+        address, _, port = where.rpartition(":")
+        found[name] = (address, int(port))
+    return found
+
+
+class Orders(socketserver.StreamRequestHandler):
+    """One command that somebody wants to run here."""
+
+    @override
+    def handle(self) -> None:
+        """Check who asks, run it, send what it says and how it ends."""
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        self.wfile.write(nonce)
+        line = self.rfile.readline(_MOST_LINE)
+        given = self.rfile.readline(_MOST_LINE).decode("ascii", "replace").strip()
+        if not hmac.compare_digest(given, proof(nonce, line)):
+            self._send(ERROR, b"refused: this is not a member of the same job\n")
+            self._send(EXIT, struct.pack("!i", REFUSED))
+            return
+        self._run(shlex.split(json.loads(line)["command"]))
+
+    def _run(self, command: list[str]) -> None:
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._send(ERROR, f"{command[0]}: {error.strerror}\n".encode())
+            self._send(EXIT, struct.pack("!i", 127))
+            return
+        assert child.stdout is not None and child.stderr is not None  # noqa: S101, PT018 - both are pipes
+        sources = ((OUT, child.stdout), (ERROR, child.stderr))
+        threads = [threading.Thread(target=self._copy, args=source) for source in sources]
+        threading.Thread(target=self._end_with_caller, args=(child,), daemon=True).start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._send(EXIT, struct.pack("!i", child.wait()))
+
+    def _copy(self, kind: int, source: IO[bytes]) -> None:
+        while data := os.read(source.fileno(), 1 << 16):
+            self._send(kind, data)
+
+    def _end_with_caller(self, child: "subprocess.Popen[bytes]") -> None:
+        """Whoever asked went away: nobody waits for the command any more."""
+        with suppress(OSError):
+            self.rfile.read(1)
+        if child.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+
+    def _send(self, kind: int, data: bytes) -> None:
+        with _one_at_a_time, suppress(OSError):
+            self.wfile.write(HEAD.pack(kind, len(data)) + data)
+
+
+_one_at_a_time = threading.Lock()
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Takes commands from members of the same job."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    address_family = socket.AF_INET
+
+
+def main() -> None:
+    """Serve until the gang ends."""
+    own = members()[os.environ["CARREL_MEMBER"]]
+    with Server(own, Orders) as server:
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
