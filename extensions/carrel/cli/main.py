@@ -12,7 +12,7 @@ from typing import Final
 import typer
 
 from carrel import options
-from carrel.cli import cluster, jobs, plugins, projects, session, shells
+from carrel.cli import cluster, experiments, jobs, plugins, projects, session, shells
 from carrel.cli import submit as submission
 from carrel.cli.context import Invocation
 from carrel.cli.output import complain
@@ -53,6 +53,15 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
     "top": (
         "Show how busy things are.",
         {"node": cluster.top_node, "job": cluster.top_job},
+    ),
+    "experiment": (
+        "Look into searches for hyperparameters.",
+        {
+            "list": experiments.list_experiments,
+            "trials": experiments.trials,
+            "best": experiments.best,
+            "export": experiments.export,
+        },
     ),
     "project": (
         "Manage projects (administrators).",
