@@ -32,11 +32,14 @@ from tornado.httpserver import HTTPServer
 
 from carrel_scheduler.api.app import ApiDependencies, make_app
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
+from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.local.connections import met_at
 from carrel_scheduler.engines.local.engine import LocalEngine
+from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
+from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import DeviceProvider
 from carrel_scheduler.node.detect import detect
 from carrel_scheduler.workloads.actor import Actor
@@ -157,6 +160,7 @@ class Service:
         self.loop.composites.add(
             Inference(loads, self._prober, lambda _: LOOPBACK, launch.gateway_prefix)
         )
+        self._results = Results(settings.state_dir / "results")
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(
@@ -172,6 +176,7 @@ class Service:
                     clock=time.time,
                     ids=new_id,
                     task_tokens=tokens,
+                    results=self._results,
                     prefix=settings.prefix,
                 )
             ),
@@ -181,6 +186,7 @@ class Service:
     async def run(self, stop: asyncio.Event) -> None:
         """Recover, serve, and turn the loop until ``stop`` is set; raises what ends it early."""
         collect_rarely()
+        await self._results.begin()
         async with asyncio.TaskGroup() as group:
             facts = self._provider.facts()
             seen = asyncio.Event()
@@ -194,6 +200,7 @@ class Service:
                 group.create_task(pump_meetings(met_at, self.loop)),
                 group.create_task(self.loop.run()),
                 group.create_task(self.loop.composites.run()),
+                group.create_task(self._results.sweep(self._known)),
             ]
             self._server.listen(self._settings.port, self._settings.host)
             log.info("listening on %s:%d", self._settings.host, self._settings.port)
@@ -201,6 +208,14 @@ class Service:
             await self._close()
             for task in work:
                 task.cancel()
+
+    async def _known(self, uid: str) -> bool:
+        """Whether there is a workload of this uid."""
+        try:
+            await self._ledger.get_by_uid(Workload, uid)
+        except NotFound:
+            return False
+        return True
 
     async def _close(self) -> None:
         """Stop listening and let go; running tasks go on without us."""

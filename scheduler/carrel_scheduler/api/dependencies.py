@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from carrel_scheduler.api.identity import Identity, Membership
+from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.contract import Live
@@ -39,6 +40,7 @@ class ApiDependencies:
     Attributes:
         clock: epoch seconds.
         ids: a new workload uid each time.
+        results: what jobs handed back.
         loads: what gateways tell of requests.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
@@ -52,6 +54,7 @@ class ApiDependencies:
     clock: Callable[[], float]
     ids: Callable[[], str]
     task_tokens: TaskTokens
+    results: Results
     prefix: str = "/services/carrel"
     timing: StreamTiming = field(default_factory=StreamTiming)
     loads: Loads = field(default_factory=lambda: Loads(time.time))

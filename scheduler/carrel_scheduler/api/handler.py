@@ -18,7 +18,7 @@ from carrel_scheduler.api import door, problems, refusals, requests
 from carrel_scheduler.api.access import Visitor
 from carrel_scheduler.api.authentication import token_of
 from carrel_scheduler.api.encoding import to_json
-from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
 from carrel_scheduler.api.problems import Broken, Code, Problem
 from carrel_scheduler.api.services import Services
 from carrel_scheduler.api.streaming import Sender
@@ -72,9 +72,13 @@ class ApiHandler(web.RequestHandler):
     def read_call(self, operation: Operation, body: bytes) -> Call:
         """Validate query and body, and membership in the project that they name."""
         query = requests.read_query(operation.query, self.request.query_arguments)
-        content = None
-        if operation.body is not None:
-            requests.check_media_type(self.request.headers.get("Content-Type", ""))
+        content: Any = None
+        media = self.request.headers.get("Content-Type", "")
+        if operation.raw_bytes:
+            requests.check_media_type(media, (BYTES,))
+            content = body
+        elif operation.body is not None:
+            requests.check_media_type(media)
             content = requests.read_body(operation.body, body)
         named = {"path": None, "query": query, "body": content}[operation.project_in]
         for project in requests.projects_of(named):
@@ -130,6 +134,8 @@ class OperationHandler(ApiHandler):
         """See the base."""
         super().initialize(services, operations)
         self._body = bytearray()
+        asked = operations.get(self.request.method or "")
+        self._most = (asked.raw_bytes if asked else 0) or requests.MOST_BODY_BYTES
 
     @override
     async def prepare(self) -> None:
@@ -138,8 +144,8 @@ class OperationHandler(ApiHandler):
             self.request.connection.set_max_body_size(requests.MOST_DRAINED_BYTES)
         length = self.request.headers.get("Content-Length", "0")
         size = int(length) if length.isdecimal() else 0
-        if size > requests.MOST_BODY_BYTES:
-            self._refusal = _too_large(size)
+        if size > self._most:
+            self._refusal = _too_large(size, self._most)
             if size > requests.MOST_DRAINED_BYTES:
                 raise self._refusal
             return
@@ -153,8 +159,8 @@ class OperationHandler(ApiHandler):
         """Collect the body, up to the limit."""
         if self._refusal is None:
             self._body += chunk
-            if len(self._body) > requests.MOST_BODY_BYTES:
-                self._refusal = _too_large(len(self._body))
+            if len(self._body) > self._most:
+                self._refusal = _too_large(len(self._body), self._most)
         return None
 
     async def run(self, **_: str) -> None:
@@ -199,8 +205,8 @@ class NothingHere(OperationHandler):
         raise problems.Missing(Code.NOT_FOUND, "There is nothing at this address")
 
 
-def _too_large(size: int) -> problems.TooLarge:
+def _too_large(size: int, most: int) -> problems.TooLarge:
     return problems.TooLarge(
         Code.BODY_TOO_LARGE,
-        f"The body has {size:,} bytes or more; {requests.MOST_BODY_BYTES:,} are the most",
+        f"The body has {size:,} bytes or more; {most:,} are the most",
     )

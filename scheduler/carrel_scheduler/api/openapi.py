@@ -12,7 +12,7 @@ import carrel_scheduler
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.models import fields
-from carrel_scheduler.api.operation import ROOT, Operation
+from carrel_scheduler.api.operation import BYTES, ROOT, Operation
 
 REFERENCE: Final = "#/components/schemas/"
 _PATH_PARTS: Final[Mapping[str, Any]] = {
@@ -30,6 +30,13 @@ _WORDS: Final[Mapping[int, str]] = {
 }
 _PROBLEM_WORDS: Final[Mapping[int, str]] = {
     kind.status: kind.title for kind in problems.Problem.__subclasses__()
+}
+
+
+_SCHEMAS_OF_MEDIA: Final[Mapping[str, Mapping[str, str]]] = {
+    "text/plain": {"type": "string"},
+    "text/event-stream": {"type": "string"},
+    BYTES: {"type": "string", "format": "binary"},
 }
 
 
@@ -91,6 +98,9 @@ def _operation(operation: Operation) -> dict[str, Any]:
         found["x-carrel-websocket"] = True
     if RULES[operation.access].task_token:
         found["security"] = [{"hubToken": []}, {"taskToken": []}]
+    if operation.raw_bytes:
+        schema = {"type": "string", "format": "binary", "maxLength": operation.raw_bytes}
+        found["requestBody"] = {"required": True, "content": {BYTES: {"schema": schema}}}
     if operation.body is not None:
         media = ["application/json"]
         media += ["application/merge-patch+json"] if operation.method == "PATCH" else []
@@ -107,7 +117,7 @@ def problem_statuses(operation: Operation) -> list[int]:
     found = {400, 401, 403, 422, 500, 503, *operation.problems}
     if "{" in operation.path:
         found.add(404)
-    if operation.body is not None:
+    if operation.body is not None or operation.raw_bytes:
         found |= {413, 415}
     return sorted(found)
 
@@ -146,7 +156,7 @@ def _answer(operation: Operation, status: int) -> dict[str, Any]:
     found: dict[str, Any] = {"description": _WORDS[status]}
     kind = operation.answers[status]
     if kind is not None:
-        schema = {"type": "string"} if operation.media.startswith("text/") else _reference(kind)
+        schema = _SCHEMAS_OF_MEDIA.get(operation.media) or _reference(kind)
         found["content"] = {operation.media: {"schema": schema}}
     return found
 
@@ -171,7 +181,8 @@ def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
     bodies: list[type[BaseModel]] = []
     for operation in operations:
         for kind in operation.answers.values():
-            kinds += kind if isinstance(kind, tuple) else [kind] if kind not in (None, str) else []
+            plain = kind in (None, str, bytes)
+            kinds += kind if isinstance(kind, tuple) else [] if plain else [kind]
         if operation.body is not None:
             bodies.append(operation.body)
     _, answers = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")

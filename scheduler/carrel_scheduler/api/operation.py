@@ -17,6 +17,7 @@ from carrel_scheduler.api.services import Services
 from carrel_scheduler.ledger.objects import Workload
 
 ROOT: Final = "/api/v1"
+BYTES: Final = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Operation:
         project_in: where the project that ``member`` is about is named, beside the path.
         answers: what each success status carries: a msgspec type, or ``None`` for no content.
         problems: statuses it may be refused with, beside those that its access and input imply.
+        raw_bytes: it takes bytes as they are, at most so many, instead of a ``body``.
         also_scope: a scope that opens it as well.
         rooted: lies beside the versioned API, not below it.
         websocket: speaks websocket; ``run`` is not used.
@@ -94,6 +96,7 @@ class Operation:
     run: Run | None = None
     query: type[Query] = NoQuery
     body: type[Request] | None = None
+    raw_bytes: int = 0
     project_in: Literal["path", "body", "query"] = "path"
     problems: Sequence[int] = ()
     media: str = "application/json"

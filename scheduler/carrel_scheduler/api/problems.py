@@ -53,6 +53,7 @@ class Code(StrEnum):
     UNKNOWN_PROJECT = "unknown_project"
     UNKNOWN_USER = "unknown_user"
     NO_LOGS = "no_logs"
+    NO_RESULT = "no_result"
     # What the present state refuses.
     ALREADY_EXISTS = "already_exists"
     ALREADY_REMOVED = "already_removed"

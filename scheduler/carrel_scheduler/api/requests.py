@@ -1,6 +1,6 @@
 """Reading a request: path, query and body into validated models."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, get_origin
 
 import msgspec
@@ -67,13 +67,14 @@ def projects_of(model: Query | Request | None) -> Iterable[str]:
     return () if one is None else (one,)
 
 
-def check_media_type(content_type: str) -> None:
-    """Refuse a body that does not say it is JSON."""
-    if content_type.partition(";")[0].strip().lower() not in JSON_TYPES:
+def check_media_type(content_type: str, right: Collection[str] = JSON_TYPES) -> None:
+    """Refuse a body that does not say it is JSON, or what else would be right."""
+    if content_type.partition(";")[0].strip().lower() not in right:
+        wanted = min(right)
         raise problems.WrongMediaType(
             Code.WRONG_MEDIA_TYPE,
-            "Send the body as `Content-Type: application/json`",
-            headers={"Accept": "application/json"},
+            f"Send the body as `Content-Type: {wanted}`",
+            headers={"Accept": wanted},
         )
 
 

@@ -14,6 +14,7 @@ from carrel_scheduler.api.operations import (
     gateway,
     insight,
     projects,
+    results,
     workloads,
 )
 from carrel_scheduler.api.operations.paths import WORKLOAD
@@ -34,6 +35,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *endpoints.OPERATIONS,
     *insight.OPERATIONS,
     *experiments.OPERATIONS,
+    *results.OPERATIONS,
     *events.OPERATIONS,
     TERMINAL,
     *projects.OPERATIONS,

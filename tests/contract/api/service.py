@@ -14,6 +14,7 @@ from tornado.httpserver import HTTPServer
 
 from carrel_scheduler.api.app import make_app
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
+from carrel_scheduler.api.results import Results
 from carrel_scheduler.ledger.objects import (
     Meta,
     Preemption,
@@ -258,6 +259,7 @@ async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[
                 clock=clock,
                 ids=ids,
                 task_tokens=tokens,
+                results=Results(folder / "results"),
                 timing=timing,
             )
         )

@@ -47,6 +47,8 @@ SAMPLES = {
     "read_history": Sample(TRAINING),
     "read_metrics": Sample(TRAINING),
     "report": Sample(TRAINING, {"step": 1}),
+    "write_result": Sample(TRAINING, b"a result"),
+    "read_result": Sample(TRAINING),
     "stream_events": Sample({}, query="?project=vision"),
     "stream_workload_events": Sample(TRAINING),
     "open_terminal": Sample(TRAINING),
@@ -173,7 +175,10 @@ async def _status(desk: Desk, method: str, path: str, sample: Sample, role: str)
     if token is not None:
         kind, _, uid = token.partition(":")
         headers["Authorization"] = f"Bearer {desk.tokens.issue(uid) if uid else kind}"
-    options = {} if sample.body is None else {"json": sample.body}
+    options: dict[str, Any] = {} if sample.body is None else {"json": sample.body}
+    if isinstance(sample.body, bytes):
+        options = {"data": sample.body}
+        headers["Content-Type"] = "application/octet-stream"
     async with desk.session.request(
         method, desk.url + path, headers=headers, **options
     ) as response:

@@ -116,7 +116,9 @@ def _accepted(call: Call, changed: Workload) -> Answer:
 @_steering("DELETE", WORKLOAD)
 async def delete_workload(call: Call) -> Answer:
     """End and remove a workload; its checkpoints stay."""
-    return _accepted(call, await call.services.control.delete(call.workload))
+    deleted = await call.services.control.delete(call.workload)
+    await call.services.deps.results.remove(call.workload.meta.uid)
+    return _accepted(call, deleted)
 
 
 @_steering("POST", f"{WORKLOAD}/suspend")

@@ -1,0 +1,37 @@
+"""What a job hands back: written with its own token, read with its owner's rights."""
+
+from typing import Final
+
+from carrel_scheduler.api import problems
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation
+from carrel_scheduler.api.operations.paths import WORKLOAD
+from carrel_scheduler.api.problems import Code
+
+MOST_BYTES: Final = 33 * 2**20
+RESULT: Final = f"{WORKLOAD}/result"
+
+
+@Operation(
+    "PUT", RESULT, access=Access.TASK, raw_bytes=MOST_BYTES, answers={204: None}, problems=(409,)
+)
+async def write_result(call: Call) -> Answer:
+    """A job hands its result back, instead of an earlier one."""
+    if call.workload.spec.delete:
+        raise problems.Conflicting(
+            Code.BEING_DELETED, "The job is being deleted; nobody waits for its result"
+        )
+    await call.services.deps.results.put(call.workload.meta.uid, call.body)
+    return Answer(status=204)
+
+
+@Operation("GET", RESULT, access=Access.OWNER, answers={200: bytes}, media=BYTES)
+async def read_result(call: Call) -> Answer:
+    """What a job handed back, as it did."""
+    content = await call.services.deps.results.get(call.workload.meta.uid)
+    if content is None:
+        raise problems.Missing(Code.NO_RESULT, "The job has handed no result back")
+    return Answer(content, media=BYTES)
+
+
+OPERATIONS: Final = (write_result, read_result)

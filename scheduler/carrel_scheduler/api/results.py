@@ -1,0 +1,75 @@
+"""Results that jobs handed back: one file each, opaque bytes, kept as long as the job is.
+
+Nothing here looks into them. A file appears whole or not at all; the latest one counts.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+PRIVATE: Final = 0o700
+HALF_WRITTEN: Final = ".new-"
+
+
+class Results:
+    """Results by the uid of their workload.
+
+    Args:
+        folder: made with mode 0700 when the first result comes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def begin(self) -> None:
+        """Clear away what a killed service left half written; before the first ``put``."""
+        await asyncio.to_thread(self._clear)
+
+    async def put(self, uid: str, content: bytes) -> None:
+        """Keep it, instead of an earlier one."""
+        await asyncio.to_thread(self._write, uid, content)
+
+    async def get(self, uid: str) -> bytes | None:
+        """What was kept; ``None`` when there is nothing."""
+        return await asyncio.to_thread(self._read, uid)
+
+    async def remove(self, uid: str) -> None:
+        """Forget it, if it is there."""
+        await asyncio.to_thread(self._remove, uid)
+
+    async def sweep(self, exists: Callable[[str], Awaitable[bool]]) -> None:
+        """Forget those of workloads that exist no more."""
+        for name in await asyncio.to_thread(self._names):
+            if not await exists(name):
+                await self.remove(name)
+
+    def _write(self, uid: str, content: bytes) -> None:
+        self._folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        descriptor, fresh = tempfile.mkstemp(dir=self._folder, prefix=HALF_WRITTEN)  # mode 0600
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            Path(fresh).replace(self._folder / uid)
+        except BaseException:
+            Path(fresh).unlink(missing_ok=True)
+            raise
+
+    def _read(self, uid: str) -> bytes | None:
+        try:
+            return (self._folder / uid).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _remove(self, uid: str) -> None:
+        (self._folder / uid).unlink(missing_ok=True)
+
+    def _clear(self) -> None:
+        for half_written in self._folder.glob(f"{HALF_WRITTEN}*"):
+            half_written.unlink(missing_ok=True)
+
+    def _names(self) -> list[str]:
+        found = (path.name for path in self._folder.glob("*"))
+        return sorted(name for name in found if not name.startswith(HALF_WRITTEN))
