@@ -27,6 +27,8 @@ from carrel_hub.proxy.passage import Passage, UnreachableError
 
 log = logging.getLogger(__name__)
 
+# A request that kills whoever gets it must not reach them all.
+MOST_REPEATS: Final = 1
 REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 VISIT: Final = web.RequestKey("visit", Visit)
 TARGET: Final = web.RequestKey("target", Target)
@@ -86,6 +88,7 @@ class Passing:
     async def _try(self, request: web.Request, visit: Visit, place: Place) -> web.StreamResponse:
         body = _Bounded(request, visit.route.max_request_bytes)
         tried: set[str] = set()
+        broke_off = 0
         error: UnreachableError | None = None
         while True:
             known = self._table.find(place.project, place.name) or place
@@ -106,7 +109,10 @@ class Passing:
                     return _too_large(request, visit.route.max_request_bytes)
                 if _took_too_long(failure):
                     return _too_late(request, visit)
-                if not _may_repeat(request, failure, body):
+                if _never_arrived(failure, body):
+                    continue
+                broke_off += 1
+                if broke_off > MOST_REPEATS or not _may_repeat(request):
                     return _broke_off(request)
 
     async def _once(
@@ -170,11 +176,14 @@ def _nothing() -> None:
     """Uses are counted elsewhere."""
 
 
-def _may_repeat(request: web.Request, error: UnreachableError, body: _Bounded) -> bool:
-    """Whether trying elsewhere can do no harm."""
+def _never_arrived(error: UnreachableError, body: _Bounded) -> bool:
+    """Whether no server has seen anything of the request."""
     never_sent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-    if isinstance(error.__cause__, never_sent):
-        return not body.begun
+    return isinstance(error.__cause__, never_sent) and not body.begun
+
+
+def _may_repeat(request: web.Request) -> bool:
+    """Whether sending it once more means the same."""
     return request.method in REPEATABLE and not request.body_exists
 
 

@@ -91,7 +91,8 @@ class House:
         self, name: str, met: Callable[[dict[str, Any]], bool], what: str = ""
     ) -> dict[str, Any]:
         """The status once it is as it should be."""
-        return await until(lambda: self.status(name), met, what or name)
+        found: dict[str, Any] = await until(lambda: self.status(name), met, what or name)
+        return found
 
     async def until_ready(self, name: str, count: int = 1) -> dict[str, Any]:
         """The status once so many replicas are ready, and the gateway knows."""
@@ -125,8 +126,8 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def house(folder: Path, gpus: int = 4) -> AsyncIterator[House]:
-    """A scheduler with the project vision (2 GPUs), and a gateway in this process."""
+async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
+    """A scheduler whose GPUs all belong to vision, and a gateway in this process."""
     async with StandInHub(accounts()) as hub, aiohttp.ClientSession() as session:
         scheduler = SchedulerProcess(folder, hub.url, "ada", gpus=gpus)
         await scheduler.start()
@@ -145,7 +146,7 @@ async def house(folder: Path, gpus: int = 4) -> AsyncIterator[House]:
             )
             async with running(settings) as port:
                 made = House(scheduler, f"http://127.0.0.1:{port}", session)
-                body = {"name": "vision", "quota": {"gpus": 2}}
+                body = {"name": "vision", "quota": {"gpus": gpus}}
                 await made.api("POST", "/projects", body=body)
                 yield made
         finally:
