@@ -4,15 +4,16 @@ The scheduler behind it is a fake, so that any moment of any kind of work can be
 ``CARREL_SCREENSHOTS`` naming a folder, what was seen is kept there.
 """
 
+import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from carrel.testing import FakeScheduler
@@ -158,9 +159,12 @@ def until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
 
 def accessible(page: Page, selector: str) -> None:
     """Nothing of ours breaks a rule that axe knows."""
-    found = Axe().run(page, context={"include": [[selector]]})
-    assert found.response["passes"], f"{selector} is not there"
-    assert found.violations_count == 0, found.generate_report()
+    page.evaluate((resources.files("axe_playwright_python") / "axe.min.js").read_text())
+    found = page.evaluate("selector => axe.run({include: [[selector]]})", selector)
+    assert found["passes"], f"{selector} is not there"
+    assert [
+        (one["id"], [node["html"] for node in one["nodes"]]) for one in found["violations"]
+    ] == []
 
 
 def dark(page: Page) -> None:
@@ -168,7 +172,7 @@ def dark(page: Page) -> None:
     page.keyboard.press("Control+Shift+C")
     page.locator(".lm-CommandPalette-input").fill("Use Theme: JupyterLab Dark")
     page.keyboard.press("Enter")
-    page.wait_for_selector("body[data-jp-theme-light='false']")
+    page.wait_for_selector("body[data-jp-theme-light='false']", state="attached")
 
 
 def run_cell(page: Page, index: int) -> None:
@@ -194,7 +198,9 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     expect(best).to_have_class("carrel-best-row")
     model = page.get_by_role("region", name="Endpoint model")
     expect(model).to_contain_text("1 of 2 replicas ready · 1 starting · 2.5 requests/s")
-    expect(page.get_by_role("img", name="GPU 1: 0.5 gang (vision), borrowed; 0.5 free")).to_be_visible()
+    expect(
+        page.get_by_role("img", name="GPU 1: 0.5 gang (vision), borrowed; 0.5 free")
+    ).to_be_visible()
     run_cell(page, 1)
     serving(scheduler, 4.0)
     expect(model).to_contain_text("4 requests/s")  # while the kernel is busy
@@ -212,3 +218,87 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
             ("form", ".carrel-form"),
         ):
             keep(page, f"{name}-{theme}", selector)
+
+
+def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    scheduler.submit("vision", "old")
+    scheduler.finish("vision", "old")
+    page.goto(lab.page())
+    queue = page.locator(".carrel-status", has_text="running")
+    expect(queue).to_have_text("3 running")
+    scheduler.submit("vision", "night", gpus=1)
+    scheduler.submit("vision", "not-mine", user="bob")
+    expect(queue).to_have_text("3 running · 1 waiting")
+    scheduler.run("vision", "night")
+    expect(toast(page, "night started on node-1.")).to_be_visible()
+    scheduler.preempt("vision", "night", for_project="speech", lost=90.0)
+    preempted = "night gave way to speech (it was on borrowed GPUs); 1 min of work lost."
+    expect(toast(page, preempted)).to_be_visible()
+    keep(page, "notifications")
+    scheduler.report("vision", "night", step=1200, checkpoint_step=1200)
+    scheduler.run("vision", "night")
+    expect(toast(page, "night goes on from step 1,200.")).to_be_visible()
+    assert page.locator(".Toastify__toast", has_text="old").count() == 0
+    page.get_by_role("tab", name="Running").first.click()
+    running = page.locator(".jp-RunningSessions-item", has_text="night")
+    expect(running).to_be_visible()
+    keep(page, "running-panel")
+    running.hover()
+    running.locator(".jp-RunningSessions-itemShutdown").click()
+    until(lambda: ("DELETE", "/workloads/vision/night") in scheduler.requests, "the cancellation")
+    expect(running).to_have_count(0)
+
+
+def toast(page: Page, text: str) -> Any:
+    return page.locator(".Toastify__toast", has_text=text)
+
+
+def test_launcher_forms_and_jobs(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    page.goto(lab.page())
+    page.locator(".jp-LauncherCard[title='Submit a training']").click()
+    form = page.get_by_role("form", name="Submit a training")
+    form.get_by_label("GPUs", exact=True).fill("many")
+    expect(form).to_contain_text("'many' is no number of GPUs; write 0, 1 or 0.5.")
+    form.get_by_label("GPUs", exact=True).fill("1")
+    form.get_by_role("button", name="Submit").click()
+    expect(form).to_contain_text("Say what runs.")
+    form.get_by_label("Command").fill("python train.py --note 'two words'")
+    form.get_by_label("Name", exact=True).fill("from-form")
+    expect(form.get_by_role("status")).to_have_text("It would start now.")
+    accessible(page, ".carrel-form")
+    keep(page, "launcher-form")
+    form.get_by_role("button", name="Submit").click()
+    expect(form).to_contain_text("vision/from-form was submitted.")
+    sent = scheduler.workload("vision", "from-form")["spec"]
+    assert sent["command"] == ["python", "train.py", "--note", "two words"]
+    assert (sent["gpus"], sent["working_dir"]) == (1.0, str(lab.folder))
+    page.locator(".lm-TabBar-addButton").first.click()
+    page.locator(".jp-LauncherCard[title='Your jobs and what they do']").click()
+    row = page.get_by_role("row", name="from-form")
+    expect(row).to_contain_text("Waiting")
+    accessible(page, ".carrel-panel")
+    keep(page, "jobs-panel")
+    row.get_by_role("button", name="Suspend").click()
+    expect(row).to_contain_text("Stopped")
+
+
+def test_notebook_runs_as_a_job(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
+    write_notebook(lab.folder, "report.ipynb", "lr = 0.01\nname = 'a'  # of the run", "print(lr)")
+    path = lab.folder / "report.ipynb"
+    tagged = json.loads(path.read_text())
+    tagged["cells"][0]["metadata"]["tags"] = ["parameters"]
+    path.write_text(json.dumps(tagged))
+    page.goto(lab.page("lab/tree/report.ipynb"))
+    page.get_by_role("button", name="Run as job").click()
+    form = page.get_by_role("form", name="Run report.ipynb as a job")
+    values = form.get_by_label("Parameters")
+    expect(values).to_have_value("lr=0.01\nname=a")
+    values.fill("lr=0.1\nname=a")
+    keep(page, "run-as-job")
+    accessible(page, ".carrel-form")
+    form.get_by_role("button", name="Submit").click()
+    expect(form).to_contain_text("was submitted.")
+    job = next(one for one in scheduler.workloads() if one["spec"]["kind"] == "notebook")
+    assert job["spec"]["notebook"]["parameters"] == {"lr": 0.1, "name": "a"}
+    assert job["spec"]["notebook"]["path"] == "report.ipynb"
+    assert "report.ipynb" in job["spec"]["files"]

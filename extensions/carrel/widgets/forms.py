@@ -54,7 +54,7 @@ def _field(kind: str, same_flag: list[Option]) -> dict[str, Any]:
     return {
         "flag": row.flag,
         "label": LABELS.get(row.flag) or row.flag.replace("-", " ").capitalize(),
-        "help": sentence(same_flag),
+        "help": sentence(same_flag) or sentence(by_flag(options.TABLE)[row.flag]),
         "group": row.group,
         "type": "choice" if choices else "switch" if row.value is None else "text",
         "many": row.many is not None,

@@ -1,0 +1,136 @@
+"""What people are told of their own work, and what not: pure, in virtual time."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel.models import Checkpoint, Event, Preemption, Reason, Task, Workload, WorkloadStatus
+from carrel.models.workload import WorkloadSpec
+from carrel.workspace.news import LONGEST, News
+
+BEGAN = 1000.0
+SINCE = "since the checkpoint at step 1,200."
+
+
+@pytest.fixture
+def news() -> News:
+    return News("ada", BEGAN)
+
+
+class Story:
+    """One workload, moved along; ``told`` is what its owner heard."""
+
+    def __init__(self, news: News, name: str = "night", **spec: Any) -> None:
+        self.news, self.version = news, 0
+        self.workload = Workload(
+            name=name,
+            project="vision",
+            uid=f"uid-{name}",
+            spec=WorkloadSpec(user="ada", **spec),
+        )
+
+    def now(self, **status: Any) -> "Story":
+        self.version += 1
+        changed = msgspec.structs.replace(self.workload.status, **status)
+        self.workload = msgspec.structs.replace(
+            self.workload, status=changed, resource_version=self.version
+        )
+        self.news.take(Event(type="workload", workload=self.workload))
+        return self
+
+    def waits(self) -> "Story":
+        return self.now(phase="pending", tasks=[])
+
+    def runs(self, at: float = BEGAN + 10) -> "Story":
+        first = self.workload.status.first_started_at or at
+        tasks = [Task(index=0, node="node-1")]
+        return self.now(phase="running", started_at=at, first_started_at=first, tasks=tasks)
+
+    def yields(self, at: float, **facts: Any) -> "Story":
+        preempted = Preemption(at=at, rule="reclaim", for_project="speech", **facts)
+        return self.now(phase="preempting", last_preemption=preempted)
+
+
+def told(news: News) -> list[str]:
+    return [one["text"] for one in news.since(-1)]
+
+
+def test_start_preemption_return_end(news: News) -> None:
+    job = Story(news).waits().runs()
+    job.yields(BEGAN + 60, lost_seconds=90.0, checkpoint_step=1200).waits()
+    job.now(checkpoint=Checkpoint(step=1200, at=BEGAN)).runs(BEGAN + 100)
+    job.now(phase="succeeded", ended_at=BEGAN + 820)
+    assert told(news) == [
+        "night started on node-1.",
+        f"night gave way to speech (it was on borrowed GPUs); 1 min of work lost {SINCE}",
+        "night goes on from step 1,200.",
+        "night is done after 12 min.",
+    ]
+    assert [one["level"] for one in news.since(-1)] == ["info", "warning", "info", "success"]
+
+
+def test_what_was_so_before_is_no_news(news: News) -> None:
+    Story(news, "ended-long-ago").now(phase="succeeded", ended_at=BEGAN - 5)
+    Story(news, "runs-already").runs()
+    assert told(news) == []
+    assert [job["name"] for job in news.jobs()] == ["runs-already", "ended-long-ago"]
+
+
+def test_what_ended_while_the_stream_was_away_is_news(news: News) -> None:
+    job = Story(news).waits()
+    ended = msgspec.structs.replace(
+        job.workload,
+        resource_version=9,
+        status=WorkloadStatus(phase="succeeded", ended_at=BEGAN + 1),
+    )
+    news.take_all([ended])
+    assert told(news) == ["night is done."]
+
+
+def test_own_doing_and_retries_are_no_news(news: News) -> None:
+    job = Story(news).waits().runs()
+    job.waits().runs(BEGAN + 20)  # it crashed, and was begun again
+    job.workload = msgspec.structs.replace(
+        job.workload, spec=msgspec.structs.replace(job.workload.spec, suspend=True)
+    )
+    job.now(phase="stopped")
+    assert told(news) == ["night started on node-1."]
+
+
+def test_a_limit_says_why(news: News) -> None:
+    sentence = "Stopped after 30 min: trainings of `vision` may run for 30 min."
+    Story(news).runs().now(phase="stopped", reason=Reason(token="TimedOut", sentence=sentence))
+    assert told(news) == [f"night stopped: {sentence.replace('`', '')}"]
+
+
+def test_failure_fits_a_notification(news: News) -> None:
+    Story(news).runs().now(phase="failed", reason=Reason(sentence="x" * 500), ended_at=BEGAN + 11)
+    (text,) = told(news)
+    assert text.startswith("night failed after 1 s: xxx")
+    assert len(text) == LONGEST
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"owner": "uid-sweep", "kind": "trial"}, {"kind": "workspace"}, {"kind": "tensorboard"}],
+)
+def test_parts_and_tools_are_no_news(news: News, spec: dict[str, Any]) -> None:
+    Story(news, **spec).waits().runs()
+    assert told(news) == []
+
+
+def test_of_others_nothing_is_known(news: News) -> None:
+    job = Story(news)
+    job.workload = msgspec.structs.replace(job.workload, spec=WorkloadSpec(user="bob"))
+    job.waits().runs()
+    assert (news.version, news.jobs()) == (0, [])
+
+
+def test_same_state_again_is_no_change(news: News) -> None:
+    job = Story(news).waits()
+    version = news.version
+    news.take(Event(type="workload", workload=job.workload))
+    assert news.version == version
+    news.take(Event(type="deleted", workload=job.workload))
+    assert (news.version, news.jobs()) == (version + 1, [])
