@@ -101,6 +101,9 @@ async def test_t13_a_gang_waits_for_all_restarts_together_and_ends_together(
         begins = int(text.split("begins at ")[1].split()[0])
         assert begins > 0
         assert text.endswith("ends\n")
+    both = (await site.logs("ddp", index="all")).splitlines()
+    assert {line.split()[0] for line in both} == {"[ddp-0]", "[ddp-1]"}
+    assert await site.logs("ddp", index="all", follow="true") == "\n".join(both) + "\n"
     devices = {(await site.logs("ddp", index=i)).split("with ")[1].split()[0] for i in "01"}
     assert devices == {"0,1", "2,3"}
 

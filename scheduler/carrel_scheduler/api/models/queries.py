@@ -51,14 +51,17 @@ class WorkloadFilter(Query):
 
 
 class LogQuery(Query):
-    """Which part of which log."""
+    """Which part of which log.
+
+    ``index`` ``all``: the logs of all tasks as one; ``tail`` counts the lines of each of them.
+    """
 
     follow: bool = False
     tail: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     since: fields.EpochSeconds | None = None
     timestamps: bool = False
     attempt: Annotated[int, Field(ge=0, le=2**31)] | None = None
-    index: Annotated[int, Field(ge=0, le=10_000)] = 0
+    index: Annotated[int, Field(ge=0, le=10_000)] | Literal["all"] = 0
 
 
 class MetricQuery(Query):

@@ -1,6 +1,7 @@
 """A workload seen from close by: logs, history, curves, reports."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import Final
 
 from carrel_scheduler.api import convert, problems, redact
@@ -10,6 +11,7 @@ from carrel_scheduler.api.models.workloads import ReportIn
 from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.services.merged_logs import merged
 from carrel_scheduler.engines.contract import EngineError, UnknownTask
 
 MOST_ROWS: Final = 10_000
@@ -25,22 +27,14 @@ MOST_ROWS: Final = 10_000
     problems=(409, 429),
 )
 async def read_logs(call: Call) -> Stream:
-    """The output of one task, with `follow` until it ends."""
+    """The output of one task or, by `index=all`, of all; with `follow` until it ends."""
     return Stream(_log_pieces(call), "text/plain; charset=utf-8")
 
 
 async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:
     query: queries.LogQuery = call.query
     with call.services.streams.counted(call.visitor.person):
-        pieces = call.services.deps.engine.logs(
-            call.workload.meta.uid,
-            index=query.index,
-            attempt=query.attempt,
-            tail_lines=query.tail,
-            since=query.since,
-            timestamps=query.timestamps,
-            follow=query.follow,
-        )
+        pieces = _pieces_of(call, query)
         try:
             async for piece in pieces:
                 yield piece
@@ -53,6 +47,24 @@ async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:
         finally:
             if isinstance(pieces, AsyncGenerator):
                 await pieces.aclose()
+
+
+def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
+    """One task's output, or that of all as one."""
+    engine, meta = call.services.deps.engine, call.workload.meta
+    read = partial(
+        engine.logs,
+        meta.uid,
+        attempt=query.attempt,
+        tail_lines=query.tail,
+        since=query.since,
+        follow=query.follow,
+    )
+    if query.index != "all":
+        return read(index=query.index, timestamps=query.timestamps)
+    tasks = range(call.workload.spec.tasks)
+    logs = {f"{meta.name}-{index}": read(index=index, timestamps=True) for index in tasks}
+    return merged(logs, timestamps=query.timestamps, follow=query.follow)
 
 
 @Operation("GET", f"{WORKLOAD}/history", access=Access.MEMBER, answers={200: answers.History})
