@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
+from carrel.testing.trials import trials_of
 from carrel.testing.world import AT_REST, Json, Refusal, World, merged
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -44,6 +45,7 @@ class Server:
             ("GET", WORKLOAD + "/events", self._events),
             ("POST", WORKLOAD + "/reports", self._report),
             ("GET", WORKLOAD + "/exec", self._exec),
+            ("GET", "/experiments/{project}/{name}/trials", self._trials),
             ("GET", "/events", self._events),
             ("GET", "/projects", self._list_projects),
             ("POST", "/projects", self._create_project),
@@ -240,6 +242,9 @@ class Server:
         curves = self.world.metrics.get(self._key(request), {})
         names = request.query.getall("name", list(curves))
         return web.json_response({name: curves.get(name, []) for name in names})
+
+    async def _trials(self, request: web.Request) -> web.Response:
+        return web.json_response(trials_of(self.world, *self._key(request)))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         world, visible, match = self.world, self._visible(request), request.match_info

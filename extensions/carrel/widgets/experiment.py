@@ -1,5 +1,6 @@
 """The live view of an experiment: its trials, the best so far, and what the parameters do."""
 
+import asyncio
 import html
 import time
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from carrel.models import Event, Workload
 from carrel.notebook import words
 from carrel.widgets import bundle, page, pictures
 from carrel.widgets.feed import listening
-from carrel.widgets.trials import Search, Trial, trial_of
+from carrel.widgets.trials import Search
 from carrel.widgets.work import WorkView
 
 MIME = "application/vnd.carrel.experiment+json"
@@ -61,29 +62,46 @@ class ExperimentView(WorkView):
     @override
     async def follow(self) -> None:
         search, client = self._search, self._client.aio
+        stale = asyncio.Event()
+        asking = asyncio.create_task(self._ask_again(client, stale))
         try:
             async with listening(client, search.workload.project) as events:
                 async for event in events:
+                    if asking.done():
+                        asking.result()
                     if event is None:
                         await self._ask(client)
-                    else:
-                        search.take(event)
-                    self.touch()
+                    elif search.concerns(event):
+                        if search.take(event):
+                            stale.set()
+                        self.touch()
                     if self._ended:
                         break
             if not search.gone:
-                search.take_trials(await trials_of(client, search.workload))
+                await self._ask(client)
         except ApiError as error:
             if error.status != 404:
                 raise
             search.gone = True
+        finally:
+            asking.cancel()
         self._complete = self._ended
+
+    async def _ask_again(self, client: AsyncClient, stale: asyncio.Event) -> None:
+        """Ask for the table when it has changed, four times more slowly than the page is told."""
+        while True:
+            await stale.wait()
+            stale.clear()
+            await self._ask(client)
+            await asyncio.sleep(4 * self.pace())
 
     async def _ask(self, client: AsyncClient) -> None:
         found = self._search.workload
+        table = await client.trials(found.project, found.name)
         now = await client.get_workload(found.project, found.name)
-        self._search.take_trials(await trials_of(client, now))
+        self._search.take_trials(table.items)
         self._search.take(Event(type="workload", workload=now))
+        self.touch()
 
     @property
     def _ended(self) -> bool:
@@ -104,14 +122,6 @@ class ExperimentView(WorkView):
                 "trials": traits["trials"],
             },
         }
-
-
-async def trials_of(client: AsyncClient, experiment: Workload) -> list[Trial]:
-    """All trials of an experiment that are still listed. Raises ``CarrelError``."""
-    metric = experiment.spec.experiment.metric if experiment.spec.experiment else ""
-    parts = await client.list_workloads(project=experiment.project, kind="trial")
-    found = (trial_of(part, metric) for part in parts if part.spec.owner == experiment.uid)
-    return [trial for trial in found if trial is not None]
 
 
 def _table(search: Search) -> str:

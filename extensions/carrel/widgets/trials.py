@@ -1,64 +1,40 @@
-"""What an experiment's view knows: workloads in, plain data for the page out. Pure.
+"""What an experiment's view knows: events and the table of trials in, plain data out. Pure.
 
-A trial is a workload that the experiment owns; how it did is what it reported last.
+The scheduler's table is right about everything, but is asked for now and then only. In between
+the trials' own events tell how they move; how a trial ended only the table says for sure.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from carrel.models import Event, Workload
+from carrel.models.experiments import TrialRow
 from carrel.widgets.importance import importance
 from carrel.widgets.story import describe
 
-STATES: Final = {
-    "pending": "waiting",
-    "starting": "waiting",
-    "running": "running",
-    "preempting": "running",
-    "stopping": "running",
-    "succeeded": "completed",
-    "failed": "failed",
-    "stopped": "pruned",
-}
+STATES: Final = {"pending": "waiting", "succeeded": "completed", "failed": "failed"}
+OVER: Final = frozenset({"completed", "pruned", "failed", "stopped"})
+COUNTED: Final = ("completed", "running", "waiting", "pruned", "failed", "stopped")
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One configuration. ``state``: waiting, running, completed, pruned or failed."""
-
-    number: int
-    name: str = ""
-    state: str = "waiting"
-    value: float | None = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float | None = None
-
-    def row(self) -> dict[str, Any]:
-        """Plain data for the page."""
-        return {
-            "number": self.number,
-            "name": self.name,
-            "state": self.state,
-            "value": self.value,
-            "parameters": dict(self.parameters),
-            "seconds": self.seconds,
-        }
-
-
-def trial_of(part: Workload, metric: str) -> Trial | None:
-    """The trial that a workload is; ``None`` for one that is none."""
+def row_of(part: Workload, metric: str) -> TrialRow | None:
+    """What a trial's own workload says of it; ``None`` for one that is no trial."""
     told, status = part.spec.trial, part.status
     if told is None:
         return None
-    ran = status.first_started_at or status.started_at
-    return Trial(
+    began, ended = status.first_started_at or status.started_at, status.ended_at
+    return TrialRow(
         number=told.number,
-        name=part.name,
-        state=STATES.get(status.phase, status.phase),
-        value=status.metrics.get(metric),
+        state=STATES.get(status.phase, "running"),
         parameters=told.parameters,
-        seconds=None if ran is None or status.ended_at is None else status.ended_at - ran,
+        value=status.metrics.get(metric),
+        workload=part.name,
+        phase=status.phase,
+        attempt=status.attempt,
+        seconds=None if began is None or ended is None else ended - began,
     )
 
 
@@ -68,7 +44,7 @@ class Search:
 
     workload: Workload
     gone: bool = False
-    trials: dict[int, Trial] = field(default_factory=dict)
+    trials: dict[int, TrialRow] = field(default_factory=dict)
 
     @property
     def phase(self) -> str:
@@ -87,25 +63,36 @@ class Search:
         spec = self.workload.spec.experiment
         return spec is None or spec.direction == "minimize"
 
-    def take(self, event: Event) -> None:
-        """An event of the experiment or of one of its trials; of others nothing changes."""
-        found = event.workload
+    def take(self, event: Event) -> bool:
+        """An event of the experiment or of one of its trials; whether the table has changed."""
+        found, before = event.workload, self.workload.status.experiment
         if found.uid == self.workload.uid:
             self.workload, self.gone = found, event.type == "deleted"
-        elif found.spec.owner == self.workload.uid and event.type != "deleted":
-            trial = trial_of(found, self.metric)
-            if trial is not None:
-                self.trials[trial.number] = trial
+            return found.status.experiment != before
+        if found.spec.owner != self.workload.uid or event.type == "deleted":
+            return False
+        row = row_of(found, self.metric)
+        if row is None:
+            return False
+        known = self.trials.get(row.number)
+        if known is None or known.state not in OVER:
+            self.trials[row.number] = row
+            return row.state in OVER
+        return False
 
-    def take_trials(self, trials: Iterable[Trial]) -> None:
-        """The trials up to now, as the scheduler keeps them."""
+    def take_trials(self, trials: Iterable[TrialRow]) -> None:
+        """The table as the scheduler has it now."""
         self.trials = {trial.number: trial for trial in trials}
 
-    def in_order(self) -> list[Trial]:
+    def concerns(self, event: Event) -> bool:
+        """Whether an event is about this experiment."""
+        return self.workload.uid in (event.workload.uid, event.workload.spec.owner)
+
+    def in_order(self) -> list[TrialRow]:
         """By number."""
         return [self.trials[number] for number in sorted(self.trials)]
 
-    def best(self) -> Trial | None:
+    def best(self) -> TrialRow | None:
         """The completed trial with the best value."""
         done = [one for one in self.in_order() if one.state == "completed"]
         valued = [(one.value, one) for one in done if one.value is not None]
@@ -119,14 +106,14 @@ class Search:
         return {
             "job": {**describe(self.workload, self.phase), "progress": self._progress()},
             "search": self._search(),
-            "trials": [trial.row() for trial in self.in_order()],
+            "trials": [_shown(trial) for trial in self.in_order()],
         }
 
     def _progress(self) -> dict[str, Any] | None:
         spec = self.workload.spec.experiment
         if spec is None:
             return None
-        ended = sum(one.state in ("completed", "pruned", "failed") for one in self.trials.values())
+        ended = sum(one.state in OVER for one in self.trials.values())
         return {
             "done": ended,
             "total": spec.completions,
@@ -145,11 +132,8 @@ class Search:
             "pruner": "" if spec is None else spec.pruner,
             "completions": 0 if spec is None else spec.completions,
             "parallelism": 0 if spec is None else spec.parallelism,
-            "counts": {
-                state: states.count(state)
-                for state in ("completed", "running", "waiting", "pruned", "failed")
-            },
-            "best": None if best is None else best.row(),
+            "counts": {state: states.count(state) for state in COUNTED},
+            "best": None if best is None else _shown(best),
             "logarithmic": []
             if spec is None
             else [name for name, one in spec.parameters.items() if one.log],
@@ -161,3 +145,11 @@ class Search:
                 ]
             ),
         }
+
+
+def _shown(trial: TrialRow) -> dict[str, Any]:
+    """Plain data for the page; of an error its last line, which says what happened."""
+    row: dict[str, Any] = msgspec.to_builtins(trial)
+    del row["steps"]
+    row["error"] = trial.error.strip().rpartition("\n")[2]
+    return row

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
+from carrel.models.experiments import TrialRow
 from carrel.testing import FakeScheduler
 from carrel.widgets.endpoint import EndpointView
 from carrel.widgets.experiment import ExperimentView
 from carrel.widgets.importance import importance
 from carrel.widgets.kinds import view_of
 from carrel.widgets.live import LiveView
-from carrel.widgets.trials import Trial
 from unit.notebook.test_views import page_says, until
 
 SPACE = {"lr": {"type": "float", "low": 1e-4, "high": 1.0, "log": True}}
@@ -81,9 +81,25 @@ def test_other_work_of_the_project_is_no_news(
     assert len(sent) <= 2
 
 
+def test_the_table_knows_how_trials_ended(
+    experiment: ExperimentView, scheduler: FakeScheduler
+) -> None:
+    owner = scheduler.workload("vision", "sweep")["uid"]
+    page_says(experiment, "shown")
+    name = begin_trial(scheduler, owner, 0, 0.1)
+    until(lambda: len(experiment.trials) == 1)
+    reason = {"sentence": "Traceback\nValueError: lr"}
+    scheduler.status("vision", name, phase="failed", reason=reason)
+    until(lambda: experiment.trials[0]["error"] == "ValueError: lr")
+    name = begin_trial(scheduler, owner, 1, 0.2)
+    scheduler.status("vision", name, phase="stopped", trial_state="pruned")
+    scheduler.status("vision", "sweep", experiment={"failed": 1, "pruned": 1})
+    until(lambda: [one["state"] for one in experiment.trials] == ["failed", "pruned"])
+
+
 def test_many_trials_are_sent_more_slowly(experiment: ExperimentView) -> None:
     few = experiment.pace()
-    experiment._search.take_trials(Trial(number) for number in range(2000))
+    experiment._search.take_trials(TrialRow(number=number) for number in range(2000))
     assert (few, experiment.pace()) == (0.02, 5.0)
 
 

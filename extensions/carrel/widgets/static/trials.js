@@ -9,7 +9,8 @@ const TRIAL_STATES = {
   running: ['running', '▶', 'Running'],
   completed: ['succeeded', '✔', 'Done'],
   pruned: ['stopped', '✂', 'Pruned'],
-  failed: ['failed', '✖', 'Failed']
+  failed: ['failed', '✖', 'Failed'],
+  stopped: ['stopped', '◼', 'Stopped']
 };
 
 function told(value) {
@@ -25,7 +26,8 @@ function columns(trials, search) {
     ...names.map(name => ({
       id: `p ${name}`, title: name, number: true, of: trial => trial.parameters[name]
     })),
-    { id: 'seconds', title: 'Took', number: true, of: trial => trial.seconds }
+    { id: 'seconds', title: 'Took', number: true, of: trial => trial.seconds },
+    ...(trials.some(trial => trial.error) ? [{ id: 'error', title: 'Why', of: trial => trial.error }] : [])
   ];
 }
 
@@ -50,6 +52,9 @@ function cell(column, trial) {
     const [phase, icon, word] = TRIAL_STATES[trial.state] ?? ['pending', '•', trial.state];
     const sign = node('span', 'carrel-icon', { 'aria-hidden': 'true' }, icon);
     return node('td', '', {}, node('span', 'carrel-state', { 'data-phase': phase }, sign, ` ${word}`));
+  }
+  if (column.id === 'error') {
+    return node('td', 'carrel-why', {}, trial.error);
   }
   const value = column.of(trial);
   const text = column.id === 'seconds' ? (value === null ? '' : duration(value)) : told(value);
