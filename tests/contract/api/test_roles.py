@@ -13,6 +13,8 @@ import pytest
 
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.table import OPERATIONS
+from carrel_scheduler.ledger.objects import WorkloadStatus
+from carrel_scheduler.ledger.sections import ExperimentSpec, ExperimentStatus
 from contract.api.service import ROOT, Desk
 
 DOCUMENT = msgspec.json.decode(openapi.document(OPERATIONS, "/services/carrel"))
@@ -22,6 +24,7 @@ STOPPED = {"resume_workload"}
 TRAINING = {"project": "vision", "name": "train-1"}
 WORKSPACE = {"project": "vision", "name": "desk"}
 IN_VISION = {"project": "vision"}
+SWEEP = {"project": "vision", "name": "sweep"}
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,11 @@ SAMPLES = {
     "workspace_activity": Sample({}, {}),
     "openapi": Sample({}),
     "prometheus_metrics": Sample({}),
+    "list_trials": Sample(SWEEP),
+    "draft_best": Sample(SWEEP, {}),
+    "read_study_log": Sample(SWEEP),
+    "report_trial": Sample(TRAINING, {"asks": True}),
+    "suggest_parameter": Sample(TRAINING, {"name": "x", "type": "int", "low": 0, "high": 1}),
     "change_endpoint": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
     "report_loads": Sample({}, {"gateway": "g"}),
 }
@@ -119,6 +127,12 @@ OF_THEIR_OWN = {
     ("workspace_activity", "spawner"): NO,
     ("prometheus_metrics", "scraper"): OK,
     ("stream_events", "gateway"): OK,
+    # No trial, but let in.
+    **{
+        (name, role): "409"
+        for name in ("report_trial", "suggest_parameter")
+        for role in ("owner", "admin", "own task")
+    },
     # Not a websocket, but let in.
     ("open_terminal", "owner"): "400",
     ("open_terminal", "admin"): "400",
@@ -149,6 +163,15 @@ async def test_role_by_operation(desk: Desk, role: str) -> None:
     """One role calls everything; what changes the furniture comes last, on a desk of its own."""
     await desk.ask("POST", "/projects", "root", json={"name": "empty"})
     await desk.add("vision", "digits", "ada", kind="inference")
+    searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
+    await desk.add(
+        "vision",
+        "sweep",
+        "ada",
+        kind="experiment",
+        experiment=ExperimentSpec(),
+        status=WorkloadStatus(experiment=searched),
+    )
     wrong = {}
     for method, template, operation in sorted(operations(), key=_harm):
         name = operation["operationId"]

@@ -84,6 +84,10 @@ class Studies:
             kept.study = study
             return result
 
+    async def begun(self, uid: str) -> bool:
+        """Whether an experiment has a study yet."""
+        return bool(await self._ledger.study(uid, limit=1))
+
     async def owner(self, uid: str) -> Workload:
         """An experiment by its uid, as last used; raises ``NotFound``."""
         kept = self._kept.get(uid)

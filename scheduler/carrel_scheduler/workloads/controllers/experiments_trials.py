@@ -91,6 +91,8 @@ class Trials:
 
     async def table(self, owner: Workload) -> list[Trial]:
         """All trials of an experiment."""
+        if not await self._studies.begun(owner.meta.uid):
+            return []
         return await self._use(owner, lambda study: study.trials())
 
     async def _use(self, owner: Workload, work: Callable[[Study], T]) -> T:
