@@ -1,22 +1,21 @@
 """The live map of all GPUs: one row a node, one cell a device, filled by who holds it."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 import traitlets
 from typing_extensions import override
 
-from carrel.client import Client
+from carrel.client import AsyncClient, Client
 from carrel.models import Device, Holder, Node
 from carrel.notebook import words
 from carrel.widgets import bundle, page
-from carrel.widgets.live import LiveView
+from carrel.widgets.asking import AskingView
 
 WHOLE = 1000
 
 
-class ClusterView(LiveView):
+class ClusterView(AskingView):
     """Nodes, devices and holders.
 
     Attributes:
@@ -27,7 +26,6 @@ class ClusterView(LiveView):
     _css = bundle.text("views.css")
 
     nodes: Any = traitlets.List().tag(sync=True)
-    pause = 2.0  # every update asks the scheduler for all nodes
 
     def __init__(self, client: Client, nodes: Sequence[Node]) -> None:
         self._nodes = list(nodes)
@@ -38,12 +36,8 @@ class ClusterView(LiveView):
         return {"nodes": [_node(node) for node in self._nodes]}
 
     @override
-    async def follow(self) -> None:
-        async with aclosing(self._client.aio.events()) as events:
-            async for event in events:
-                if event.type != "report":
-                    self._nodes = await self._client.aio.nodes()
-                    self.touch()
+    async def ask(self, client: AsyncClient) -> None:
+        self._nodes = await client.nodes()
 
     @override
     def fallback(self) -> dict[str, Any]:

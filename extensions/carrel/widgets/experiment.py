@@ -57,7 +57,7 @@ class ExperimentView(WorkView):
 
     @override
     def pace(self) -> float:
-        return max(self.pause, len(self._search.trials) / TRIALS_A_SECOND)
+        return max(super().pace(), len(self._search.trials) / TRIALS_A_SECOND)
 
     @override
     async def follow(self) -> None:

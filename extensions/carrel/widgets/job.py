@@ -21,6 +21,7 @@ from carrel.widgets.story import LINES, Story, describe
 from carrel.widgets.work import WorkView
 
 RETRY_SECONDS = 1.0
+CROWDED_SECONDS = 15.0  # too many streams of this person are open
 MIME = "application/vnd.carrel.job+json"
 
 
@@ -36,6 +37,7 @@ class JobView(WorkView):
     def __init__(self, client: Client, workload: Workload) -> None:
         self._story, self._complete, self._curves_read = Story(workload), False, False
         self._moved = asyncio.Event()
+        self._reading: asyncio.Task[float] | None = None
         super().__init__(client, **self._story.traits())
 
     @property
@@ -86,12 +88,19 @@ class JobView(WorkView):
         self._moved.set()
         self.touch()
 
+    @override
+    def looked(self) -> None:
+        if self.seen:
+            self._moved.set()
+        elif self._reading is not None:
+            self._reading.cancel()
+
     async def _follow_output(self, project: str, name: str) -> None:
-        """Read what each run prints, one run after the other."""
+        """Read what each run prints, one run after the other, while somebody sees it."""
         read = -1
         while True:
             attempt = self._story.workload.status.attempt
-            if attempt > read and self._story.workload.holds_resources:
+            if self.seen and attempt > read and self._story.workload.holds_resources:
                 if await self._read_run(project, name, attempt):
                     read = attempt
                 continue
@@ -99,6 +108,20 @@ class JobView(WorkView):
             await self._moved.wait()
 
     async def _read_run(self, project: str, name: str, attempt: int) -> bool:
+        """Whether it was read to its end."""
+        self._reading = asyncio.create_task(self._read(project, name, attempt))
+        try:
+            await asyncio.wait({self._reading})
+        finally:
+            self._reading.cancel()
+        if self._reading.cancelled():
+            return False
+        pause = self._reading.result()
+        await asyncio.sleep(pause)
+        return not pause
+
+    async def _read(self, project: str, name: str, attempt: int) -> float:
+        """Read one run's output; returns after how many seconds to try again, 0 at its end."""
         logs = self._client.aio.logs(project, name, follow=True, tail=LINES, attempt=attempt)
         begun = False
         try:
@@ -109,11 +132,11 @@ class JobView(WorkView):
                         begun = True
                     self._story.take_text(piece)
                     self.touch()
-        except CarrelError:
+        except CarrelError as error:
             # Not started yet, or the scheduler is away: the events say which; ask again then.
-            await asyncio.sleep(RETRY_SECONDS)
-            return False
-        return True
+            crowded = isinstance(error, ApiError) and error.status == 429
+            return CROWDED_SECONDS if crowded else RETRY_SECONDS
+        return 0.0
 
     async def _last_output(self, output: asyncio.Task[None]) -> None:
         """Let the output of an ended run arrive; all of it is there a moment after the end."""

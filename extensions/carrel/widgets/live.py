@@ -8,7 +8,7 @@ publishes its static form once more, so that a saved notebook keeps the last sta
 import asyncio
 import concurrent.futures
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anywidget
 import traitlets
@@ -17,6 +17,8 @@ from typing_extensions import override
 
 from carrel.client import Client
 from carrel.errors import CarrelError
+
+UNSEEN_FACTOR: Final = 10
 
 
 class LiveView(anywidget.AnyWidget):
@@ -33,7 +35,7 @@ class LiveView(anywidget.AnyWidget):
     def __init__(self, client: Client, **traits: Any) -> None:
         super().__init__(**traits)
         self._client = client
-        self._shown, self._published = 0, False
+        self._shown, self._unseen, self._published = 0, 0, False
         self._touched: asyncio.Event | None = None
         self._running: concurrent.futures.Future[None] | None = None
         self.on_msg(self._heard)
@@ -56,9 +58,14 @@ class LiveView(anywidget.AnyWidget):
         """The traits as they should be now."""
         raise NotImplementedError
 
+    @property
+    def seen(self) -> bool:
+        """Whether somebody has it before their eyes, not only somewhere on a page."""
+        return self._shown > self._unseen
+
     def pace(self) -> float:
-        """Seconds until the next update; longer where one is large."""
-        return self.pause
+        """Seconds until the next update: longer where one is large, or nobody sees it."""
+        return self.pause if self.seen else UNSEEN_FACTOR * self.pause
 
     def touch(self) -> None:
         """Something changed. Called from the background loop."""
@@ -111,17 +118,24 @@ class LiveView(anywidget.AnyWidget):
                     setattr(self, name, value)
 
     def _heard(self, _: Any, content: Any, __: Any) -> None:
-        """The page says how often it shows this view: shown and hidden, one by one."""
+        """The page says how often it shows this view, and how many of these can be seen."""
         kind = content.get("type") if isinstance(content, dict) else None
         if kind == "shown":
             self._shown += 1
             self.start()
+            self._client.loop.loop.call_soon_threadsafe(self.looked)
         elif kind == "hidden":
             self._shown = max(0, self._shown - 1)
             if not self._shown:
                 self.stop()
+        elif kind in ("seen", "unseen"):
+            self._unseen = max(0, self._unseen + (1 if kind == "unseen" else -1))
+            self._client.loop.loop.call_soon_threadsafe(self.looked)
         elif kind == "act":
             self._act(str(content.get("verb")))
+
+    def looked(self) -> None:
+        """It came into sight, or went. Called in the background loop."""
 
     def _act(self, verb: str) -> None:
         """A button was pressed on a page without a Jupyter server of ours."""

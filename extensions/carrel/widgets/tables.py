@@ -8,14 +8,15 @@ from typing import Any
 import traitlets
 from typing_extensions import override
 
-from carrel.client import Client
+from carrel.client import AsyncClient, Client
 from carrel.models import Project, Workload
 from carrel.notebook import words
 from carrel.widgets import bundle, page
+from carrel.widgets.asking import AskingView
 from carrel.widgets.live import LiveView
 from carrel.widgets.story import describe
 
-CODE = ("words.js", "quota.js", "server.js", "parts.js")
+CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")
 
 
 class JobsView(LiveView):
@@ -75,14 +76,13 @@ class JobsView(LiveView):
 NO_JOBS = "No trainings yet: begin a cell with %%train to send it away."
 
 
-class QuotaView(LiveView):
+class QuotaView(AskingView):
     """The quota line of each of the caller's projects."""
 
     _esm = bundle.module(*CODE, "quotas.js")
     _css = bundle.text("views.css")
 
     projects: Any = traitlets.List().tag(sync=True)
-    pause = 2.0  # every update asks the scheduler for all projects
 
     def __init__(self, client: Client, projects: Sequence[Project]) -> None:
         self._projects = list(projects)
@@ -93,12 +93,8 @@ class QuotaView(LiveView):
         return {"projects": [_quota(project) for project in self._projects]}
 
     @override
-    async def follow(self) -> None:
-        async with aclosing(self._client.aio.events()) as events:
-            async for event in events:
-                if event.type != "report":
-                    self._projects = await self._client.aio.list_projects()
-                    self.touch()
+    async def ask(self, client: AsyncClient) -> None:
+        self._projects = await client.list_projects()
 
     @override
     def fallback(self) -> dict[str, Any]:

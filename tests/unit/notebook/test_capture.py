@@ -157,3 +157,15 @@ def test_all_files_together_fit_what_the_api_takes() -> None:
 )
 def test_borrowed_names(source: str, names: set[str]) -> None:
     assert borrowed_names(source) == names
+
+
+def test_parameters_of_a_sweep_are_variables(places: tuple[Path, Path]) -> None:
+    (task, folder), captured = places, capture("print(lr, opt)", [], {"lr": 9}, given={"lr"})
+    for name, content in captured.files.items():
+        (task / name).write_text(content)
+    command = [sys.executable, "job.py", str(folder), "parameters"]
+    environment = {**os.environ, "CARREL_PARAMETERS": '{"lr": 0.5, "opt": "adam"}'}
+    done = subprocess.run(
+        command, cwd=task, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "0.5 adam\n", done.stderr

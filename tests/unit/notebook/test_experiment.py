@@ -1,6 +1,7 @@
 """The experiment's and the endpoint's views without a page, and what a parameter explains."""
 
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 from carrel.client import Client
 from carrel.models.experiments import TrialRow
 from carrel.testing import FakeScheduler
+from carrel.widgets import bundle
+from carrel.widgets.cluster import ClusterView
 from carrel.widgets.endpoint import EndpointView
 from carrel.widgets.experiment import ExperimentView
 from carrel.widgets.importance import importance
 from carrel.widgets.kinds import view_of
 from carrel.widgets.live import LiveView
+from carrel_hub.console import palette
 from unit.notebook.test_views import page_says, until
 
 SPACE = {"lr": {"type": "float", "low": 1e-4, "high": 1.0, "log": True}}
@@ -98,9 +102,11 @@ def test_the_table_knows_how_trials_ended(
 
 
 def test_many_trials_are_sent_more_slowly(experiment: ExperimentView) -> None:
+    unseen = experiment.pace()
+    page_says(experiment, "shown")
     few = experiment.pace()
     experiment._search.take_trials(TrialRow(number=number) for number in range(2000))
-    assert (few, experiment.pace()) == (0.02, 5.0)
+    assert (unseen, few, experiment.pace()) == (0.2, 0.02, 5.0)
 
 
 def test_endpoint_follows_its_replicas(scheduler: FakeScheduler, client: Client) -> None:
@@ -147,3 +153,27 @@ def test_importance_finds_what_matters() -> None:
 )
 def test_importance_says_nothing_without_evidence(trials: list[Any]) -> None:
     assert importance(trials) == {}
+
+
+def test_gpu_map_asks_rarely_and_says_who_holds_what(
+    scheduler: FakeScheduler, client: Client
+) -> None:
+    holder = {"project": "vision", "name": "x", "gpu_milli": 500, "borrowed": True}
+    scheduler.nodes({"name": "node-1", "devices": [{"index": 0, "holders": [holder]}]})
+    view = ClusterView(client, client.nodes())
+    view.pause = 0.2
+    page_says(view, "shown")
+    until(lambda: ("GET", "/events") in scheduler.requests)
+    for number in range(40):
+        scheduler.submit("vision", f"n-{number}")
+    scheduler.nodes({"name": "node-1", "devices": [{"index": 0, "broken": True}]})
+    scheduler.submit("vision", "last")
+    until(lambda: view.nodes[0]["devices"][0]["words"] == "GPU 0: broken")
+    assert scheduler.requests.count(("GET", "/nodes")) < 12
+    assert "GPU 0: broken" in view.fallback()["text/html"]
+    view.close()
+
+
+def test_colours_are_those_of_the_console() -> None:
+    drawn = re.findall(r"'(#[0-9a-f]{6})',?", bundle.text("gpus.js").partition("];")[0])
+    assert tuple(drawn) == palette.COLORS

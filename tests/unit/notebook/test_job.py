@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from carrel import results
 from carrel.client import Client
 from carrel.notebook.job import Job
+from carrel.results import NoResult
 from carrel.testing import FakeScheduler
 
 
@@ -97,3 +99,19 @@ def test_logs_and_metrics(job: Job, scheduler: FakeScheduler) -> None:
     assert [(p.step, p.value) for p in job.metrics()["loss"]] == [(3, 0.5)]
     scheduler.finish("vision", "x")
     assert "".join(job.follow()) == "one\ntwo\n"
+
+
+def test_result_is_what_the_cell_handed_back(client: Client, scheduler: FakeScheduler) -> None:
+    scheduler.submit("vision", "x")
+    job = Job(client, client.get_workload("vision", "x"))
+    with pytest.raises(TimeoutError, match="`x` has not ended yet: it is pending"):
+        job.result(timeout=0.05)
+    scheduler.run("vision", "x")
+    scheduler.finish("vision", "x", exit_code=1)
+    with pytest.raises(NoResult, match=r"`x` failed without a result: Ended with exit code 1\."):
+        job.result()
+    scheduler.hand_back("vision", "x", results.of_error(ZeroDivisionError("by zero")))
+    with pytest.raises(ZeroDivisionError):
+        job.result()
+    scheduler.hand_back("vision", "x", results.of_value([1, 2]))
+    assert job.result() == [1, 2]

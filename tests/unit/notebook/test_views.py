@@ -95,6 +95,21 @@ def test_stops_when_nobody_looks_and_goes_on_when_somebody_does(
     until(lambda: view.job["word"] == "Running")
 
 
+def test_output_is_followed_only_while_it_is_seen(view: JobView, scheduler: FakeScheduler) -> None:
+    scheduler.run("vision", "x")
+    page_says(view, "shown")
+    scheduler.log("vision", "x", "one")
+    until(lambda: view.lines == ["one"])
+    page_says(view, "unseen")
+    until(lambda: view._reading is not None and view._reading.done())
+    scheduler.log("vision", "x", "two")
+    scheduler.report("vision", "x", step=1, metrics={"loss": 1.0})
+    until(lambda: view.curves)
+    assert view.lines == ["one"]
+    page_says(view, "seen")
+    until(lambda: view.lines == ["one", "two"])
+
+
 def test_finished_training_still_shows_its_curves_and_last_lines(
     view: JobView, scheduler: FakeScheduler
 ) -> None:

@@ -74,7 +74,7 @@ function render({ model, el }) {
     draw();
   }
   el.append(view.root);
-  const hidden = tellShown(model);
+  const hidden = tellShown(model, view.root);
   return () => {
     view.end();
     Object.entries(parts).forEach(([trait, draw]) => model.off(`change:${trait}`, draw));

@@ -62,7 +62,7 @@ function render({ model, el }) {
   traits.forEach(trait => model.on(trait, soon));
   draw();
   el.append(view.root);
-  const hidden = tellShown(model);
+  const hidden = tellShown(model, view.root);
   return () => {
     board.end();
     view.end();

@@ -71,7 +71,7 @@ function render({ model, el }) {
   model.on('change:nodes', draw);
   draw();
   el.append(root);
-  const hidden = tellShown(model);
+  const hidden = tellShown(model, root);
   return () => {
     model.off('change:nodes', draw);
     hidden();

@@ -68,7 +68,7 @@ function render({ model, el }) {
     draw();
   }
   el.append(view.root);
-  const hidden = tellShown(model);
+  const hidden = tellShown(model, view.root);
   return () => {
     board.end();
     view.end();

@@ -28,7 +28,7 @@ function render({ model, el }) {
   model.on('change:projects', draw);
   draw();
   el.append(root);
-  const hidden = tellShown(model);
+  const hidden = tellShown(model, root);
   return () => {
     model.off('change:projects', draw);
     hidden();

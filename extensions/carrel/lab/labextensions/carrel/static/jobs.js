@@ -127,7 +127,7 @@ export function jobsTable(model, options = {}) {
 function render({ model, el }) {
   const table = jobsTable(model);
   el.append(table.root);
-  const hidden = tellShown(model);
+  const hidden = tellShown(model, table.root);
   return () => {
     table.end();
     hidden();

@@ -85,10 +85,36 @@ export function valueWords(value) {
   return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(+value.toPrecision(4));
 }
 
-/** Tell the kernel that this view is on the page, and when it is not any more. */
-export function tellShown(model) {
+const SETTLE_MILLISECONDS = 250;
+
+/**
+ * Tell the kernel that this view is on the page, whether `element` can be seen there, and when it
+ * is gone. What is scrolled away is told of changes more slowly, and its output is not followed.
+ */
+export function tellShown(model, element) {
+  let seen = true;
+  let next = true;
+  let timer = null;
+  const tell = () => {
+    if (next !== seen) {
+      seen = next;
+      model.send({ type: seen ? 'seen' : 'unseen' });
+    }
+  };
+  const watcher = new IntersectionObserver(entries => {
+    next = entries[entries.length - 1].isIntersecting;
+    clearTimeout(timer);
+    timer = setTimeout(tell, SETTLE_MILLISECONDS);
+  });
   model.send({ type: 'shown' });
-  return () => model.send({ type: 'hidden' });
+  watcher.observe(element);
+  return () => {
+    watcher.disconnect();
+    clearTimeout(timer);
+    next = true;
+    tell();
+    model.send({ type: 'hidden' });
+  };
 }
 
 /** The line that says why a view stands still. */
