@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from carrel import checkpoint, progress
     from carrel.client import AsyncClient, Client
+    from carrel.client.shortcuts import as_completed, map, wait  # noqa: A004 - read as carrel.map
     from carrel.client.submit import submit
     from carrel.job.report import report
     from carrel.job.trial import trial
@@ -25,7 +26,10 @@ __version__ = "0.1.0"
 _HOME = {
     "AsyncClient": "carrel.client",
     "Client": "carrel.client",
+    "as_completed": "carrel.client.shortcuts",
+    "map": "carrel.client.shortcuts",
     "submit": "carrel.client.submit",
+    "wait": "carrel.client.shortcuts",
     "report": "carrel.job.report",
     "trial": "carrel.job.trial",
     "optuna_storage": "carrel.study",
@@ -37,14 +41,17 @@ _MODULES = ("checkpoint", "progress")
 __all__ = [
     "AsyncClient",
     "Client",
+    "as_completed",
     "checkpoint",
     "load_ipython_extension",
+    "map",
     "optuna_storage",
     "progress",
     "report",
     "submit",
     "trial",
     "unload_ipython_extension",
+    "wait",
 ]
 
 

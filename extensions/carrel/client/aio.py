@@ -10,13 +10,15 @@ import aiohttp
 
 from carrel.client import config
 from carrel.client.batches import Batches
+from carrel.client.calls import Calls
 from carrel.client.cluster import Cluster
 from carrel.client.experiments import Experiments
 from carrel.client.transport import Pauses, Transport
+from carrel.client.waiting import Waiting
 from carrel.client.workloads import Workloads
 
 
-class AsyncClient(Workloads, Batches, Cluster, Experiments):
+class AsyncClient(Workloads, Batches, Cluster, Waiting, Calls, Experiments):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

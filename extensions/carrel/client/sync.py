@@ -5,15 +5,18 @@ Streams are plain iterators; leaving the ``for`` loop early closes the connectio
 """
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
 from carrel.client.aio import AsyncClient
+from carrel.client.calls import PlainCalls
 from carrel.client.experiments import PlainExperiments
 from carrel.client.loop import BackgroundLoop, shared
 from carrel.client.terminal import Terminal
 from carrel.client.transport import Pauses
+from carrel.client.waiting import PlainWaiting
+from carrel.client.workloads import no_news
 from carrel.models import (
     Event,
     Forecast,
@@ -35,7 +38,7 @@ def _close(loop: BackgroundLoop, client: AsyncClient) -> None:
     loop.start(client.close())
 
 
-class Client(PlainExperiments):
+class Client(PlainWaiting, PlainCalls, PlainExperiments):
     """Talks to Carrel; see ``AsyncClient`` for arguments, methods and errors.
 
     Closes its connections when it is no longer used, or at the end of the process.
@@ -206,10 +209,15 @@ class Client(PlainExperiments):
         return self.loop.run(self.aio.metrics(project, name, names=names, max_points=max_points))
 
     def events(
-        self, project: str | None = None, name: str | None = None, *, kind: str | None = None
+        self,
+        project: str | None = None,
+        name: str | None = None,
+        *,
+        kind: str | None = None,
+        opened: Callable[[], object] = no_news,
     ) -> Iterator[Event]:
         """Events of one workload, or of all visible ones, for ever."""
-        return self.loop.iterate(self.aio.events(project, name, kind=kind))
+        return self.loop.iterate(self.aio.events(project, name, kind=kind, opened=opened))
 
     def exec(
         self, project: str, name: str, command: Sequence[str] = (), *, index: int = 0

@@ -21,6 +21,10 @@ def workload_path(project: str, name: str, part: str = "") -> str:
     return f"{base}/{part}" if part else base
 
 
+def no_news() -> None:
+    """What to do about a stream that stands: nothing."""
+
+
 def all_or(index: int | None, workload: Workload) -> int | Literal["all"]:
     """Whose output to show when nobody says: of a gang that of all its members."""
     if index is not None:
@@ -226,7 +230,7 @@ class Workloads:
         name: str | None = None,
         *,
         kind: str | None = None,
-        opened: Callable[[], object] = lambda: None,
+        opened: Callable[[], object] = no_news,
     ) -> AsyncGenerator[Event, None]:
         """Events of one workload, or of all visible ones, for ever; broken connections come back.
 

@@ -1,4 +1,4 @@
-"""A training as a notebook holds it: ask it, steer it, look at it.
+"""A job as a notebook holds it: ask it, steer it, look at it.
 
 Showing a job (as the last value of a cell) opens a live view; see ``carrel.widgets``.
 """
@@ -16,13 +16,14 @@ from carrel.errors import ApiError
 from carrel.models import MetricPoint, Workload
 from carrel.notebook import words
 from carrel.notebook.following import changes
+from carrel.results import NoResult
 
 if TYPE_CHECKING:
     from carrel.widgets.work import WorkView
 
 
 class Job:
-    """One training. Every method raises ``CarrelError`` when refused or unreachable."""
+    """One job. Every method raises ``CarrelError`` when refused or unreachable."""
 
     def __init__(self, client: Client, workload: Workload) -> None:
         self._client, self._workload = client, workload
@@ -71,6 +72,22 @@ class Job:
         except KeyboardInterrupt:
             print(f"`{self.name}` goes on; only the waiting stopped. End it with job.cancel().")  # noqa: T201 - said to the person who pressed stop
         return self.status
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for its end; the value of the cell's last line. What it raised is raised here.
+
+        Raises:
+            TimeoutError: when it has not ended after ``timeout`` seconds.
+            NoResult: when it ended without handing anything back.
+        """
+        phase = self.wait(timeout)
+        if not (self._gone or self._workload.at_rest):
+            raise TimeoutError(f"`{self.name}` has not ended yet: it is {phase}.")
+        try:
+            return self._client.result(self.project, self.name)
+        except NoResult as error:
+            why = words.why(self._workload) or str(error)
+            raise NoResult(f"`{self.name}` {phase} without a result: {why}") from error
 
     def logs(self, *, tail: int | None = None, attempt: int | None = None) -> str:
         """What it printed, of the latest run unless told otherwise."""

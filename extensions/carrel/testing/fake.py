@@ -118,6 +118,10 @@ class FakeScheduler:
         """The secret environment that a workload was given, which no answer shows."""
         return self._do(lambda: dict(self._world.secrets.get((project, name), {})))
 
+    def files(self, project: str, name: str) -> dict[str, str]:
+        """The files that a workload brought along, of which answers show only the sizes."""
+        return self._do(lambda: dict(self._world.files.get((project, name), {})))
+
     def workloads(self) -> list[Json]:
         """All workloads, as they look on the wire."""
         return self._do(lambda: list(self._world.workloads.values()))
@@ -206,6 +210,10 @@ class FakeScheduler:
     def report(self, project: str, name: str, **report: Any) -> None:
         """Take a report as if the job had sent it."""
         self._do(lambda: self._world.take_report(project, name, report))
+
+    def hand_back(self, project: str, name: str, content: bytes) -> None:
+        """Keep a result as if the job had sent it (``carrel.results`` makes one)."""
+        self._do(lambda: self._world.results.__setitem__((project, name), content))
 
     def log(self, project: str, name: str, *lines: str) -> None:
         """Let it print lines."""

@@ -44,6 +44,8 @@ class Server:
             ("GET", WORKLOAD + "/metrics", self._metrics),
             ("GET", WORKLOAD + "/events", self._events),
             ("POST", WORKLOAD + "/reports", self._report),
+            ("GET", WORKLOAD + "/result", self._result),
+            ("PUT", WORKLOAD + "/result", self._hand_back),
             ("GET", WORKLOAD + "/exec", self._exec),
             ("GET", "/experiments/{project}/{name}/trials", self._trials),
             ("GET", "/events", self._events),
@@ -250,6 +252,8 @@ class Server:
         world, visible, match = self.world, self._visible(request), request.match_info
         project = match.get("project") or request.query.get("project")
         wanted: asyncio.Queue[tuple[int, str, Json] | None] = asyncio.Queue()
+        if project not in (None, *visible):
+            raise Refusal(403, "not_a_member", f"You are not in the project `{project}`.")
 
         def mine(workload: Json) -> bool:
             return (
@@ -290,6 +294,18 @@ class Server:
 
     async def _report(self, request: web.Request) -> web.Response:
         self.world.take_report(*self._key(request), await request.json())
+        return web.Response(status=204)
+
+    async def _result(self, request: web.Request) -> web.Response:
+        self.world.find(*self._key(request))
+        content = self.world.results.get(self._key(request))
+        if content is None:
+            raise Refusal(404, "no_result", "The job has handed no result back.")
+        return web.Response(body=content, content_type="application/octet-stream")
+
+    async def _hand_back(self, request: web.Request) -> web.Response:
+        self.world.find(*self._key(request))
+        self.world.results[self._key(request)] = await request.read()
         return web.Response(status=204)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:

@@ -56,7 +56,9 @@ class World:
         self.history: dict[tuple[str, str], Json] = {}
         self.metrics: dict[tuple[str, str], dict[str, list[Json]]] = {}
         self.reports: list[tuple[str, str, Json]] = []
+        self.results: dict[tuple[str, str], bytes] = {}
         self.keys: dict[str, tuple[str, str]] = {}
+        self.files: dict[tuple[str, str], dict[str, str]] = {}
         self.secrets: dict[tuple[str, str], dict[str, str]] = {}
         self.listeners: set[asyncio.Queue[tuple[int, str, Json] | None]] = set()
         self.past: list[tuple[int, str, Json]] = []
@@ -109,6 +111,7 @@ class World:
             )
         workload = self.draft(body, name, user)
         self.workloads[project, name] = workload
+        self.files[project, name] = dict(body.get("files", {}))
         self.secrets[project, name] = dict(body.get("secret_environment", {}))
         self.logs[project, name] = []
         self.history[project, name] = {"transitions": [], "decisions": []}

@@ -1,0 +1,274 @@
+"""``map``: a function over many items, each call a small job of its own."""
+
+import asyncio
+import base64
+import os
+import secrets
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from carrel.client.loop import BackgroundLoop
+from carrel.errors import ApiError, BadSetting, CarrelError
+from carrel.models import Submitted, Workload
+from carrel.results import NoResult
+
+if TYPE_CHECKING:
+    from carrel.client.aio import AsyncClient
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+MOST_FILE_BYTES: Final = 2**20
+LABEL: Final = "carrel.dev/map"
+AT_ONCE: Final = 16
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one call ended: with a value, or with an error."""
+
+    index: int
+    name: str
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Calls:
+    """Calls a function for many items."""
+
+    async def map(
+        self,
+        function: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        gpus: float = 0,
+        progress: bool = True,
+        return_exceptions: bool = False,
+        keep: bool = False,
+        **fields: Any,
+    ) -> list[ResultT]:
+        """Call it for each item in a job of its own; the results, in the order of the items.
+
+        Args:
+            function: and the items: packed by cloudpickle, at most half a MiB each.
+            items: one job each.
+            project: where the jobs belong; by default the configured one, or the only one.
+            name: of the jobs: ``NAME-1``, ...; by default one of its own for each call of ``map``.
+            gpus: of each job.
+            progress: show a bar (tqdm).
+            return_exceptions: put what calls raised among the results; otherwise the first one, in
+                the order of the items, is raised when all calls have ended.
+            keep: leave the jobs listed; otherwise those that succeeded are removed.
+            fields: further fields of the API's workload (docs/api.md), such as ``memory_bytes``.
+
+        Raises:
+            BadSetting: for what cannot be packed.
+            CarrelError: when refused or unreachable. Calls that were submitted are cancelled then,
+                as they are by an interrupt.
+        """
+        bodies = await _bodies(self, function, list(items), project, name, gpus, fields)
+        outcomes: list[Outcome] = []
+        with bar(len(bodies), show=progress) as shown:
+            async with aclosing(self.outcomes(bodies, keep=keep)) as found:
+                async for outcome in found:
+                    outcomes.append(outcome)
+                    shown.update()
+        return in_order(outcomes, return_exceptions=return_exceptions)
+
+    async def outcomes(
+        self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
+    ) -> AsyncGenerator[Outcome, None]:
+        """Submit calls (see ``call_bodies``); each outcome as it comes. Cancels what is left."""
+        client = cast("AsyncClient", self)
+        places = {body["name"]: index for index, body in enumerate(bodies)}
+        left: dict[str, str] = {}
+        try:
+            for answer in await client.submit_many(bodies):
+                if answer.accepted:
+                    left[answer.name] = answer.project
+                else:
+                    yield Outcome(places[answer.name], answer.name, error=_refusal(answer))
+            waited = client.as_completed([(project, one) for one, project in left.items()])
+            async with aclosing(waited) as found:
+                async for workload in found:
+                    del left[workload.name]
+                    outcome = await _outcome(client, workload, places[workload.name])
+                    if outcome.error is None and not keep:
+                        await _remove(client, workload.project, workload.name)
+                    yield outcome
+        finally:
+            await _cancel(client, left)
+
+
+class PlainCalls:
+    """``Calls`` for plain code; see there."""
+
+    aio: "AsyncClient"
+    loop: BackgroundLoop
+
+    def map(
+        self,
+        function: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        gpus: float = 0,
+        progress: bool = True,
+        return_exceptions: bool = False,
+        keep: bool = False,
+        **fields: Any,
+    ) -> list[ResultT]:
+        """Call it for each item in a job of its own; the results, in the order of the items."""
+        bodies = self.loop.run(
+            _bodies(self.aio, function, list(items), project, name, gpus, fields)
+        )
+        outcomes: list[Outcome] = []
+        with bar(len(bodies), show=progress) as shown:
+            for outcome in self.outcomes(bodies, keep=keep):
+                outcomes.append(outcome)
+                shown.update()
+        return in_order(outcomes, return_exceptions=return_exceptions)
+
+    def outcomes(
+        self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
+    ) -> "Iterable[Outcome]":
+        """Submit calls; each outcome as it comes."""
+        return self.loop.iterate(self.aio.outcomes(bodies, keep=keep))
+
+
+def call_bodies(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    project: str,
+    name: str,
+    gpus: float = 0,
+    fields: Mapping[str, Any] | None = None,
+) -> list[Body]:
+    """The requests of calls. Raises ``BadSetting`` for what cannot be packed."""
+    packed = _packed("The function", function)
+    given = dict(fields or {})
+    environment = {"PYTHONUNBUFFERED": "1", **given.pop("environment", {})}
+    labels = {LABEL: name, **given.pop("labels", {})}
+    common: Body = {
+        "kind": "training",
+        "project": project,
+        "command": [sys.executable, "-m", "carrel.job.call", os.getcwd()],  # noqa: PTH109 - a string
+        "environment": environment,
+        "labels": labels,
+        "gpus": gpus,
+        "backoff_limit": 0,
+        **given,
+    }
+    return [
+        {
+            **common,
+            "name": f"{name}-{number}",
+            "files": {"function.b85": packed, "item.b85": _packed(f"Item {number}", item)},
+        }
+        for number, item in enumerate(items, 1)
+    ]
+
+
+def in_order(outcomes: Iterable[Outcome], *, return_exceptions: bool) -> list[Any]:
+    """Values in the order of the items; raises the first error unless errors are wanted, too."""
+    ordered = sorted(outcomes, key=lambda outcome: outcome.index)
+    if not return_exceptions:
+        for outcome in ordered:
+            if outcome.error is not None:
+                outcome.error.add_note(f"Item {outcome.index + 1} of carrel.map: {outcome.name}.")
+                raise outcome.error
+    return [outcome.value if outcome.error is None else outcome.error for outcome in ordered]
+
+
+def bar(total: int, *, show: bool) -> Any:
+    """A progress bar: a widget in a notebook, text elsewhere, silent when nobody looks."""
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, unit="job", disable=not show)
+
+
+async def _bodies(
+    client: Any,
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    project: str | None,
+    name: str | None,
+    gpus: float,
+    fields: Mapping[str, Any],
+) -> list[Body]:
+    where = project or client.settings.project or (await client.whoami()).default_project
+    if not where:
+        raise BadSetting("Which project? Name one: carrel.map(function, items, project=...).")
+    called = name or f"map-{secrets.token_hex(3)}"
+    return call_bodies(function, items, project=where, name=called, gpus=gpus, fields=fields)
+
+
+async def _outcome(client: "AsyncClient", workload: Workload, index: int) -> Outcome:
+    """What a call that ended handed back."""
+    try:
+        value = await client.result(workload.project, workload.name)
+    except NoResult as error:
+        reason = workload.status.reason
+        why = reason.sentence if reason and reason.sentence else str(error)
+        missing = NoResult(f"`{workload.name}` {workload.status.phase} without a result: {why}")
+        return Outcome(index, workload.name, error=missing)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        return Outcome(index, workload.name, error=NoResult(f"`{workload.name}` was removed."))
+    except Exception as error:  # noqa: BLE001 - whatever the function raised
+        return Outcome(index, workload.name, error=error)
+    return Outcome(index, workload.name, value)
+
+
+def _refusal(answer: Submitted) -> CarrelError:
+    problem = answer.problem
+    if problem is None:
+        return CarrelError(f"`{answer.name}` was not taken ({answer.status}).")
+    return ApiError(answer.status, problem.code, detail=problem.detail)
+
+
+async def _remove(client: "AsyncClient", project: str, name: str) -> None:
+    try:
+        await client.delete_workload(project, name)
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+
+
+async def _cancel(client: "AsyncClient", left: Mapping[str, str]) -> None:
+    """Remove jobs that nobody waits for any more, some at a time."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(project: str, name: str) -> None:
+        async with gate:
+            await _remove(client, project, name)
+
+    await asyncio.gather(*(one(project, name) for name, project in left.items()))
+
+
+def _packed(what: str, value: object) -> str:
+    cloudpickle: Any = import_module("cloudpickle")  # heavy, and it has no types
+    try:
+        packed = cloudpickle.dumps(value, protocol=5)
+    except Exception as error:
+        # Objects decide themselves how they are pickled, and raise what they like.
+        raise BadSetting(f"{what} cannot be packed: {error}.", code="not_picklable") from error
+    text = base64.b85encode(zlib.compress(packed)).decode("ascii")
+    if len(text) > MOST_FILE_BYTES // 2:
+        size = len(text) / MOST_FILE_BYTES
+        raise BadSetting(
+            f"{what} takes {size:.1f} MiB, more than half a MiB; save large data to a file and "
+            "hand over its path.",
+            code="too_large",
+        )
+    return text
