@@ -36,11 +36,16 @@ class Lab:
         await self.client.create_project({"name": name, "quota": {"gpus": gpus}})
 
     async def sweep(
-        self, script: str, experiment: Mapping[str, Any], *arguments: str, **more: Any
+        self,
+        script: str,
+        experiment: Mapping[str, Any],
+        *arguments: str,
+        name: str = "sweep",
+        **more: Any,
     ) -> Workload:
-        """Submit `vision/sweep`, whose trials run a Python script."""
+        """Submit an experiment of `vision` whose trials run a Python script."""
         body = {
-            "name": "sweep",
+            "name": name,
             "project": VISION,
             "kind": "experiment",
             "command": ["python", "trial.py", *arguments],
@@ -68,8 +73,8 @@ class Lab:
         except TimeoutError as error:
             raise AssertionError(f"not in time: {last}\n{self._said()}") from error
 
-    async def until_at_rest(self) -> Workload:
-        return await self.until(lambda found: found.status.phase in ("succeeded", "failed"))
+    async def until_at_rest(self, name: str = "sweep") -> Workload:
+        return await self.until(lambda found: found.status.phase in ("succeeded", "failed"), name)
 
     async def until_trials(self, met: Callable[[Mapping[int, Workload]], bool]) -> None:
         """Wait for a condition on the trials' workloads by number."""
@@ -82,16 +87,22 @@ class Lab:
         except TimeoutError as error:
             raise AssertionError(f"not in time: {found}\n{self._said()}") from error
 
-    async def workloads(self) -> dict[int, Workload]:
+    async def workloads(self, name: str = "sweep") -> dict[int, Workload]:
         """The trials' workloads by number."""
-        listed = await self.client.list_workloads(VISION, kind="trial")
+        owner = {"carrel.dev/owner": name}
+        listed = await self.client.list_workloads(VISION, kind="trial", labels=owner)
         return {one.spec.part: one for one in listed}
 
-    async def trials(self) -> Trials:
-        return await self.client.trials(VISION, "sweep")
+    async def trials(self, name: str = "sweep") -> Trials:
+        return await self.client.trials(VISION, name)
 
-    async def rows(self) -> list[TrialRow]:
-        return list((await self.trials()).items)
+    async def rows(self, name: str = "sweep") -> list[TrialRow]:
+        return list((await self.trials(name)).items)
+
+    async def said(self, workload: str, attempt: int | None = None) -> str:
+        """What a workload printed."""
+        pieces = self.client.logs(VISION, workload, attempt=attempt)
+        return "".join([text async for text in pieces])
 
     async def restart(self) -> None:
         """Kill the scheduler as a power cut would, and start another."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrel.errors import ApiError
-from contract.experiments.running import VISION, running
+from contract.experiments.running import VISION, Lab, running
 
 SPACE = {"x": {"type": "int", "low": 0, "high": 7}}
 CRASH = """
@@ -47,81 +47,78 @@ trial.result(x)
 """
 
 
-async def test_a_crash_is_counted_and_the_sweep_goes_on(tmp_path: Path) -> None:
+async def test_crashes_silence_and_an_end_of_the_grid(tmp_path: Path) -> None:
+    """Four experiments beside each other."""
+    async with running(tmp_path, gpus=4) as lab:
+        await lab.project(VISION, gpus=4)
+        goes_on = {"parameters": SPACE, "completions": 6, "max_failed_trials": 2}
+        await lab.sweep(CRASH, goes_on, "1", "3", name="goes-on")
+        given_up = {"parameters": SPACE, "completions": 8, "max_failed_trials": 1}
+        await lab.sweep(CRASH, given_up, "0", "2", name="given-up")
+        await lab.sweep(SILENT, {"parameters": SPACE, "completions": 1}, name="silent")
+        few = {"x": {"type": "int", "low": 0, "high": 4, "step": 2}}
+        grid = {"parameters": few, "sampler": "grid", "completions": 50, "parallelism": 2}
+        await lab.sweep(CRASH, grid, name="grid")
+        await _goes_on(lab)
+        await _given_up(lab)
+        await _silent(lab)
+        assert (await lab.until_at_rest("grid")).status.phase == "succeeded"
+        assert sorted(one.parameters["x"] for one in await lab.rows("grid")) == [0, 2, 4]
+
+
+async def _goes_on(lab: Lab) -> None:
+    done = await lab.until_at_rest("goes-on")
+    counts = done.status.experiment
+    assert counts is not None
+    assert (done.status.phase, counts.completed, counts.failed) == ("succeeded", 4, 2)
+    rows = await lab.rows("goes-on")
+    assert [one.state for one in rows].count("failed") == 2
+    assert f"ValueError: boom {rows[3].parameters['x']}" in rows[3].error
+    assert "Traceback" in rows[3].error
+    assert (await lab.workloads("goes-on"))[3].status.attempt == 0
+
+
+async def _given_up(lab: Lab) -> None:
+    done = await lab.until_at_rest("given-up")
+    reason = done.status.reason
+    assert reason is not None
+    assert (done.status.phase, reason.token) == ("failed", "TooManyFailedTrials")
+    assert "ValueError: boom" in reason.sentence
+    states = [one.state for one in await lab.rows("given-up")]
+    assert states == ["failed", "completed", "failed"]
+
+
+async def _silent(lab: Lab) -> None:
+    done = await lab.until_at_rest("silent")
+    reason = done.status.reason
+    assert reason is not None
+    assert (done.status.phase, reason.token) == ("failed", "NoTrialCompleted")
+    assert "without a value" in (await lab.rows("silent"))[0].error
+    with pytest.raises(ApiError) as refused:
+        await lab.client.draft_best(VISION, "silent")
+    assert refused.value.code == "no_best_trial"
+
+
+async def test_bad_trials_are_pruned_whether_they_ask_or_not(tmp_path: Path) -> None:
     async with running(tmp_path, gpus=2) as lab:
         await lab.project(VISION, gpus=2)
-        await lab.sweep(
-            CRASH,
-            {"parameters": SPACE, "completions": 6, "parallelism": 2, "max_failed_trials": 2},
-            "1",
-            "3",
+        pruning = {"parameters": SPACE, "sampler": "grid", "pruner": "median", "completions": 6}
+        for name, script in (("plain", PLAIN), ("asking", ASKING)):
+            await lab.sweep(script, pruning, name=name, grace_seconds=5)
+        for name in ("plain", "asking"):
+            done = await lab.until_at_rest(name)
+            counts = done.status.experiment
+            assert counts is not None
+            assert (done.status.phase, counts.completed, counts.pruned) == ("succeeded", 5, 1)
+            last = (await lab.rows(name))[5]
+            assert (last.state, last.value) == ("pruned", 100.0)
+        assert (await lab.workloads("plain"))[5].status.phase == "stopped"
+        asked = (await lab.workloads("asking"))[5]
+        left = (await lab.rows("asking"))[5].steps[-1][0]
+        assert (asked.status.phase, await lab.said(asked.name)) == (
+            "succeeded",
+            f"left at {left}\n",
         )
-        done = await lab.until_at_rest()
-        counts = done.status.experiment
-        assert counts is not None
-        assert (done.status.phase, counts.completed, counts.failed) == ("succeeded", 4, 2)
-        rows = await lab.rows()
-        assert [one.state for one in rows].count("failed") == 2
-        assert f"ValueError: boom {rows[3].parameters['x']}" in rows[3].error
-        assert "Traceback" in rows[3].error
-        assert (await lab.workloads())[3].status.attempt == 0
-
-
-async def test_more_crashes_than_allowed_end_it(tmp_path: Path) -> None:
-    async with running(tmp_path, gpus=1) as lab:
-        await lab.project(VISION, gpus=1)
-        experiment = {"parameters": SPACE, "completions": 8, "max_failed_trials": 1}
-        await lab.sweep(CRASH, experiment, "0", "2")
-        done = await lab.until_at_rest()
-        assert done.status.phase == "failed"
-        assert done.status.reason is not None
-        assert done.status.reason.token == "TooManyFailedTrials"
-        assert "ValueError: boom" in done.status.reason.sentence
-        assert [one.state for one in await lab.rows()] == ["failed", "completed", "failed"]
-
-
-async def test_trials_without_a_value_have_failed(tmp_path: Path) -> None:
-    async with running(tmp_path, gpus=1) as lab:
-        await lab.project(VISION, gpus=1)
-        await lab.sweep(SILENT, {"parameters": SPACE, "completions": 2, "parallelism": 2})
-        done = await lab.until_at_rest()
-        assert done.status.reason is not None
-        assert (done.status.phase, done.status.reason.token) == ("failed", "NoTrialCompleted")
-        assert "without a value" in (await lab.rows())[0].error
-        with pytest.raises(ApiError) as refused:
-            await lab.client.draft_best(VISION, "sweep")
-        assert refused.value.code == "no_best_trial"
-
-
-@pytest.mark.parametrize("script", [PLAIN, ASKING])
-async def test_a_bad_trial_is_pruned(tmp_path: Path, script: str) -> None:
-    async with running(tmp_path, gpus=1) as lab:
-        await lab.project(VISION, gpus=1)
-        experiment = {"parameters": SPACE, "sampler": "grid", "pruner": "median"}
-        await lab.sweep(script, {**experiment, "completions": 6}, grace_seconds=5)
-        done = await lab.until_at_rest()
-        counts = done.status.experiment
-        assert counts is not None
-        assert (done.status.phase, counts.completed, counts.pruned) == ("succeeded", 5, 1)
-        last = (await lab.rows())[5]
-        assert (last.state, last.value) == ("pruned", 100.0)
-        part = (await lab.workloads())[5]
-        if script is ASKING:
-            said = "".join([text async for text in lab.client.logs(VISION, part.name)])
-            assert (part.status.phase, said) == ("succeeded", f"left at {last.steps[-1][0]}\n")
-        else:
-            assert part.status.phase == "stopped"
-
-
-async def test_a_grid_ends_when_it_is_exhausted(tmp_path: Path) -> None:
-    async with running(tmp_path, gpus=2) as lab:
-        await lab.project(VISION, gpus=2)
-        space = {"x": {"type": "int", "low": 0, "high": 4, "step": 2}}
-        await lab.sweep(
-            CRASH, {"parameters": space, "sampler": "grid", "completions": 50, "parallelism": 2}
-        )
-        assert (await lab.until_at_rest()).status.phase == "succeeded"
-        assert sorted(one.parameters["x"] for one in await lab.rows()) == [0, 2, 4]
 
 
 async def test_trials_define_their_parameters_and_the_best_runs_again(tmp_path: Path) -> None:
@@ -139,8 +136,7 @@ async def test_trials_define_their_parameters_and_the_best_runs_again(tmp_path: 
         )
         best = min(rows, key=lambda one: one.value or 0.0).parameters
         await lab.until(lambda one: one.status.phase == "succeeded", longer.name)
-        said = "".join([text async for text in lab.client.logs(VISION, longer.name)])
-        assert said == f"{best['x']} {best['way']}\n{best['x']}\n"
+        assert await lab.said(longer.name) == f"{best['x']} {best['way']}\n{best['x']}\n"
 
 
 async def test_suspended_resumed_and_deleted(tmp_path: Path) -> None:

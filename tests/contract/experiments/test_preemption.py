@@ -73,10 +73,7 @@ async def test_a_sweep_goes_through_a_reclaim(tmp_path: Path) -> None:
         assert (best.best_value, best.best_parameters) == (64.3, {"width": 64, "depth": "ccc"})
         again = await lab.client.get_workload(VISION, evicted.name)
         assert (again.status.phase, again.status.attempt) == ("succeeded", 1)
-        said = {
-            "".join([text async for text in lab.client.logs(VISION, evicted.name, attempt=n)])
-            for n in (0, 1)
-        }
+        said = {await lab.said(evicted.name, attempt) for attempt in (0, 1)}
         values = table.items[evicted.spec.part].parameters
         assert said == {f"tries {values['width']} {values['depth']}\n"}
         histories = {

@@ -1,0 +1,144 @@
+"""A trial in code: by hand, and with a scheduler that answers, refuses or is away."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import carrel
+from carrel.job import report, trial, trial_link
+from carrel.job.trial_link import Link, merge
+
+
+class Desk:
+    """Answers in the scheduler's place."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.pruned = False
+        self.away = False
+
+    def request(self, part: str, content: bytes) -> tuple[int, bytes]:
+        if self.away:
+            raise ConnectionRefusedError("nobody there")
+        body = json.loads(content)
+        if part == "suggestions":
+            if body["name"] == "refused":
+                return 409, b'{"detail": "it does not go with what was suggested"}'
+            return 200, json.dumps({"value": body.get("high", "b")}).encode()
+        self.bodies.append(body)
+        return 200, json.dumps({"should_prune": self.pruned}).encode()
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        return [value for body in self.bodies for value in body.get("values", ())]
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    made = Desk()
+    facts = {
+        "URL": "http://127.0.0.1:1/x",
+        "TASK_TOKEN": "ct1.x",
+        "PROJECT": "vision",
+        "WORKLOAD": "sweep-3",
+        "EXPERIMENT": "sweep",
+        "TRIAL": "3",
+        "METRIC": "loss",
+        "PARAMETERS": '{"lr": 0.1, "net": "small"}',
+    }
+    for name, value in facts.items():
+        monkeypatch.setenv(f"CARREL_{name}", value)
+    monkeypatch.setattr(Link, "_request", lambda _, part, content: made.request(part, content))
+    monkeypatch.setattr(trial._Own, "link", None)
+    monkeypatch.setattr(trial_link, "ANSWER_SECONDS", 30.0)
+    yield made
+    made.away = False
+    if trial._Own.link is not None:
+        trial._Own.link._sender.flush(30.0)
+
+
+def test_by_hand_it_has_the_defaults_and_remembers() -> None:
+    own = carrel.trial(lr=0.5)
+    assert (own.number, own.experiment, own["lr"], own.parameters.lr) == (None, "", 0.5, 0.5)
+    assert own.suggest_float("rate", 1e-4, 1e-2, log=True) == pytest.approx(1e-3)
+    assert own.suggest_float("drop", 0.0, 1.0, default=0.1) == 0.1
+    assert own.suggest_int("width", 0, 10) == 5
+    assert own.suggest_categorical("net", ["a", "b"]) == "a"
+    assert own.suggest_float("lr", 0.0, 1.0) == 0.5
+    assert dict(own.parameters) == {"lr": 0.5, "rate": 1e-3, "drop": 0.1, "width": 5, "net": "a"}
+    own.report(0.25, step=4)
+    assert report.latest()["metrics"] == {"objective": 0.25}
+    assert not own.should_prune()
+    own.result(0.2)
+    assert report.latest()["metrics"] == {"objective": 0.2}
+
+
+def test_an_unknown_parameter_names_those_that_there_are() -> None:
+    with pytest.raises(AttributeError, match="no parameter `rate`; there are `lr`"):
+        _ = carrel.trial(lr=0.5).parameters.rate
+
+
+def test_in_an_experiment_what_it_gives_wins(desk: Desk) -> None:
+    own = carrel.trial(lr=0.5, epochs=7)
+    assert (own.number, own.experiment, own.metric) == (3, "sweep", "loss")
+    assert own.parameters == {"lr": 0.1, "net": "small", "epochs": 7}
+
+
+def test_all_values_arrive_in_their_order_and_the_answer_comes_back(desk: Desk) -> None:
+    own = carrel.trial()
+    for step in range(5):
+        own.report(step / 2, step)
+    assert not own.should_prune()
+    assert desk.values == [{"step": step, "value": step / 2} for step in range(5)]
+    assert desk.bodies[-1]["asks"] is True
+    desk.pruned = True
+    assert own.should_prune()
+    asked = len(desk.bodies)
+    assert own.should_prune()
+    assert len(desk.bodies) == asked
+
+
+def test_the_result_is_there_when_the_call_returns(desk: Desk) -> None:
+    carrel.trial().result(0.75)
+    assert desk.bodies == [{"result": 0.75}]
+
+
+def test_without_an_answer_the_trial_goes_on_and_nothing_is_lost(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_link, "ANSWER_SECONDS", 0.05)
+    desk.away = True
+    own = carrel.trial()
+    own.report(1.0, 0)
+    assert not own.should_prune()
+    assert not own.should_prune()
+    desk.away = False
+    own.result(2.0)
+    assert desk.values == [{"step": 0, "value": 1.0}]
+    assert [body["result"] for body in desk.bodies if "result" in body] == [2.0]
+
+
+def test_no_number_is_not_reported(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    carrel.trial().report(float("nan"))
+    assert "loss is nan" in capsys.readouterr().err
+    assert desk.bodies == []
+
+
+def test_parameters_of_its_own_are_asked_for_once(desk: Desk) -> None:
+    own = carrel.trial()
+    assert own.suggest_int("width", 1, 64) == 64
+    assert own.parameters.width == 64
+    assert own.suggest_categorical("net", ["small", "large"]) == "small"
+    with pytest.raises(RuntimeError, match="does not go with"):
+        own.suggest_float("refused", 0.0, 1.0)
+    desk.away = True
+    with pytest.raises(RuntimeError, match="nobody there"):
+        own.suggest_float("depth", 0.0, 1.0)
+
+
+def test_of_very_many_values_that_wait_the_last_are_kept() -> None:
+    many = [{"step": step, "value": 0.0} for step in range(1500)]
+    kept = merge({"values": many[:900], "asks": True}, {"values": many[900:]})
+    assert (kept["values"], kept["asks"]) == (many[500:], True)
