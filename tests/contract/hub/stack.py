@@ -45,7 +45,7 @@ class Stack:
 
     def __init__(self, folder: Path, people: Mapping[str, list[str]]) -> None:
         self.folder, self.people = folder, people
-        self.fake = FakeScheduler(people, admins=["spawner", "setup"], tcp=True)
+        self.fake = FakeScheduler(people, admins=["spawner", "setup", "gateway"], tcp=True)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -75,7 +75,10 @@ class Stack:
             folder.mkdir(parents=True)
         made = Keys.generate()
         self.keys = msgspec.structs.replace(
-            made, spawner=self.fake.token("spawner"), setup=self.fake.token("setup")
+            made,
+            spawner=self.fake.token("spawner"),
+            setup=self.fake.token("setup"),
+            gateway=self.fake.token("gateway"),
         )
         keys_file = self.folder / "keys.json"
         keys_file.write_bytes(msgspec.json.encode(self.keys))
@@ -119,18 +122,28 @@ class Stack:
         self.wait_for_hub()
 
     def wait_for_hub(self) -> None:
-        """Until the Hub answers through the proxy."""
+        """Until the Hub answers through the proxy, which knows the way to the services too."""
 
         def answers() -> bool:
             if self._processes["hub"].poll() is not None:
                 raise AssertionError(self.parts["hub"].log.read_text()[-4000:])
             try:
                 with urllib.request.urlopen(f"{self.url}/hub/api/", timeout=2) as answer:
-                    return bool(answer.status == 200)
+                    if answer.status != 200:
+                        return False
+                with urllib.request.urlopen(self._asking_for_routes(), timeout=2) as answer:
+                    return "/services/console" in json.load(answer)
             except (URLError, OSError):
                 return False
 
         wait_until(answers, 60, "the Hub")
+
+    def _asking_for_routes(self) -> urllib.request.Request:
+        """The Hub sets the services' routes a moment after it answers."""
+        return urllib.request.Request(
+            f"http://127.0.0.1:{self.settings.ports.proxy_api}/api/routes",
+            headers={"Authorization": f"token {self.keys.proxy}"},
+        )
 
     @property
     def url(self) -> str:
