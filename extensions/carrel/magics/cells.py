@@ -40,7 +40,7 @@ SWEEP_PARSER: Final = _parser(
 SERVE_PARSER: Final = _parser(
     "%%serve",
     "Serve a function of this cell (predict, or the one that --function names) as an endpoint; "
-    "with --port the cell is the server itself.",
+    "with --port 0 the cell is the server itself.",
     SERVE,
 )
 
@@ -112,11 +112,11 @@ def _how(asked: Asked, cell: str) -> tuple[list[str], set[str]]:
     function = asked.own.get("function", PREDICT)
     if function in _symbols(cell, "is_assigned") | _symbols(cell, "is_imported"):
         return [f"serve={function}"], set()
-    if "function" not in asked.own and any(route.get("port") for route in asked.fields["routes"]):
+    if "function" not in asked.own and any("port" in route for route in asked.fields["routes"]):
         return [], set()
     raise CannotSend(
         f"The cell defines no function `{function}`: define it there, name another with "
-        "--function, or give --port for a cell that listens by itself.",
+        "--function, or give --port 0 for a cell that listens on PORT by itself.",
         code="no_function",
     )
 

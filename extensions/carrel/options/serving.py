@@ -37,8 +37,8 @@ ENDPOINTS: Final = (
 
 PORTS: Final = (
     Option("port", "A port that the command listens on, reached through the gateway; 0: one is "
-           "chosen and told as PORT; may be repeated with names.", ROUTES, values.ROUTE,
-           ("routes[].port", "routes[].name"), LISTENING, many="list", default=0),
+           "chosen and told as PORT, as always for endpoints; NAME=PORT for several.", ROUTES,
+           values.ROUTE, ("routes[].port", "routes[].name"), LISTENING, many="list", default=0),
     Option("access", "Who may come in: you, the project, or everyone with an account.", ROUTES,
            values.choice("user", "project", "everyone"), ("routes[].access",), LISTENING,
            default="user"),

@@ -132,7 +132,9 @@ def test_what_was_read_is_accepted() -> None:
         typed |= {"workspace": {"interactive": True}}
         asked = options.read(typed.get(kind.name, {}), Surface.CLI)
         assert asked.kind == kind.name
-        body = {"project": "vision", "name": "x", "kind": kind.name, "command": ["true"]}
+        body: dict[str, Any] = {"project": "vision", "name": "x", "kind": kind.name}
+        if kind.command:
+            body["command"] = ["true"]
         WorkloadCreate.model_validate_json(json.dumps({**body, **asked.fields}))
 
 

@@ -134,10 +134,10 @@ def test_kinds_of_work_follow_from_what_is_asked_for(run: Run, fake: FakeSchedul
     lr = {"type": "float", "low": 1e-5, "high": 0.1, "log": True}
     assert spec["kind"] == "experiment"
     assert spec["experiment"] == {"parallelism": 3, "completions": 12, "parameters": {"lr": lr}}
-    run("submit", "--inference", "--port", "8080", "--access", "project", "--", "serve")
+    run("submit", "--inference", "--port", "0", "--access", "project", "--", "serve")
     spec = fake.workload("vision", "serve-1")["spec"]
     assert (spec["kind"], spec["inference"]) == ("inference", {})
-    assert spec["routes"] == [{"port": 8080, "access": "project"}]
+    assert spec["routes"] == [{"port": 0, "access": "project"}]
     run("submit", "--tensorboard", "gang,sweep-1")
     assert fake.workload("vision", "tensorboard-1")["spec"]["tensorboard"] == {
         "jobs": ["gang", "sweep-1"]

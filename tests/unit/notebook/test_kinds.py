@@ -51,12 +51,12 @@ def test_serve_takes_a_function_or_a_server(ipython: Any, scheduler: FakeSchedul
     assert command("a") == ["serve=predict"]
     ipython.run_cell_magic("serve", "b --function digit", "digit = abs")
     assert command("b") == ["serve=digit"]
-    ipython.run_cell_magic("serve", "c --port 8080", "import app\napp.main()")
+    ipython.run_cell_magic("serve", "c --port 0", "import app\napp.main()")
     assert command("c") == []
     with pytest.raises(UsageError, match="defines no function `predict`"):
         ipython.run_cell_magic("serve", "d", "1")
     with pytest.raises(UsageError, match="defines no function `other`"):
-        ipython.run_cell_magic("serve", "d --function other --port 1", "1")
+        ipython.run_cell_magic("serve", "d --function other --port 0", "1")
 
 
 def test_notebooks_run_as_jobs(ipython: Any, scheduler: FakeScheduler, tmp_path: Path) -> None:

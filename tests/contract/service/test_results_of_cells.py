@@ -1,0 +1,111 @@
+"""Cells and calls on a real scheduler: what they hand back, from the shell and from Python."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
+from carrel.client import AsyncClient
+from carrel.models import Workload
+from carrel.notebook.capture import capture
+from carrel.notebook.submit import cell_body
+from carrel.options import Asked
+from carrel.results import NoResult
+
+PATIENCE_SECONDS = 120.0
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
+    """A client of ada's, with a scheduler and a project `vision`."""
+    accounts = {"ada": Account("ada", scopes=(USE, ADMIN), groups={"project-vision"})}
+    (tmp_path / "service").mkdir()
+    async with StandInHub(accounts) as hub:
+        scheduler = SchedulerProcess(tmp_path / "service", hub.url, "ada")
+        url = scheduler.api.removesuffix("/api/v1")
+        async with AsyncClient(url, "ada") as found:
+            try:
+                await scheduler.start()
+                await scheduler.ready(found._transport.session)
+                await found.create_project({"name": "vision", "quota": {"gpus": 2}})
+                yield found
+            finally:
+                await scheduler.stop()
+
+
+async def run_cell(client: AsyncClient, source: str, folder: Path, **fields: Any) -> Workload:
+    """Send a cell away as a magic does, and wait for its end."""
+    captured = capture(source, ["epochs"], {"epochs": 3})
+    asked = Asked("training", {"backoff_limit": 0, **fields})
+    body = cell_body(captured, asked, project="vision", folder=str(folder))
+    job = await client.create_workload(body)
+    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    return ended
+
+
+async def test_the_last_line_of_a_cell_comes_back_and_so_does_what_it_raises(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    kept = await run_cell(client, "print('hi')\n{'epochs': epochs, 'loss': 0.5}", tmp_path, gpus=1)
+    assert kept.status.phase == "succeeded"
+    assert await client.result("vision", kept.name) == {"epochs": 3, "loss": 0.5}
+    failed = await run_cell(client, "raise ValueError(f'bad {epochs}')", tmp_path)
+    assert failed.status.phase == "failed"
+    with pytest.raises(ValueError, match="bad 3") as raised:
+        await client.result("vision", failed.name)
+    assert "cell.py" in str(raised.value.__cause__)
+    await client.delete_workload("vision", kept.name)
+    await client.wait([kept], timeout=PATIENCE_SECONDS)
+    silent = await client.create_workload(
+        {"project": "vision", "name": "silent", "command": ["true"]}
+    )
+    await client.wait([silent], timeout=PATIENCE_SECONDS)
+    with pytest.raises(NoResult, match="`silent` has handed no result back"):
+        await client.result("vision", "silent")
+
+
+async def test_map_over_small_jobs(client: AsyncClient) -> None:
+    offset = 10
+    found = await client.map(lambda n: n + offset, [1, 2, 3], project="vision", progress=False)
+    assert found == [11, 12, 13]
+    mixed: list[object] = await client.map(
+        int, ["1", "x"], project="vision", name="ints", progress=False, return_exceptions=True
+    )
+    assert mixed[0] == 1
+    assert isinstance(mixed[1], ValueError)
+    left = [job.name for job in await client.list_workloads("vision") if not job.spec.delete]
+    assert left == ["ints-2"]
+
+
+async def test_the_shell_asks_for_every_kind(client: AsyncClient, tmp_path: Path) -> None:
+    """A dry run of each kind is understood and foretold by a real scheduler."""
+    (tmp_path / "a.ipynb").write_text(
+        '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    )
+    lines = {
+        "training": ["--elastic", "-g", "1", "--", "true"],
+        "distributed": ["--workers", "2", "--max-workers", "3", "--", "true"],
+        "experiment": ["--param", "lr=log:1e-5..1e-1", "--parallelism", "2", "--", "true"],
+        "inference": ["--replicas", "2", "--port", "0", "--", "true"],
+        "notebook": ["--notebook", str(tmp_path / "a.ipynb"), "--param", "a=1"],
+        "schedule": ["night", "--schedule", "0 3 * * *", "--", "true"],
+        "workspace": ["--interactive", "--", "true"],
+    }
+    environment = {"CARREL_URL": client.settings.url, "CARREL_TOKEN": "ada", "PATH": "/usr/bin"}
+    for kind, line in lines.items():
+        words = [sys.executable, "-m", "carrel.cli", "submit", *line, "-p", "vision", "--dry-run"]
+        if "--" in line:
+            cut = line.index("--")
+            words[4:] = [*line[:cut], "-p", "vision", "--dry-run", *line[cut:]]
+        done = await asyncio.to_thread(
+            subprocess.run, words, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, (kind, done.stderr)
+        assert done.stdout.startswith("Nothing was submitted. "), done.stdout
+        assert f"kind: {kind}\n" in done.stdout
