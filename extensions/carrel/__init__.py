@@ -19,18 +19,21 @@ if TYPE_CHECKING:
     from carrel.job.report import report
     from carrel.job.trial import trial
     from carrel.magics import load_ipython_extension, unload_ipython_extension
+    from carrel.serving import BadInput, serve
     from carrel.study import optuna_storage
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AsyncClient": "carrel.client",
+    "BadInput": "carrel.serving",
     "Client": "carrel.client",
     "as_completed": "carrel.client.shortcuts",
     "map": "carrel.client.shortcuts",
     "submit": "carrel.client.submit",
     "wait": "carrel.client.shortcuts",
     "report": "carrel.job.report",
+    "serve": "carrel.serving",
     "trial": "carrel.job.trial",
     "optuna_storage": "carrel.study",
     "load_ipython_extension": "carrel.magics",
@@ -40,6 +43,7 @@ _MODULES = ("checkpoint", "progress")
 
 __all__ = [
     "AsyncClient",
+    "BadInput",
     "Client",
     "as_completed",
     "checkpoint",
@@ -48,6 +52,7 @@ __all__ = [
     "optuna_storage",
     "progress",
     "report",
+    "serve",
     "submit",
     "trial",
     "unload_ipython_extension",

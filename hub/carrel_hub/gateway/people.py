@@ -16,7 +16,7 @@ import aiohttp
 
 from carrel_hub.gateway.settings import Settings
 
-REMEMBER_SECONDS: Final = 30.0
+REMEMBER_SECONDS: Final = 10.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0
 REMEMBER_AT_MOST: Final = 4096
 ANSWER_SECONDS: Final = 10.0
