@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 SOURCES := hub spawner scheduler extensions tests benchmarks
 ARGS ?=
 
-.PHONY: help up test check lint types contracts unit hunt mutation format clean
+.PHONY: help up test test-torch check lint types contracts unit hunt mutation format clean
 
 help: ## Show the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -23,6 +23,10 @@ test: $(VENV)/.installed-dev browser ## Run every check and test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"
 	$(MAKE) --no-print-directory lint types contracts
 	exec $(BIN)/pytest $(ARGS)
+
+test-torch: $(VENV)/.installed-dev ## The PyTorch example; installs PyTorch, some gigabytes
+	@$(BIN)/python -m pip install --disable-pip-version-check 'torch>=2.5'
+	exec $(BIN)/pytest tests/e2e/test_examples.py -m torch $(ARGS)
 
 check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick round
 	@$(MAKE) --no-print-directory lint types contracts unit

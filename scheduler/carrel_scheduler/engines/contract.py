@@ -57,6 +57,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         cpu_limit_milli: never more than this; 0 means no such limit.
         memory_mib: never more than this; 0 means no limit.
         large_shm: its ``/dev/shm`` is not held to the 64 MiB that containers have by default.
+        seen_as: its folder is seen at the path of that task's, too, so that paths of one member of
+            a gang hold in all of them.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
         events: where its event files go below those of all work: a uid, or ``uid/part``; exported
             whole as ``CARREL_EVENTS_DIR``. Empty: nowhere.
@@ -76,6 +78,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}
     volumes: tuple[tuple[str, str], ...] = ()
     working_dir: str = ""
+    seen_as: TaskId | None = None
     checkpoint_dir: str = ""
     events: str = ""
     reads_events: tuple[str, ...] = ()

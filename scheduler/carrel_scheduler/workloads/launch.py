@@ -10,7 +10,7 @@ from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.objects import WorkloadSpec
 from carrel_scheduler.node.contract import Device, NodeFacts
-from carrel_scheduler.workloads import own_work, ports, rendezvous
+from carrel_scheduler.workloads import gangs, own_work, ports, rendezvous
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.tokens import TaskTokens
@@ -81,6 +81,7 @@ def _task_spec(
         files={**own_work.files_of(spec), **rendezvous.files(entry)},
         volumes=tuple(spec.volumes),
         working_dir=spec.working_dir,
+        seen_as=entry.task_id(0) if index and gangs.is_mpi(spec) else None,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",
         events=own_work.events_of(meta.uid, spec),
         reads_events=() if spec.tensorboard is None else spec.tensorboard.events,

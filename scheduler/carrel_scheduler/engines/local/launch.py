@@ -140,6 +140,9 @@ class Launcher:
                 private_tmp=tmp,
                 replaced=identity.listings(account, self._layout.accounts),
             )
+            if task.seen_as is not None:
+                other = self._layout.task(task.seen_as) / "work"
+                view.binds.append((str(work), str(other), False))
         return Job(
             task_id=str(task.id),
             folder=str(folder),
