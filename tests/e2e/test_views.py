@@ -22,6 +22,7 @@ from contract.notebook.lab import Lab, running_lab, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SECONDS = 1000
+expect.set_options(timeout=60 * SECONDS)
 SHOW = """from carrel import Client
 from carrel.widgets.cluster import ClusterView
 from carrel.widgets.form import FormView
@@ -185,7 +186,9 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     write_notebook(lab.folder, "views.ipynb", SHOW, BUSY)
     page.goto(lab.page("lab/tree/views.ipynb"))
     run_cell(page, 0)
+    expect(page.get_by_role("form")).to_be_visible()
     gang = page.get_by_role("region", name="Training gang")
+    gang.scroll_into_view_if_needed()
     expect(gang).to_contain_text("2 members: 2 running")
     expect(gang.locator(".carrel-members")).to_contain_text("node-2, GPU 1")
     expect(gang.locator(".carrel-lines")).to_contain_text("[1] epoch 1 of 40")
@@ -197,6 +200,7 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     best = sweep.locator("tbody tr").first
     expect(best).to_have_class("carrel-best-row")
     model = page.get_by_role("region", name="Endpoint model")
+    model.scroll_into_view_if_needed()
     expect(model).to_contain_text("1 of 2 replicas ready · 1 starting · 2.5 requests/s")
     expect(
         page.get_by_role("img", name="GPU 1: 0.5 gang (vision), borrowed; 0.5 free")
@@ -224,7 +228,7 @@ def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, 
     scheduler.submit("vision", "old")
     scheduler.finish("vision", "old")
     page.goto(lab.page())
-    queue = page.locator(".carrel-status", has_text="running")
+    queue = page.locator(".carrel-queue")
     expect(queue).to_have_text("3 running")
     scheduler.submit("vision", "night", gpus=1)
     scheduler.submit("vision", "not-mine", user="bob")
@@ -272,8 +276,7 @@ def test_launcher_forms_and_jobs(lab: Lab, scheduler: FakeScheduler, page: Page)
     sent = scheduler.workload("vision", "from-form")["spec"]
     assert sent["command"] == ["python", "train.py", "--note", "two words"]
     assert (sent["gpus"], sent["working_dir"]) == (1.0, str(lab.folder))
-    page.locator(".lm-TabBar-addButton").first.click()
-    page.locator(".jp-LauncherCard[title='Your jobs and what they do']").click()
+    page.locator(".carrel-queue").click()
     row = page.get_by_role("row", name="from-form")
     expect(row).to_contain_text("Waiting")
     accessible(page, ".carrel-panel")

@@ -90,6 +90,7 @@ class JobView(WorkView):
 
     @override
     def looked(self) -> None:
+        super().looked()
         if self.seen:
             self._moved.set()
         elif self._reading is not None:

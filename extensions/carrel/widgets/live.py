@@ -7,6 +7,7 @@ publishes its static form once more, so that a saved notebook keeps the last sta
 
 import asyncio
 import concurrent.futures
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ class LiveView(anywidget.AnyWidget):
         self._client = client
         self._shown, self._unseen, self._published = 0, 0, False
         self._touched: asyncio.Event | None = None
+        self._sight = asyncio.Event()
         self._running: concurrent.futures.Future[None] | None = None
         self.on_msg(self._heard)
 
@@ -108,7 +110,16 @@ class LiveView(anywidget.AnyWidget):
             await touched.wait()
             touched.clear()
             self._show(self.present())
-            await asyncio.sleep(self.pace())
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the next update may be; what comes into sight is brought up to date at once."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while (left := began + self.pace() - loop.time()) > 0:
+            self._sight.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._sight.wait(), left)
 
     def _show(self, traits: Mapping[str, Any]) -> None:
         new = {name: value for name, value in traits.items() if getattr(self, name) != value}
@@ -136,6 +147,7 @@ class LiveView(anywidget.AnyWidget):
 
     def looked(self) -> None:
         """It came into sight, or went. Called in the background loop."""
+        self._sight.set()
 
     def _act(self, verb: str) -> None:
         """A button was pressed on a page without a Jupyter server of ours."""

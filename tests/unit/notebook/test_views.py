@@ -95,6 +95,21 @@ def test_stops_when_nobody_looks_and_goes_on_when_somebody_does(
     until(lambda: view.job["word"] == "Running")
 
 
+def test_what_comes_into_sight_is_brought_up_to_date_at_once(
+    view: JobView, scheduler: FakeScheduler
+) -> None:
+    view.pause = 6.0
+    page_says(view, "shown")
+    page_says(view, "unseen")
+    until(lambda: view.live)
+    scheduler.run("vision", "x")
+    until(lambda: view.job["word"] == "Running")
+    scheduler.finish("vision", "x")
+    view.pause = 0.02
+    page_says(view, "seen")
+    until(lambda: view.job["word"] == "Done")
+
+
 def test_output_is_followed_only_while_it_is_seen(view: JobView, scheduler: FakeScheduler) -> None:
     scheduler.run("vision", "x")
     page_says(view, "shown")

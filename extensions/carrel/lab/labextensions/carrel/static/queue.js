@@ -11,7 +11,7 @@ export function queueWords(jobs) {
 /** The element; `open` is called when it is clicked. */
 export function queueItem(feed, open) {
   const item = document.createElement('button');
-  item.className = 'carrel-status';
+  item.className = 'carrel-queue';
   item.type = 'button';
   item.hidden = true;
   item.addEventListener('click', open);

@@ -3,12 +3,12 @@ import { quotaBar } from './quota.js';
 import { quotaShort, quotaWords } from './words.js';
 
 const STYLE = `
-.carrel-status { all: unset; box-sizing: border-box; display: flex; align-items: center; gap: 6px;
+.carrel-status, .carrel-queue { all: unset; box-sizing: border-box; display: flex; align-items: center; gap: 6px;
   height: 100%; padding: 0 6px; cursor: pointer; white-space: nowrap; color: inherit;
   font-variant-numeric: tabular-nums; --carrel-quota: var(--jp-brand-color1, #1976d2);
   --carrel-line: var(--jp-ui-font-color1, #333); }
-.carrel-status:hover { background: var(--jp-layout-color3, #ddd); }
-.carrel-status:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2);
+.carrel-status:hover, .carrel-queue:hover { background: var(--jp-layout-color3, #ddd); }
+.carrel-status:focus-visible, .carrel-queue:focus-visible { outline: 2px solid var(--jp-brand-color1, #1976d2);
   outline-offset: -2px; }
 .carrel-status[data-level=warn] { background: #f2a93b; color: #1b1b1b;
   --carrel-quota: #1b1b1b; --carrel-line: #1b1b1b; }

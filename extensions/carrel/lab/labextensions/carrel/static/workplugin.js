@@ -25,7 +25,7 @@ function tabs(app, { MainAreaWidget, widgets, icon }) {
     const known = open.get(id);
     if (known && !known.isDisposed) {
       app.shell.activateById(known.id);
-      return;
+      return known;
     }
     const { element, end } = make();
     const content = new widgets.Widget({ node: element });
@@ -36,6 +36,7 @@ function tabs(app, { MainAreaWidget, widgets, icon }) {
     open.set(id, tab);
     app.shell.add(tab, 'main', { mode });
     app.shell.activateById(tab.id);
+    return tab; // a launcher that gets it closes
   };
 }
 
