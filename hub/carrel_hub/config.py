@@ -81,6 +81,7 @@ def _workspaces(c: Any, settings: Settings, keys: Keys) -> None:
     c.JupyterHub.allow_existing_invalid_named_servers = "allow-start"
     c.CarrelSpawner.carrel_url = settings.api_url
     c.CarrelSpawner.carrel_token = keys.spawner
+    c.CarrelSpawner.carrel_gateway_url = f"{settings.gateway_url}/services/{scopes.GATEWAY}"
     c.CarrelSpawner.carrel_console_url = f"/services/{scopes.CONSOLE}/"
     c.CarrelSpawner.demo = settings.demo
     c.CarrelSpawner.server_token_scopes = scopes.SERVER_TOKEN

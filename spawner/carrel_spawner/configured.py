@@ -43,6 +43,9 @@ class Configured(LoggingConfigurable):
     carrel_workspace_url = Unicode(
         help="The same service as workspaces reach it; `carrel_url` when empty.",
     ).tag(config=True)
+    carrel_gateway_url = Unicode(
+        "", help="Where workspaces reach the gateway; empty: where people do."
+    ).tag(config=True)
     carrel_console_url = Unicode("/services/console/", help="Where people find the console.").tag(
         config=True
     )
@@ -93,6 +96,8 @@ class Configured(LoggingConfigurable):
         environment: dict[str, Any] = base.get_env()
         environment.update(workspace_side.environment())
         environment["CARREL_URL"] = self.carrel_workspace_url or self.carrel_url
+        if self.carrel_gateway_url:
+            environment["CARREL_GATEWAY_URL"] = self.carrel_gateway_url
         environment["CARREL_CONSOLE_URL"] = self.carrel_console_url
         return environment
 

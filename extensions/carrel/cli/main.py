@@ -12,7 +12,7 @@ from typing import Final
 import typer
 
 from carrel import options
-from carrel.cli import cluster, experiments, jobs, plugins, projects, session, shells
+from carrel.cli import cluster, endpoints, experiments, jobs, plugins, projects, session, shells
 from carrel.cli import submit as submission
 from carrel.cli.context import Invocation
 from carrel.cli.output import complain
@@ -34,6 +34,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "exec": shells.exec_command,
     "suspend": jobs.suspend,
     "resume": jobs.resume,
+    "endpoints": endpoints.list_endpoints,
+    "call": endpoints.call,
     "queue": cluster.queue,
     "usage": cluster.usage,
     "version": session.version,

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, overload
 
 from carrel.client.aio import AsyncClient
 from carrel.client.calls import PlainCalls
+from carrel.client.endpoints import PlainEndpoints
 from carrel.client.experiments import PlainExperiments
 from carrel.client.loop import BackgroundLoop, shared
 from carrel.client.terminal import Terminal
@@ -38,7 +39,7 @@ def _close(loop: BackgroundLoop, client: AsyncClient) -> None:
     loop.start(client.close())
 
 
-class Client(PlainWaiting, PlainCalls, PlainExperiments):
+class Client(PlainWaiting, PlainCalls, PlainExperiments, PlainEndpoints):
     """Talks to Carrel; see ``AsyncClient`` for arguments, methods and errors.
 
     Closes its connections when it is no longer used, or at the end of the process.

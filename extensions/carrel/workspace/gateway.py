@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 
+from carrel.client.endpoints import gateway_url
 from carrel.errors import BadSetting, Unreachable
 
 MOST_ANSWER_BYTES: Final = 64 * 1024
@@ -80,8 +81,7 @@ async def send(api: str, token: str, project: str, name: str, request: Try) -> d
 
     Raises ``Unreachable``.
     """
-    parts = urlsplit(api)
-    base = urlunsplit((parts.scheme, parts.netloc, path_of(prefix_of(api), project, name), "", ""))
+    base = path_of(gateway_url(api), project, name)
     headers = {"Authorization": f"token {token}"}
     if request.body is not None:
         headers["Content-Type"] = "application/json"

@@ -1,7 +1,9 @@
-"""Clients that know nothing of Carrel talk to an endpoint: curl, requests, openai."""
+"""Clients that know nothing of Carrel talk to an endpoint: curl, requests, openai; and our own."""
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 import requests
 from openai.types.chat import ChatCompletionMessageParam
 
+from carrel.client import AsyncClient, Client
+from carrel.errors import ApiError
 from contract.gateway.running import House, house, until
 
 
@@ -58,3 +62,70 @@ def _openai(url: str) -> None:
         assert whole.choices[0].message.content == "Hello from Carrel"
         stream = client.chat.completions.create(model="m", messages=asked, stream=True)
         assert [chunk.choices[0].delta.content for chunk in stream] == ["Hello", " from", " Carrel"]
+
+
+async def test_our_own_client_and_commands(tmp_path: Path) -> None:
+    async with house(tmp_path) as served:
+        await served.submit("add", command=["python", "add.py"], files={"add.py": ADD})
+        await served.until_ready("add")
+        environment = {
+            "CARREL_URL": served.scheduler.url,
+            "CARREL_GATEWAY_URL": f"{served.gateway}/services/gateway",
+            "CARREL_TOKEN": "ada",
+            "CARREL_PROJECT": "vision",
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            await _async_client()
+            await asyncio.to_thread(_plain_client)
+        for arguments, code, words in (
+            (["call", "add", "--data", '{"a": 1, "b": 2}'], 0, "3\n"),
+            (["call", "add", "--data", "5", "--stream"], 0, "0\n1\n2\n3\n4\n"),
+            (["call", "add", "--data", "{"], 2, "has to be JSON"),
+            (["call", "nothing", "--data", "1"], 1, "can be reached here"),
+            (["endpoints", "--no-headers"], 0, "1/1"),
+        ):
+            command = [sys.executable, "-m", "carrel.cli", *arguments]
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                env={**os.environ, **environment},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            output, _ = await process.communicate()
+            assert (process.returncode, words in output.decode()) == (code, True), output
+
+
+async def _async_client() -> None:
+    async with AsyncClient() as client:
+        endpoint = client.endpoint("vision", "add")
+        assert await endpoint.post({"a": 1, "b": 2}) == 3
+        assert [piece async for piece in endpoint.stream(3)] == [0, 1, 2]
+        with pytest.raises(ApiError, match="b must be") as refused:
+            await endpoint.post({"a": 1, "b": "x"})
+        assert (refused.value.status, refused.value.code) == (422, "bad_input")
+        changes = {"inference": {"max_replicas": 2}}
+        changed = await client.change_endpoint("vision", "add", changes)
+        assert changed.spec.inference is not None
+        assert (changed.spec.inference.max_replicas, changed.spec.inference.revision) == (2, 1)
+
+
+def _plain_client() -> None:
+    with Client() as client:
+        assert client.endpoint("vision", "add").get("healthz") == {"ok": True}
+        assert list(client.endpoint("vision", "add").stream(2)) == [0, 1]
+
+
+ADD = """
+import carrel
+
+def add(a, b=None):
+    if b is None:
+        return (number for number in range(a))
+    if not isinstance(b, int):
+        raise carrel.BadInput("b must be a number")
+    return a + b
+
+carrel.serve(add)
+"""

@@ -1,0 +1,101 @@
+"""``carrel endpoints`` and ``carrel call``: what serves, and asking it something."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from carrel.cli.context import connected, project_of
+from carrel.cli.output import NoHeaders, Output, OutputOption, ProjectOption, say, show
+
+if TYPE_CHECKING:
+    from carrel.models import Workload
+
+COLUMNS = ("NAME", "STATUS", "PROJECT", "REPLICAS", "REVISION", "IN FLIGHT", "REQ/S", "URL")
+NUMBERS = ("REPLICAS", "REVISION", "IN FLIGHT", "REQ/S")
+NOTHING = "-"
+
+
+def list_endpoints(
+    *,
+    project: ProjectOption = None,
+    output: OutputOption = Output.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """List endpoints with their replicas, requests and addresses."""
+    from carrel.cli import addresses, views
+
+    with connected() as client:
+        found = client.list_workloads(project_of(client, project), kind="inference")
+        service = client.settings.url
+    rows = (
+        [
+            one.name,
+            views.status_word(one),
+            one.project,
+            *_numbers(one),
+            next(iter(addresses.of(one, service)), NOTHING),
+        ]
+        for one in found
+    )
+    show(found, output, COLUMNS, rows, no_headers=no_headers, right=NUMBERS)
+
+
+def _numbers(one: "Workload") -> list[str]:
+    now = one.status.endpoint
+    if now is None:
+        return ["0/0", NOTHING, "0", "0"]
+    update = f"{now.revision} updating" if now.updating else str(now.revision)
+    rate = f"{now.requests_per_second:g}"
+    return [f"{now.ready}/{now.wanted}", update, str(now.in_flight), rate]
+
+
+def call(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The endpoint.")],
+    data: Annotated[
+        str | None,
+        typer.Option("--data", "-d", help="What to send, as JSON; @FILE or @- reads it."),
+    ] = None,
+    path: Annotated[str, typer.Option("--path", help="Below the endpoint's address.")] = "",
+    route: Annotated[str, typer.Option("--route", help="One of several routes.")] = "",
+    *,
+    stream: Annotated[bool, typer.Option("--stream", help="Print pieces as they come.")] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Ask an endpoint: POST with --data, else GET; prints the answer."""
+    value = None if data is None else _value(data)
+    with connected() as client:
+        asked = client.endpoint(project_of(client, project), name, route)
+        if stream:
+            for piece in asked.stream(value, path):
+                say(_text(piece))
+            return
+        say(_text(asked.get(path) if data is None else asked.post(value, path)))
+
+
+def _value(data: str) -> Any:
+    """What stands behind ``--data``. Raises ``BadSetting``."""
+    import msgspec
+
+    from carrel.errors import BadSetting
+
+    try:
+        text = data
+        if data.startswith("@"):
+            text = sys.stdin.read() if data == "@-" else Path(data[1:]).read_text()
+        return msgspec.json.decode(text)
+    except OSError as error:
+        raise BadSetting(f"--data {data}: {error.strerror}.") from error
+    except msgspec.MsgspecError as error:
+        raise BadSetting(
+            f"--data has to be JSON ({error}); quote texts: '\"like this\"'."
+        ) from error
+
+
+def _text(answer: Any) -> str:
+    import msgspec
+
+    if isinstance(answer, bytes):
+        return answer.decode("utf-8", "replace")
+    return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
