@@ -18,6 +18,8 @@ PAGES = {
         "cluster",
         "queue",
         "submit",
+        "submit?kind=experiment",
+        "submit?kind=inference",
         "jobs/vision/train-7",
         "jobs/vision/desk",
         "jobs/vision/train-7/delete",

@@ -11,8 +11,8 @@ TRAINING = {
     "project": "vision",
     "command": "python train.py --lr 0.1",
     "gpus": "2",
-    "cpus": "4",
-    "memory": "8",
+    "cpu": "4",
+    "memory": "8G",
 }
 
 
@@ -41,7 +41,7 @@ async def test_what_is_wrong_is_shown_at_its_field_and_nothing_is_lost(ada: Visi
     page = await ada.post("submit", TRAINING | {"gpus": "two", "command": "echo 'open"})
     assert page.status == 422
     assert 'aria-describedby="gpus-note"' in page.text
-    assert 'id="gpus-note">This should be a number' in page.text
+    assert "is no number of GPUs; write 0, 1 or 0.5." in page.words
     assert "has no partner" in page.text
     assert 'value="train-9"' in page.text
     assert "echo &#39;open" in page.text

@@ -4,6 +4,7 @@ import pytest
 
 from carrel.errors import ApiError
 from carrel.models import Amounts, InteractiveLimits, Project, TrainingLimits
+from carrel.options import EVERY, KINDS
 from carrel_hub.console import project_form, submit_form
 from carrel_hub.console.forms import Form, parse_duration, spell_duration
 
@@ -77,7 +78,7 @@ def test_problems_of_the_api_find_their_field() -> None:
         "Two fields are wrong.",
         [{"field": "memory_bytes", "value": 1, "expected": "at least 1 MiB"}, {"field": "odd"}],
     )
-    form.take(problem, submit_form.FIELDS)
+    form.take(problem, submit_form.fields_of("training"))
     assert form.errors == {"memory": "This should be at least 1 MiB."}
     assert "Two fields are wrong" in form.general
     other = Form({})
@@ -88,7 +89,8 @@ def test_problems_of_the_api_find_their_field() -> None:
 def test_a_filled_form_is_a_training() -> None:
     form = Form(
         {"name": "train-7", "project": "vision", "command": "python 'my file.py' --lr 1e-3"}
-        | {"gpus": "0.5", "cpus": "2", "memory": "1.5"}
+        | {"gpus": "0.5", "cpu": "2", "memory": "1.5G", "environment": "A=1\nB=2=3\n"}
+        | {"large-shm": "on", "preemptible": "no", "priority": ""}
     )
     assert submit_form.workload_body(form) == {
         "kind": "training",
@@ -98,14 +100,43 @@ def test_a_filled_form_is_a_training() -> None:
         "gpus": 0.5,
         "cpu_millicores": 2000,
         "memory_bytes": round(1.5 * GIB),
+        "environment": {"A": "1", "B": "2=3"},
+        "large_shm": True,
+        "preemptible": False,
     }
     assert not form.refused
 
 
 def test_what_is_missing_is_marked() -> None:
-    form = Form({"name": " ", "command": "echo 'open", "memory": "0"})
+    form = Form({"name": " ", "command": "echo 'open", "memory": "0", "volume": "data"})
     submit_form.workload_body(form)
-    assert set(form.errors) == {"name", "project", "command", "memory"}
+    assert set(form.errors) == {"project", "command", "memory", "volume"}
+    assert form.errors["memory"] == "'0' is too small; write 1M or more."
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+def test_every_kind_has_its_form(kind: str) -> None:
+    typed = {"kind": kind, "project": "vision", "command": "python t.py"}
+    typed |= {"param": "lr=0.0..1.0" if kind == "experiment" else "a=1", "completions": "5"}
+    typed |= {"notebook": "/home/ada/a.ipynb", "schedule": "0 3 * * *", "tensorboard": "a,b"}
+    typed |= {"replicas": "2", "workers": "3"}
+    form = Form(typed)
+    body = submit_form.workload_body(form)
+    assert not form.refused, form
+    assert (body["kind"], body["name_prefix"]) == (kind, EVERY[kind].prefix)
+    assert set(EVERY[kind].sections) <= set(body)
+    names = [field.name for group in submit_form.groups(kind) for field in group.fields]
+    assert len(names) == len(set(names))
+    assert set(submit_form.fields_of(kind).values()) <= {*names, "name", "project", "command"}
+
+
+def test_what_contradicts_is_said_of_the_whole_form() -> None:
+    form = Form(
+        {"kind": "inference", "project": "vision", "command": "x"}
+        | {"min-replicas": "3", "max-replicas": "2"}
+    )
+    submit_form.workload_body(form)
+    assert form.general == "--min-replicas 3 is more than --max-replicas 2."
 
 
 def test_an_untouched_project_has_no_changes_though_the_form_rounds() -> None:

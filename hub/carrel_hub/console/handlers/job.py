@@ -9,6 +9,7 @@ from typing_extensions import override
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
 from carrel.models import MetricPoint, Workload
+from carrel.options import KINDS
 from carrel_hub.console import submit_form
 from carrel_hub.console.chart import line_chart
 from carrel_hub.console.forms import Form
@@ -92,13 +93,15 @@ class JobDeletion(SignedInPage):
 
 
 class SubmitPage(SignedInPage):
-    """The short form for a training."""
+    """The form for work of each kind."""
 
     @override
     async def get(self) -> None:
         """Show it."""
         identity = await self.client.whoami()
-        self._show(submit_form.empty_form(identity.default_project or ""), identity.projects)
+        kind = submit_form.kind_named(self.get_query_argument("kind", ""))
+        form = submit_form.empty_form(identity.default_project or "", kind.name)
+        self._show(form, identity.projects)
 
     @override
     async def post(self) -> None:
@@ -112,7 +115,7 @@ class SubmitPage(SignedInPage):
             except ApiError as error:
                 if error.status not in {400, 403, 409, 422}:
                     raise
-                form.take(error, submit_form.FIELDS)
+                form.take(error, submit_form.fields_of(body["kind"]))
         if job is not None:
             self.see_other(self.console.urls.job(job.project, job.name))
             return
@@ -121,7 +124,17 @@ class SubmitPage(SignedInPage):
         self._show(form, identity.projects)
 
     def _show(self, form: Form, projects: list[str]) -> None:
-        self.show("submit.html", section="home", form=form, projects=projects)
+        kind = submit_form.kind_named(form.value("kind"))
+        form.values.pop("secret", None)  # never shown again, not even to who typed it
+        self.show(
+            "submit.html",
+            section="home",
+            form=form,
+            projects=projects,
+            kind=kind,
+            kinds=KINDS,
+            groups=submit_form.groups(kind.name),
+        )
 
 
 async def last_lines(client: AsyncClient, project: str, name: str) -> str:
