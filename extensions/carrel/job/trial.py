@@ -10,8 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat, TypeVar
 
-from carrel.job.report import reporter
-from carrel.job.task import present, warn
 from carrel.job.trial_link import Link
 
 ChoiceT = TypeVar("ChoiceT", str, int, float, bool, None)
@@ -64,7 +62,7 @@ class Trial:
         if number is None:
             return
         if self._link is None:
-            reporter().report(step, None, {self.metric: number})
+            self._remember(number, step)
         else:
             self._link.put({"values": [{"step": step, "value": number}]})
 
@@ -81,7 +79,7 @@ class Trial:
         if number is None:
             return
         if self._link is None:
-            reporter().report(None, None, {self.metric: number})
+            self._remember(number, None)
         else:
             self._link.deliver({"result": number})
 
@@ -145,8 +143,15 @@ class Trial:
         number = float(value)
         if math.isfinite(number):
             return number
+        from carrel.job.task import warn  # heavy, and seldom needed
+
         warn(f"{self.metric} is {number} and is not reported.")
         return None
+
+    def _remember(self, value: float, step: int | None) -> None:
+        from carrel.job.report import reporter  # heavy; needed outside experiments only
+
+        reporter().report(step, None, {self.metric: value})
 
 
 class _Own:
@@ -170,19 +175,17 @@ def trial(**defaults: Any) -> Trial:
     Args:
         defaults: parameters for when the script runs by hand; what the experiment gives wins.
     """
-    task = present()
-    number = os.environ.get("CARREL_TRIAL")
-    given = json.loads(os.environ.get("CARREL_PARAMETERS") or "{}")
-    inside = bool(number and task.reports_to)
-    if inside and _Own.link is None:
-        _Own.link = Link(task.reports_to.removesuffix("/reports"), task.token)
-    return Trial(
-        int(number) if number and inside else None,
-        os.environ.get("CARREL_EXPERIMENT", "") if inside else "",
-        os.environ.get("CARREL_METRIC") or METRIC,
-        {**defaults, **given},
-        _Own.link if inside else None,
-    )
+    told = os.environ.get
+    number, url, token = told("CARREL_TRIAL"), told("CARREL_URL"), told("CARREL_TASK_TOKEN")
+    given = json.loads(told("CARREL_PARAMETERS") or "{}")
+    metric = told("CARREL_METRIC") or METRIC
+    if not (number and url and token):
+        return Trial(None, "", metric, {**defaults, **given}, None)
+    if _Own.link is None:
+        where = f"{told('CARREL_PROJECT')}/{told('CARREL_WORKLOAD')}"
+        _Own.link = Link(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
+    experiment = told("CARREL_EXPERIMENT") or ""
+    return Trial(int(number), experiment, metric, {**defaults, **given}, _Own.link)
 
 
 def _forget() -> None:

@@ -1,14 +1,19 @@
 """A trial in code: by hand, and with a scheduler that answers, refuses or is away."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import carrel
-from carrel.job import report, trial, trial_link
+from carrel.job import exchange, report, trial, trial_link
 from carrel.job.trial_link import Link, merge
+
+PATHS = [str(Path(carrel.__file__).parents[1])]
 
 
 class Desk:
@@ -19,16 +24,16 @@ class Desk:
         self.pruned = False
         self.away = False
 
-    def request(self, part: str, content: bytes) -> tuple[int, bytes]:
+    def request(self, part: str, content: bytes) -> tuple[int, Any]:
         if self.away:
             raise ConnectionRefusedError("nobody there")
         body = json.loads(content)
         if part == "suggestions":
             if body["name"] == "refused":
-                return 409, b'{"detail": "it does not go with what was suggested"}'
-            return 200, json.dumps({"value": body.get("high", "b")}).encode()
+                return 409, {"detail": "it does not go with what was suggested"}
+            return 200, {"value": body.get("high", "b")}
         self.bodies.append(body)
-        return 200, json.dumps({"should_prune": self.pruned}).encode()
+        return 200, {"should_prune": self.pruned}
 
     @property
     def values(self) -> list[dict[str, Any]]:
@@ -56,7 +61,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     yield made
     made.away = False
     if trial._Own.link is not None:
-        trial._Own.link._sender.flush(30.0)
+        trial._Own.link.flush(30.0)
 
 
 def test_by_hand_it_has_the_defaults_and_remembers() -> None:
@@ -118,6 +123,45 @@ def test_without_an_answer_the_trial_goes_on_and_nothing_is_lost(
     own.result(2.0)
     assert desk.values == [{"step": 0, "value": 1.0}]
     assert [body["result"] for body in desk.bodies if "result" in body] == [2.0]
+
+
+def test_a_result_without_reports_waits_for_the_scheduler(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def back(seconds: float) -> None:
+        pauses.append(seconds)
+        desk.away = len(pauses) < 3
+
+    monkeypatch.setattr("time.sleep", back)
+    desk.away = True
+    carrel.trial().result(0.5)
+    assert (len(pauses), desk.bodies) == (3, [{"result": 0.5}])
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 200", b'HTTP/1.1 200 OK\r\n\r\n{"a": '])
+def test_an_answer_that_is_cut_off_is_none(answer: bytes) -> None:
+    with pytest.raises(ConnectionError):
+        exchange.read(answer)
+    assert exchange.read(b'HTTP/1.1 409 Conflict\r\nA: b\r\n\r\n{"a": 1}') == (409, {"a": 1})
+    assert exchange.read(b"HTTP/1.1 204 No Content\r\n\r\n") == (204, None)
+
+
+def test_a_trial_with_a_result_only_imports_next_to_nothing() -> None:
+    script = (
+        "import sys, carrel\ncarrel.trial(x=1)\n"
+        "print([one for one in ('http.client', 'dataclasses', 'pathlib', 'urllib.parse', 'optuna')"
+        " if one in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", f"import sys; sys.path[:0] = {PATHS!r}; " + script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_no_number_is_not_reported(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
