@@ -1,11 +1,13 @@
 """The running scheduler as the API sees it (``contract.Live``): read from memory, never decides."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from carrel_scheduler.core import speculation, views
 from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device
@@ -27,6 +29,13 @@ from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.messages import Judge, Wake
 from carrel_scheduler.workloads.reconciler import Reconciler
 from carrel_scheduler.workloads.stream import Listener
+
+# A forecast for work that has parts is one for its parts.
+OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
+    "experiment": "Its first trial: ",
+    "inference": "Its first replica: ",
+    "schedule": "A run that began now: ",
+}
 
 
 class LiveView:
@@ -74,7 +83,9 @@ class LiveView:
             return sentences.project_is_coming(workload.meta.project)
         queued = queued_event(workload, loop.book.largest_gpus)
         reason = speculation.forecast(loop.state, queued, loop.clock())
-        return sentences.from_core(reason, workload.meta.project)
+        found = sentences.from_core(reason, workload.meta.project)
+        whose = OF_PARTS.get(workload.spec.kind, "")
+        return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         """What a project with this specification would change now."""

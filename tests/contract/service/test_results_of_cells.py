@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel.models import Workload
+from carrel.models.sections import Target
 from carrel.notebook.capture import capture
 from carrel.notebook.submit import cell_body
 from carrel.options import Asked
@@ -70,6 +72,56 @@ async def test_the_last_line_of_a_cell_comes_back_and_so_does_what_it_raises(
         await client.result("vision", "silent")
 
 
+async def test_a_cell_is_tried_with_many_configurations(
+    client: AsyncClient, tmp_path: Path
+) -> None:
+    """A sweep as ``%%sweep`` sends it: parameters are variables, the last line is the objective."""
+    space = {"x": {"type": "int", "low": 0, "high": 3}}
+    search = {"parameters": space, "completions": 4, "parallelism": 2, "sampler": "grid"}
+    asked = Asked("experiment", {"name": "sweep", "experiment": search})
+    captured = capture("(x - 2) ** 2", [], {"x": "not this"}, given={"x"})
+    body = cell_body(captured, asked, project="vision", folder=str(tmp_path), how=["parameters"])
+    job = await client.create_workload(body)
+    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    assert ended.status.phase == "succeeded", ended.status.reason
+    found = ended.status.experiment
+    assert found is not None
+    assert (found.completed, found.best_value, found.best_parameters) == (4, 0.0, {"x": 2})
+
+
+async def test_a_cell_s_function_answers_requests(client: AsyncClient, tmp_path: Path) -> None:
+    """An endpoint as ``%%serve`` makes it, asked at its replica's own port."""
+    asked = Asked("inference", {"name": "double", "inference": {}, "routes": [{}]})
+    captured = capture("def predict(x):\n    return 2 * x", [], {})
+    how = ["serve=predict"]
+    body = cell_body(captured, asked, project="vision", folder=str(tmp_path), how=how)
+    await client.create_workload(body)
+    targets: tuple[Target, ...] = ()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for event in client.events("vision", "double"):
+            endpoint = event.workload.status.endpoint
+            if endpoint is not None and endpoint.targets:
+                targets = tuple(endpoint.targets)
+                break
+    [target] = targets
+    port = target.ports[""] if "" in target.ports else next(iter(target.ports.values()))
+    url = f"http://{target.host}:{port}/"
+    async with aiohttp.ClientSession() as session, session.post(url, json={"x": 21}) as answer:
+        assert await answer.json() == 42
+
+
+async def test_lines_of_workers_are_merged_with_their_names(client: AsyncClient) -> None:
+    command = ["sh", "-c", "echo member $RANK"]
+    body = {"project": "vision", "name": "gang", "kind": "distributed", "tasks": 2}
+    job = await client.create_workload({**body, "command": command})
+    [ended] = await client.wait([job], timeout=PATIENCE_SECONDS)
+    assert ended.status.phase == "succeeded", ended.status.reason
+    told = "".join([piece async for piece in client.logs("vision", "gang", index="all")])
+    lines = sorted(told.splitlines())
+    assert [line.endswith(f"member {rank}") for rank, line in enumerate(lines)] == [True, True]
+    assert all("gang" in line for line in lines)
+
+
 async def test_map_over_small_jobs(client: AsyncClient) -> None:
     offset = 10
     found = await client.map(lambda n: n + offset, [1, 2, 3], project="vision", progress=False)
@@ -107,5 +159,7 @@ async def test_the_shell_asks_for_every_kind(client: AsyncClient, tmp_path: Path
             subprocess.run, words, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, (kind, done.stderr)
-        assert done.stdout.startswith("Nothing was submitted. "), done.stdout
+        told = done.stdout.splitlines()[0]
+        assert "Starting on" in told
+        assert ("Its first trial: " in told) == (kind == "experiment")
         assert f"kind: {kind}\n" in done.stdout
