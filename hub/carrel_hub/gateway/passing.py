@@ -62,6 +62,7 @@ class Passing:
             status = response.status
             return response
         finally:
+            self._reporter.ended(place.uid)
             if status >= 500:
                 self._reporter.failed(place.uid)
             seconds = request.get(ANSWERED, self._clock()) - begun

@@ -75,6 +75,10 @@ class Reporter:
         """A request came to a place."""
         self._tallies.setdefault(uid, Tally()).count(self._clock())
 
+    def ended(self, uid: str) -> None:
+        """A request is answered, however long that took."""
+        self._tallies.setdefault(uid, Tally()).last_at = self._clock()
+
     def failed(self, uid: str) -> None:
         """A request was answered with an error of the server's side."""
         self._tallies.setdefault(uid, Tally()).errors += 1
@@ -111,14 +115,17 @@ class Reporter:
 
     def _item(self, place: Place) -> dict[str, Any]:
         tally = self._tallies.get(place.uid, Tally())
+        in_flight = self._balance.at_place[place.uid]
+        now = self._clock()
         busy = self._balance.at_targets(place.uid)
         ready = {one.uid for targets in place.targets.values() for one in targets}
         return {
             "uid": place.uid,
-            "in_flight": self._balance.at_place[place.uid],
-            "rate": tally.rate(self._clock()),
+            "in_flight": in_flight,
+            "rate": tally.rate(now),
             "requests": tally.requests,
             "errors": tally.errors,
-            "last_request_at": tally.last_at,
+            # Whoever holds a connection open is there.
+            "last_request_at": now if in_flight else tally.last_at,
             "targets": {uid: busy.get(uid, 0) for uid in sorted(ready | set(busy))},
         }

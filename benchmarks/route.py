@@ -1,0 +1,275 @@
+"""What the authenticated route costs: a target asked directly, through its peers, and through ours.
+
+The target answers a request of 1 KiB with 1 KiB and does nothing else. Before it stand, in turns
+of one run: nothing, the Python ``configurable-http-proxy``, the Node one where it is installed, and
+the gateway, which alone asks who comes (a token, looked up once and remembered), whether they may,
+balances, counts and tells the scheduler of it. Stand-ins of Hub and scheduler answer the gateway.
+Latency is that of one caller who asks again and again over one connection; throughput that of 32.
+
+``python -m benchmarks.route [--json] [--requests 2000] [--seconds 5] [--rounds 5]``
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+from aiohttp import web
+
+from benchmarks.report import Figure, median, show
+from benchmarks.route_load import Caller, serve_target
+from benchmarks.scheduler_process import free_port
+from benchmarks.standin_hub import Account, StandInHub
+from carrel_hub.up.nodeproxy import find_node_proxy
+from carrel_hub.up.trouble import Trouble
+
+GOAL_MILLISECONDS = 2.0
+CALLERS = 32
+PATH = "/services/gateway/vision/target/"
+READY_SECONDS = 60.0
+
+
+@dataclass
+class Side:
+    """One way to the target, and what was measured on it."""
+
+    name: str
+    port: int
+    path: str = "/"
+    process: psutil.Process | None = None
+    p50: list[float] = field(default_factory=list)
+    p99: list[float] = field(default_factory=list)
+    rate: list[float] = field(default_factory=list)
+    spent: list[float] = field(default_factory=list)
+
+    def request(self) -> bytes:
+        """The bytes of one request."""
+        body = b"x" * 1024
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+            f"Authorization: Bearer ada\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    def processor_seconds(self) -> float:
+        """Used by its process so far."""
+        if self.process is None:
+            return 0.0
+        times = self.process.cpu_times()
+        return float(times.user + times.system)
+
+
+class StandInScheduler:
+    """Tells the gateway of one running workload, and takes what it counts."""
+
+    def __init__(self, target: int) -> None:
+        self._workload = {
+            "name": "target",
+            "project": "vision",
+            "uid": "u1",
+            "resource_version": 1,
+            "spec": {"kind": "workspace", "user": "ada", "routes": [{"port": target}]},
+            "status": {
+                "phase": "running",
+                "tasks": [{"index": 0, "node": "here", "ports": {"main": target}}],
+            },
+        }
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """One workload, and silence."""
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        data = json.dumps(self._workload)
+        await response.write(f"event: workload\nid: 1\ndata: {data}\n\n".encode())
+        await response.write(b"event: told\nid: 1\ndata: {}\n\n")
+        while True:
+            await asyncio.sleep(10)
+            await response.write(b": still here\n\n")
+
+    async def loads(self, _: web.Request) -> web.Response:
+        """Whatever it tells."""
+        return web.Response(status=204)
+
+
+@asynccontextmanager
+async def child(command: Sequence[str], **more: str) -> AsyncIterator[psutil.Process]:
+    """A process that is ended afterwards."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env={**os.environ, **more},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield psutil.Process(process.pid)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def sides(stack: AsyncExitStack) -> list[Side]:
+    """Everything started, each answering."""
+    target = free_port()
+    command = [sys.executable, "-m", "benchmarks.route", "--target", str(target)]
+    await stack.enter_async_context(child(command))
+    found = [Side("directly", target)]
+    peers = {"configurable-http-proxy (Python)": [_script()]}
+    try:
+        peers["configurable-http-proxy (Node)"] = find_node_proxy()
+    except Trouble as trouble:
+        print(f"without Node's: {trouble}")
+    for name, command in peers.items():
+        port = free_port()
+        where = [
+            *("--ip", "127.0.0.1", "--port", str(port)),
+            *("--api-ip", "127.0.0.1", "--api-port", str(free_port())),
+            *("--default-target", f"http://127.0.0.1:{target}"),
+        ]
+        process = await stack.enter_async_context(
+            child([*command, *where], CONFIGPROXY_AUTH_TOKEN="x")  # noqa: S106 - nobody sets routes
+        )
+        found.append(Side(name, port, process=process))
+    found.append(await _gateway(stack, target))
+    for side in found:
+        await _ready(side)
+    return found
+
+
+def _script() -> str:
+    return str(Path(sys.executable).with_name("configurable-http-proxy"))
+
+
+async def _gateway(stack: AsyncExitStack, target: int) -> Side:
+    here = "access:services!service=gateway"
+    hub = await stack.enter_async_context(
+        StandInHub({"ada": Account("ada", (here,), {"project-vision"})})
+    )
+    scheduler = StandInScheduler(target)
+    app = web.Application()
+    app.router.add_get("/services/carrel/api/v1/events", scheduler.events)
+    app.router.add_post("/services/carrel/api/v1/gateway/loads", scheduler.loads)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = free_port()
+    process = await stack.enter_async_context(
+        child(
+            [sys.executable, "-m", "carrel_hub.gateway.app"],
+            JUPYTERHUB_SERVICE_URL=f"http://127.0.0.1:{port}",
+            JUPYTERHUB_SERVICE_PREFIX="/services/gateway/",
+            JUPYTERHUB_API_URL=hub.url,
+            JUPYTERHUB_API_TOKEN="gate",  # noqa: S106 - of the stand-in
+            JUPYTERHUB_CLIENT_ID="service-gateway",
+            CARREL_API_URL=f"http://127.0.0.1:{runner.addresses[0][1]}/services/carrel",
+        )
+    )
+    return Side("gateway", port, PATH, process)
+
+
+async def _ready(side: Side) -> None:
+    headers = {"Authorization": "Bearer ada"}
+    async with asyncio.timeout(READY_SECONDS), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                url = f"http://127.0.0.1:{side.port}{side.path}"
+                async with session.post(url, data=b"x", headers=headers) as answer:
+                    if answer.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def turn(side: Side, requests: int, seconds: float) -> None:
+    """Latency, then throughput, of one side."""
+    caller = await Caller.connect(side.port, side.request())
+    took = []
+    for _ in range(requests):
+        began = time.perf_counter()
+        await caller.ask()
+        took.append((time.perf_counter() - began) * 1000)
+    caller.close()
+    cuts = statistics.quantiles(took, n=100, method="inclusive")
+    side.p50.append(cuts[49])
+    side.p99.append(cuts[98])
+    callers = [await Caller.connect(side.port, side.request()) for _ in range(CALLERS)]
+    before, began = side.processor_seconds(), time.perf_counter()
+    end = began + seconds
+    done = await asyncio.gather(*(caller.ask_until(end) for caller in callers))
+    side.rate.append(sum(done) / (time.perf_counter() - began))
+    side.spent.append((side.processor_seconds() - before) / max(sum(done), 1) * 1000)
+    for caller in callers:
+        caller.close()
+
+
+def figures(measured: Sequence[Side]) -> list[Figure]:
+    """What is told of all sides; goals are the gateway's."""
+    direct, *peers, ours = measured
+    best = max(median(peer.rate) for peer in peers)
+    python = median(peers[0].rate)
+    added = median(ours.p50) - median(direct.p50)
+    found = [
+        Figure(
+            "added p50", added, "ms", f"<= {GOAL_MILLISECONDS:g}", met=added <= GOAL_MILLISECONDS
+        ),
+        Figure(
+            "throughput / Python's",
+            median(ours.rate) / python,
+            "x",
+            ">= 1",
+            met=median(ours.rate) >= python,
+        ),
+    ]
+    if len(peers) > 1:
+        found.append(Figure("throughput / the best", median(ours.rate) / best, "x", "-"))
+    for side in measured:
+        found += [
+            Figure(f"p50 {side.name}", median(side.p50), "ms", "-"),
+            Figure(f"p99 {side.name}", median(side.p99), "ms", "-"),
+            Figure(f"throughput {side.name}", median(side.rate), "requests/s", "-"),
+        ]
+        if side.process is not None:
+            found.append(Figure(f"processor {side.name}", median(side.spent), "ms/request", "-"))
+    return found
+
+
+async def run(options: Any) -> list[Figure]:
+    """All rounds; sides take turns."""
+    async with AsyncExitStack() as stack:
+        found = await sides(stack)
+        for number in range(options.rounds):
+            for side in found:
+                await turn(side, options.requests, options.seconds)
+            print(f"round {number + 1} of {options.rounds}, load {os.getloadavg()[0]:.1f}")
+        return figures(found)
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--requests", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--target", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.target:
+        asyncio.run(serve_target(options.target))
+        return
+    show("The authenticated route", asyncio.run(run(options)), as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()
