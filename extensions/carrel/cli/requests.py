@@ -51,17 +51,6 @@ def _checked(file: str, document: Any) -> Mapping[str, Any]:
     return {"kind": "training", **document}
 
 
-def merged(written: Mapping[str, Any], typed: Mapping[str, Any]) -> Json:
-    """Both together; where both say something, what was typed counts. Mappings are merged."""
-    found = dict(written)
-    for key, value in typed.items():
-        old = found.get(key)
-        both = isinstance(value, dict) and isinstance(old, dict)
-        found[key] = merged(old, value) if both and old is not None else value
-    found.pop("kind", None)
-    return found
-
-
 def with_notebook(kind: str, fields: Json) -> Json:
     """A request whose notebook was named on the command line: the notebook is sent along."""
     from carrel.client.notebooks import notebook_body

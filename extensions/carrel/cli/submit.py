@@ -43,9 +43,10 @@ def _body(
 ) -> dict[str, Any]:
     """One request: what a file says, with what was typed before it."""
     kinds = [written["kind"]] if "kind" in written else [one.name for one in options.KINDS]
-    asked = options.read(chosen, Surface.CLI, kinds)
-    kind, fields = EVERY[asked.kind], requests.merged(written, asked.fields)
-    if "path" in asked.fields.get("notebook", {}):
+    before = {key: value for key, value in written.items() if key != "kind"}
+    asked = options.read(chosen, Surface.CLI, kinds, written=before)
+    kind, fields = EVERY[asked.kind], asked.fields
+    if chosen["notebook"]:
         fields = requests.with_notebook(kind.name, fields)
     elif "notebook" in kind.sections and not fields["notebook"].get("path"):
         raise BadSetting("Which notebook? Name it: `carrel submit --notebook report.ipynb`.")

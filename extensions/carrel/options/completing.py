@@ -29,7 +29,7 @@ def _workers(fields: Fields, given: Mapping[str, Any]) -> None:
         elastic = fields["elastic"] = {"min_tasks": given.get("workers", 1)}
     if elastic is None:
         return
-    if elastic["min_tasks"] > tasks:
+    if elastic.get("min_tasks", 0) > tasks:
         raise BadSetting(
             f"--min-workers {elastic['min_tasks']} is more than the {tasks} workers there are at "
             "most; raise --max-workers.",

@@ -39,6 +39,7 @@ def read(
     surface: Surface,
     kinds: Sequence[str] = ALL_KINDS,
     *,
+    written: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Asked:
     """Read raw texts by flag; what was not given is ``None``, ``False``, empty, or not there.
@@ -49,6 +50,7 @@ def read(
         raw: texts, lists of texts, and ``True`` or ``False`` of switches.
         surface: where they were given.
         kinds: the kinds of work that can be asked for there, the usual one first.
+        written: fields that were asked for before, in a file; what is typed counts more.
         environ: where variables are taken along from.
     """
     known = by_flag(rows(surface))
@@ -65,7 +67,7 @@ def read(
             put(fields, path, value)
     own = {row.flag: value for row, value in found.items() if not row.fields}
     by_name = {row.flag: value for row, value in found.items()}
-    return Asked(kind, completed(kind, fields, by_name), own)
+    return Asked(kind, completed(kind, merged(written or {}, fields), by_name), own)
 
 
 def kind_of(given: Mapping[str, Sequence[Option]], kinds: Sequence[str]) -> str:
@@ -92,6 +94,15 @@ def _clash(
     why = f"but --{others[0]} asks for {EVERY[kind].noun}" if others else f"not {EVERY[kind].noun}"
     way_out = "leave one of them out" if others else "leave it out"
     return BadSetting(f"--{flag} is for {wanted}, {why}: {way_out}.", code="option_of_another_kind")
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Both together; where both say something, the new counts. Mappings are merged."""
+    found = dict(old)
+    for key, value in new.items():
+        both = isinstance(value, Mapping) and isinstance(found.get(key), Mapping)
+        found[key] = merged(found[key], value) if both else value
+    return found
 
 
 def put(fields: dict[str, Any], path: str, value: Any) -> None:

@@ -161,12 +161,17 @@ def test_requests_may_stand_in_a_file(run: Run, fake: FakeScheduler, tmp_path: P
     file = tmp_path / "jobs.yaml"
     file.write_text(
         "name: a\ncommand: [python, a.py]\ngpus: 1\nlabels: {set: '1'}\n---\n"
+        "name: g\nkind: distributed\ntasks: 4\ncommand: [t]\nelastic: {min_tasks: 2}\n---\n"
+        "name: s\nkind: inference\ncommand: [s]\nroutes: [{access: everyone}]\n---\n"
         "name: b\nkind: experiment\ncommand: [python, b.py]\nexperiment: {completions: 5}\n"
     )
     done = run("submit", "-f", str(file), "-l", "run=2", "--memory", "2G")
     assert done.code == 0
     a, b = fake.workload("vision", "a"), fake.workload("vision", "b")
     assert (a["spec"]["gpus"], a["labels"]) == (1, {"set": "1", "run": "2"})
+    gang, served = (fake.workload("vision", name)["spec"] for name in ("g", "s"))
+    assert (gang["tasks"], gang["elastic"]) == (4, {"min_tasks": 2})
+    assert served["routes"] == [{"access": "everyone"}]
     assert (b["spec"]["kind"], b["spec"]["experiment"]) == ("experiment", {"completions": 5})
     assert a["spec"]["memory_bytes"] == b["spec"]["memory_bytes"] == 2 * 2**30
     refused = run("submit", "c", "-f", str(file))
