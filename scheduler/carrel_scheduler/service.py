@@ -46,6 +46,7 @@ from carrel_scheduler.workloads.actor import Actor
 from carrel_scheduler.workloads.controllers import experiments_trials
 from carrel_scheduler.workloads.controllers.inference import Inference
 from carrel_scheduler.workloads.controllers.probing import Prober
+from carrel_scheduler.workloads.controllers.schedules import Schedules
 from carrel_scheduler.workloads.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch import LaunchSettings
 from carrel_scheduler.workloads.live import LiveView
@@ -161,6 +162,7 @@ class Service:
             Inference(loads, self._prober, lambda _: LOOPBACK, launch.gateway_prefix)
         )
         self._results = Results(settings.state_dir / "results")
+        self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
         self._server = HTTPServer(

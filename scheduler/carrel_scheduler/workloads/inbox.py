@@ -33,6 +33,8 @@ class Inbox:
         if self._messages:
             return
         try:
-            await asyncio.wait_for(self._bell.wait(), seconds)
+            # Not wait_for: it forgets a cancellation that comes together with a message.
+            async with asyncio.timeout(seconds):
+                await self._bell.wait()
         except TimeoutError:
             return

@@ -302,6 +302,8 @@ class _Queue:
             self._woken.clear()
             pause = self._later[0][0] - clock() if self._later else None
             try:
-                await asyncio.wait_for(self._woken.wait(), pause)
+                # Not wait_for: it forgets a cancellation that comes together with a wake.
+                async with asyncio.timeout(pause):
+                    await self._woken.wait()
             except TimeoutError:
                 continue
