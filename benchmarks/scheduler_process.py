@@ -83,6 +83,13 @@ class SchedulerProcess:
                 await asyncio.sleep(0.02)
         raise RuntimeError(f"the scheduler did not come up:\n{self.log.read_text()[-3000:]}")
 
+    @property
+    def pid(self) -> int:
+        """Of the running process. Raises ``RuntimeError`` when there is none."""
+        if self._process is None:
+            raise RuntimeError("the scheduler was not started")
+        return self._process.pid
+
     async def kill(self) -> None:
         """SIGKILL."""
         await self._end(signal.SIGKILL)
