@@ -30,6 +30,7 @@ async def interrupted(
         command=command,
         files={script: (EXAMPLES / script).read_text()},
         environment={"STEPS": str(steps), "STEP_SECONDS": str(pause), "JAX_PLATFORMS": "cpu"},
+        cpu_millicores=500,
         grace_seconds=2.0,
         backoff_limit=0,
         **fields,
@@ -75,6 +76,7 @@ async def test_xgboost(desk: Site) -> None:
     assert number_in(r"worker 1 of 2: 100 trees, (\d+) of them from before", text) > 0
 
 
+@pytest.mark.timeout(900)
 async def test_ray(desk: Site) -> None:
     command = ["python", "ray_tasks.py"]
     text = await interrupted(desk, "ray_tasks", command, steps=20, pause=0.1, **GANG)

@@ -18,7 +18,10 @@ SHARED = os.environ.get("CARREL_CHECKPOINT_DIR", "checkpoints")
 
 rank, workers = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-common = ["--num-cpus=1", "--disable-usage-stats"]
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")  # a busy machine takes its time
+# Ports that Ray fixes would meet those of other Rays on the machine: 0 lets the system choose.
+free = ("min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
+common = ["--num-cpus=1", "--disable-usage-stats", *(f"--{name}=0" for name in free)]
 if address == "127.0.0.1":  # all on one machine: Ray takes workers of one address for one node
     address = "127.0.0.2"
     common.append(f"--node-ip-address=127.0.0.{rank + 2}")

@@ -51,7 +51,6 @@ before = carrel.checkpoint.restore(directory=SHARED)
 model = xgboost.Booster(model_file=before / "trees.ubj") if before else None
 start = model.num_boosted_rounds() if model else 0
 with CommunicatorContext(
-    dmlc_communicator="rabit",
     dmlc_tracker_uri=address,
     dmlc_tracker_port=port,
     dmlc_task_id=str(rank),
