@@ -173,11 +173,12 @@ def trial(**defaults: Any) -> Trial:
                 break
 
     Args:
-        defaults: parameters for when the script runs by hand; what the experiment gives wins.
+        defaults: parameters for when the script runs by hand; what the experiment gives wins, and
+            so does ``CARREL_PARAM_<NAME>`` in the environment.
     """
     told = os.environ.get
     number, url, token = told("CARREL_TRIAL"), told("CARREL_URL"), told("CARREL_TASK_TOKEN")
-    given = json.loads(told("CARREL_PARAMETERS") or "{}")
+    given = _given(defaults)
     metric = told("CARREL_METRIC") or METRIC
     if not (number and url and token):
         return Trial(None, "", metric, {**defaults, **given}, None)
@@ -186,6 +187,17 @@ def trial(**defaults: Any) -> Trial:
         _Own.link = Link(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
     experiment = told("CARREL_EXPERIMENT") or ""
     return Trial(int(number), experiment, metric, {**defaults, **given}, _Own.link)
+
+
+def _given(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters from the environment: all that were told, and single ones for the defaults."""
+    given: dict[str, Any] = json.loads(os.environ.get("CARREL_PARAMETERS") or "{}")
+    for name in defaults.keys() - given.keys():
+        plain = "".join(one if one.isalnum() and one.isascii() else "_" for one in name)
+        text = os.environ.get(f"CARREL_PARAM_{plain.upper()}")
+        if text is not None:
+            given[name] = text if isinstance(defaults[name], str) else json.loads(text)
+    return given
 
 
 def _forget() -> None:

@@ -80,6 +80,13 @@ def test_by_hand_it_has_the_defaults_and_remembers() -> None:
     assert report.latest()["metrics"] == {"objective": 0.2}
 
 
+def test_single_defaults_are_changed_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARREL_PARAM_LEARNING_RATE", "0.25")
+    monkeypatch.setenv("CARREL_PARAM_NET", "large")
+    own = carrel.trial(**{"learning-rate": 0.5, "net": "small", "epochs": 3})
+    assert own.parameters == {"learning-rate": 0.25, "net": "large", "epochs": 3}
+
+
 def test_an_unknown_parameter_names_those_that_there_are() -> None:
     with pytest.raises(AttributeError, match="no parameter `rate`; there are `lr`"):
         _ = carrel.trial(lr=0.5).parameters.rate

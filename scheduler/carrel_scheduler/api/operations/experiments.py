@@ -99,7 +99,7 @@ async def draft_best(call: Call) -> Answer:
     parameters = status.best_parameters
     spec = owner.spec
     told = environment(owner, status.best_trial, parameters)
-    told.pop("CARREL_TRIAL"), told.pop("CARREL_METRIC")
+    del told["CARREL_TRIAL"]  # it is none: it reports like any other job
     workload: dict[str, Any] = {
         "name": body.name or f"{owner.meta.name[:57].rstrip('-')}-best",
         "project": owner.meta.project,
