@@ -6,8 +6,8 @@ import os
 import secrets
 import sys
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -88,9 +88,11 @@ class Calls:
         """Submit calls (see ``call_bodies``); each outcome as it comes. Cancels what is left."""
         client = cast("AsyncClient", self)
         places = {body["name"]: index for index, body in enumerate(bodies)}
-        left: dict[str, str] = {}
+        left: dict[str, str] | None = None
         try:
-            for answer in await client.submit_many(bodies):
+            answers = await client.submit_many(bodies)
+            left = {}
+            for answer in answers:
                 if answer.accepted:
                     left[answer.name] = answer.project
                 else:
@@ -104,7 +106,7 @@ class Calls:
                         await _remove(client, workload.project, workload.name)
                     yield outcome
         finally:
-            await _cancel(client, left)
+            await _cancel(client, await _submitted(client, bodies) if left is None else left)
 
 
 class PlainCalls:
@@ -131,15 +133,16 @@ class PlainCalls:
             _bodies(self.aio, function, list(items), project, name, gpus, fields)
         )
         outcomes: list[Outcome] = []
-        with bar(len(bodies), show=progress) as shown:
-            for outcome in self.outcomes(bodies, keep=keep):
+        found = self.outcomes(bodies, keep=keep)
+        with bar(len(bodies), show=progress) as shown, closing(found):
+            for outcome in found:
                 outcomes.append(outcome)
                 shown.update()
         return in_order(outcomes, return_exceptions=return_exceptions)
 
     def outcomes(
         self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
-    ) -> "Iterable[Outcome]":
+    ) -> Generator[Outcome, None, None]:
         """Submit calls; each outcome as it comes."""
         return self.loop.iterate(self.aio.outcomes(bodies, keep=keep))
 
@@ -157,7 +160,7 @@ def call_bodies(
     packed = _packed("The function", function)
     given = dict(fields or {})
     environment = {"PYTHONUNBUFFERED": "1", **given.pop("environment", {})}
-    labels = {LABEL: name, **given.pop("labels", {})}
+    labels = {**given.pop("labels", {}), LABEL: secrets.token_hex(8)}
     common: Body = {
         "kind": "training",
         "project": project,
@@ -243,6 +246,16 @@ async def _remove(client: "AsyncClient", project: str, name: str) -> None:
     except ApiError as error:
         if error.status not in (404, 409):
             raise
+
+
+async def _submitted(client: "AsyncClient", bodies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What arrived of a submission whose answer did not; known by the label of this very call."""
+    if not bodies:
+        return {}
+    found = await client.list_workloads(
+        bodies[0]["project"], labels={LABEL: bodies[0]["labels"][LABEL]}
+    )
+    return {workload.name: workload.project for workload in found}
 
 
 async def _cancel(client: "AsyncClient", left: Mapping[str, str]) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from carrel import results
 from carrel.client import Client
-from carrel.errors import ApiError, BadSetting
+from carrel.client.calls import call_bodies
+from carrel.errors import ApiError, BadSetting, Unreachable
 from carrel.testing import FakeScheduler
 
 
@@ -97,7 +98,7 @@ def working(fake: FakeScheduler, ends: int) -> Iterator[None]:
         seen: set[str] = set()
         while len(seen) < ends and not done.wait(0.01):
             for job in fake.workloads():
-                if job["name"] not in seen:
+                if job["name"] not in seen and len(seen) < ends:
                     seen.add(job["name"])
                     finish(job["name"])
 
@@ -162,3 +163,27 @@ def test_what_cannot_be_packed_is_said_before_anything_is_sent(
     with pytest.raises(BadSetting, match=r"Item 1 takes 1\.3 MiB"):
         client.map(len, [random.Random(0).randbytes(2**20)], progress=False)
     assert fake.workloads() == []
+
+
+def test_whoever_stops_waiting_leaves_no_calls_behind(client: Client, fake: FakeScheduler) -> None:
+    bodies = call_bodies(len, ["a", "b", "c"], project="vision", name="lens")
+    with working(fake, 1), contextlib.closing(client.outcomes(bodies)) as found:
+        assert next(found).value == 1
+        assert len(fake.workloads()) == 2
+    assert fake.workloads() == []
+
+
+def test_calls_are_cancelled_though_nobody_heard_that_they_arrived(
+    client: Client, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_many = client.aio.submit_many
+
+    async def unheard(bodies: Any) -> Any:
+        await submit_many(bodies)
+        raise Unreachable("no answer")
+
+    fake.submit("vision", "older")
+    monkeypatch.setattr(client.aio, "submit_many", unheard)
+    with pytest.raises(Unreachable):
+        client.map(len, ["a", "b"], progress=False)
+    assert [job["name"] for job in fake.workloads()] == ["older"]
