@@ -70,6 +70,8 @@ def own_environment(settings: Settings, service: str) -> dict[str, str]:
         "CARREL_API_URL": settings.api_url,
         "CARREL_PUBLIC_URL": settings.public_url,
     }
+    if service == scopes.GATEWAY:
+        return shared | {"CARREL_GATEWAY_TRUST": settings.gateway_trust}
     if service != scopes.SCHEDULER:
         return shared
     gpus = settings.gpus

@@ -31,6 +31,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         state_dir: the one folder that is written to.
         host, port: where people reach it; everything else listens on 127.0.0.1.
         managed: the Hub starts the services itself (`carrel up` does it otherwise).
+        gateway_trust: whose programs run with the Hub's origin; see ``gateway.settings``.
         database_url: the scheduler's ledger; empty means SQLite in the state folder.
         demo: demo notebooks in every home.
     """
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     database_url: str = ""
     demo: bool = False
     managed: bool = True
+    gateway_trust: str = "owner"
 
     @property
     def hub_dir(self) -> Path:

@@ -29,6 +29,7 @@ class Visit:
     Attributes:
         route_name: of the route; ``prefix`` is its path without a slash at the end.
         rest: path and query below the prefix, as sent.
+        trusted: its pages may run with the Hub's origin.
     """
 
     person: Person
@@ -37,11 +38,7 @@ class Visit:
     route_name: str
     prefix: str
     rest: str
-
-    @property
-    def own(self) -> bool:
-        """Whether the person's own program answers."""
-        return self.person.is_user and self.person.name == self.place.user
+    trusted: bool
 
 
 class Door:
@@ -126,7 +123,15 @@ class Door:
             return _moved(f"{prefix}/{question}{query}")
         place, route_name = found
         rest = (behind or "/") + question + query
-        return Visit(person, place, place.routes[route_name], route_name, prefix, rest)
+        return Visit(
+            person=person,
+            place=place,
+            route=place.routes[route_name],
+            route_name=route_name,
+            prefix=prefix,
+            rest=rest,
+            trusted=trusted(place, person, self._settings.trust),
+        )
 
     def _allowed(
         self,
@@ -161,6 +166,13 @@ def allowed(place: Place, route: Route, person: Person) -> bool:
     if route.access == "everyone":
         return True
     return route.access == "project" and place.project in person.projects
+
+
+def trusted(place: Place, person: Person, trust: str) -> bool:
+    """Whether a place's pages may run with the Hub's origin in this person's browser."""
+    own = person.is_user and person.name == place.user
+    shared = trust == "project" and place.project in person.projects
+    return own or place.trusted or shared or trust == "everyone"
 
 
 def _not_for(request: web.BaseRequest, person: Person) -> web.Response:

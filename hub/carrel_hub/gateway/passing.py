@@ -150,7 +150,7 @@ async def keep_within(request: web.Request, response: web.StreamResponse) -> Non
         prefix=visit.prefix,
         base=target.base,
         keep_prefix=visit.route.keep_prefix,
-        sandboxed=not visit.own and not visit.place.trusted,
+        sandboxed=not visit.trusted,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from carrel.models import Workload
 from carrel_hub.gateway.balancing import MOST_HELD, Balance, TooManyHeld, servers
-from carrel_hub.gateway.door import allowed
+from carrel_hub.gateway.door import allowed, trusted
 from carrel_hub.gateway.people import Person
 from carrel_hub.gateway.table import Place, Table, Target, place_of
 
@@ -81,6 +81,23 @@ def test_who_may_come(
     found = place(workload(spec={"routes": [{"access": access}]}))
     person = Person(name, is_user, frozenset(projects), frozenset())
     assert allowed(found, found.routes["main"], person) is enters
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "trust", "runs"),
+    [
+        ("workspace", "ada", "owner", True),
+        ("workspace", "bea", "owner", False),
+        ("tensorboard", "bea", "owner", True),
+        ("workspace", "bea", "project", True),
+        ("workspace", "carl", "project", False),
+        ("workspace", "carl", "everyone", True),
+    ],
+)
+def test_whose_pages_run_with_the_hubs_origin(kind: str, name: str, trust: str, runs: bool) -> None:
+    projects = frozenset() if name == "carl" else frozenset({"vision"})
+    person = Person(name, True, projects, frozenset())
+    assert trusted(place(workload(spec={"kind": kind})), person, trust) is runs
 
 
 def test_old_news_changes_nothing_and_another_one_of_the_name_replaces() -> None:
