@@ -48,7 +48,7 @@ class Jobs:
         """Submit and wait until all run."""
         for number in range(count):
             body = {"project": "vision", "name": f"job-{number}", "memory_bytes": 1 << 24,
-                    "cpu_millicores": 1, 
+                    "cpu_millicores": 1,
                     "command": ["/bin/sh", "-c", PRINTING]}  # fmt: skip
             async with self._session.post(f"{self._api}/workloads", json=body) as answer:
                 if answer.status != 201:

@@ -12,6 +12,7 @@ import traitlets
 from typing_extensions import override
 
 from carrel.client import Client
+from carrel.client.workloads import all_or
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Event, Workload
 from carrel.notebook import words
@@ -123,7 +124,10 @@ class JobView(WorkView):
 
     async def _read(self, project: str, name: str, attempt: int) -> float:
         """Read one run's output; returns after how many seconds to try again, 0 at its end."""
-        logs = self._client.aio.logs(project, name, follow=True, tail=LINES, attempt=attempt)
+        index = all_or(None, self._story.workload)
+        logs = self._client.aio.logs(
+            project, name, follow=True, tail=LINES, attempt=attempt, index=index
+        )
         begun = False
         try:
             async with aclosing(logs) as pieces:
@@ -152,7 +156,9 @@ class JobView(WorkView):
         """Of a training that was over before anybody looked."""
         story = self._story
         try:
-            logs = self._client.aio.logs(story.workload.project, story.workload.name, tail=LINES)
+            project, name = story.workload.project, story.workload.name
+            index = all_or(None, story.workload)
+            logs = self._client.aio.logs(project, name, tail=LINES, index=index)
             async with aclosing(logs) as pieces:
                 async for piece in pieces:
                     story.take_text(piece)

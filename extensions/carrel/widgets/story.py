@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from carrel.models import Event, MetricPoint, Preemption, Task, Workload
 from carrel.notebook import words
+from carrel.options.kinds import type_word
 
 LINES: Final = 12
 LINE_LENGTH: Final = 400
@@ -101,6 +102,7 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
     return {
         "name": workload.name,
         "project": workload.project,
+        "type": type_word(spec.kind),
         "phase": phase,
         "icon": words.phase_icon(phase),
         "word": words.phase_word(phase),

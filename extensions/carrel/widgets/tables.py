@@ -1,4 +1,4 @@
-"""The live table of trainings and the live quota lines."""
+"""The live table of one's work and the live quota lines."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")
 
 
 class JobsView(LiveView):
-    """Trainings, those at work first, then the newest."""
+    """One's work but for workspaces, what is at work first, then the newest."""
 
     _esm = bundle.module(*CODE, "jobs.js")
     _css = bundle.text("views.css")
@@ -39,9 +39,10 @@ class JobsView(LiveView):
 
     @override
     async def follow(self) -> None:
-        async with aclosing(self._client.aio.events(kind="training")) as events:
+        async with aclosing(self._client.aio.events()) as events:
             async for event in events:
-                if event.workload.spec.user != self._user:
+                spec = event.workload.spec
+                if spec.user != self._user or spec.owner or spec.kind == "workspace":
                     continue
                 if event.type == "deleted":
                     self._known.pop(event.workload.uid, None)
@@ -56,6 +57,7 @@ class JobsView(LiveView):
         rows = [
             [
                 page.escape(job["name"]),
+                page.escape(job["type"]),
                 page.escape(job["project"]),
                 page.state(job["phase"], job["icon"], job["word"]),
                 page.escape(job["gpus"]),
@@ -66,14 +68,14 @@ class JobsView(LiveView):
         if not rows:
             return {"text/plain": NO_JOBS, "text/html": f"<div>{page.escape(NO_JOBS)}</div>"}
         lines = [words.summary(workload, now) for workload in workloads]
-        columns = ("Name", "Project", "State", "GPUs", "Why")
+        columns = ("Name", "Type", "Project", "State", "GPUs", "Why")
         return {
             "text/plain": "\n".join(lines),
-            "text/html": page.table("Your trainings", columns, rows),
+            "text/html": page.table("Your jobs", columns, rows),
         }
 
 
-NO_JOBS = "No trainings yet: begin a cell with %%train to send it away."
+NO_JOBS = "No jobs yet: begin a cell with %%train to send it away."
 
 
 class QuotaView(AskingView):

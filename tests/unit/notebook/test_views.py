@@ -203,7 +203,7 @@ def test_jobs_table_follows(scheduler: FakeScheduler, client: Client) -> None:
     table = JobsView(client, [], "ada")
     table.pause = 0.02
     page_says(table, "shown")
-    assert table.fallback()["text/plain"].startswith("No trainings yet")
+    assert table.fallback()["text/plain"].startswith("No jobs yet")
     scheduler.submit("vision", "old")
     scheduler.submit("vision", "not-mine", user="bob")
     until(lambda: [job["name"] for job in table.jobs] == ["old"])

@@ -12,7 +12,7 @@ function factWords(endpoint) {
     endpoint.starting && `${endpoint.starting} starting`,
     `${valueWords(endpoint.requests_per_second)} requests/s`,
     `${endpoint.in_flight} in flight`,
-    endpoint.latency_seconds && `${Math.round(endpoint.latency_seconds * 1000)} ms in the median`,
+    endpoint.latency_seconds && `about ${Math.round(endpoint.latency_seconds * 1000)} ms each`,
     endpoint.updating ? `revision ${endpoint.revision}, the next one is coming` : `revision ${endpoint.revision}`
   ];
   return parts.filter(Boolean).join(' · ');

@@ -2,9 +2,9 @@
 import { actions } from './actions.js';
 import { node, progressOf, setSentence, setText, sinceWords, stateChip, tellShown, troubleLine } from './parts.js';
 
-const COLUMNS = ['Name', 'Project', 'State', 'GPUs', 'Progress', 'Why'];
+const COLUMNS = ['Name', 'Type', 'Project', 'State', 'GPUs', 'Progress', 'Why'];
 const NUMBERS = ['GPUs', 'Progress'];
-const NONE = 'No trainings yet: begin a cell with %%train to send it away.';
+const NONE = 'No jobs yet: begin a cell with %%train to send it away.';
 
 function heading(name) {
   return node('th', NUMBERS.includes(name) ? 'carrel-number' : '', { scope: 'col' }, name);
@@ -20,19 +20,21 @@ function tableRow(model, first, steer, link) {
   let job = first;
   let phase = '';
   const name = node('th', 'carrel-name', { scope: 'row' });
+  const type = node('td', 'carrel-soft');
   const project = node('td');
   const state = node('span');
   const since = node('span', 'carrel-soft');
   const gpus = node('td', 'carrel-number');
   const progress = node('td', 'carrel-number');
   const why = node('td', 'carrel-why');
-  const element = node('tr', '', {}, name, project, node('td', '', {}, state, ' ', since), gpus, progress, why);
+  const element = node('tr', '', {}, name, type, project, node('td', '', {}, state, ' ', since), gpus, progress, why);
   const steering = steer ? actions(rowModel(model, () => job)) : null;
   if (steering) {
     element.append(node('td', 'carrel-act', {}, steering.bar, steering.problem));
   }
   const address = link?.(job);
   name.append(address ? node('a', 'carrel-link', { href: address, target: '_blank', rel: 'noopener' }, job.name) : job.name);
+  setText(type, job.type);
   setText(project, job.project);
 
   function tick(now) {
@@ -63,7 +65,7 @@ function tableRow(model, first, steer, link) {
 
 /** The table of `model.get('jobs')`. `options`: `title`, `none`, `steer`, `link`. */
 export function jobsTable(model, options = {}) {
-  const { title = 'Your trainings', none = NONE, steer = false, link = null } = options;
+  const { title = 'Your jobs', none = NONE, steer = false, link = null } = options;
   const body = node('tbody');
   const empty = node('p', 'carrel-empty', {}, none);
   const heads = COLUMNS.map(heading);

@@ -1,0 +1,68 @@
+"""Live views by name, for notebooks and for dashboards made of several.
+
+from carrel import views
+views.job("train-7")                     # a training, an experiment or an endpoint
+views.form("experiment", gpus=1)         # a form; `.job` is what it submitted
+views.gpus(), views.quota(), views.jobs()
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from carrel.client import Client
+
+if TYPE_CHECKING:
+    from carrel.widgets.cluster import ClusterView
+    from carrel.widgets.form import FormView
+    from carrel.widgets.tables import JobsView, QuotaView
+    from carrel.widgets.work import WorkView
+
+__all__ = ["form", "gpus", "job", "jobs", "quota"]
+
+
+def job(name: str, project: str | None = None, *, client: Client | None = None) -> "WorkView":
+    """The view of one piece of work, whatever its kind. Raises ``CarrelError``."""
+    from carrel.client.submit import default_project
+    from carrel.widgets.kinds import view_of
+
+    asked = client or Client()
+    return view_of(asked, asked.get_workload(project or default_project(asked), name))
+
+
+def form(kind: str = "training", *, client: Client | None = None, **preset: Any) -> "FormView":
+    """A form for a kind of work; ``preset`` holds options (docs/options.md), ``_`` for ``-``.
+
+    Raises ``CarrelError``.
+    """
+    from carrel.widgets.form import FormView
+
+    texts = {
+        flag.replace("_", "-"): value if isinstance(value, bool | list) else str(value)
+        for flag, value in preset.items()
+    }
+    return FormView(client or Client(), kind, texts)
+
+
+def gpus(*, client: Client | None = None) -> "ClusterView":
+    """The map of all GPUs. Raises ``CarrelError``."""
+    from carrel.widgets.cluster import ClusterView
+
+    asked = client or Client()
+    return ClusterView(asked, asked.nodes())
+
+
+def quota(*, client: Client | None = None) -> "QuotaView":
+    """The quota lines of one's projects. Raises ``CarrelError``."""
+    from carrel.widgets.tables import QuotaView
+
+    asked = client or Client()
+    return QuotaView(asked, asked.list_projects())
+
+
+def jobs(*, client: Client | None = None) -> "JobsView":
+    """The table of one's work. Raises ``CarrelError``."""
+    from carrel.widgets.tables import JobsView
+
+    asked = client or Client()
+    user = asked.whoami().user
+    mine = [one for one in asked.list_workloads(user=user) if one.spec.kind != "workspace"]
+    return JobsView(asked, mine, user)
