@@ -23,28 +23,34 @@ class NothingToShow(Exception):  # noqa: N818 - an outcome to report
     """Why no TensorBoard can be started; a sentence."""
 
 
-def command(env: Mapping[str, str]) -> tuple[list[str], Path]:
-    """What is run, and in which folder. Raises ``NothingToShow``."""
-    file = Path(env.get("CARREL_TASK_DIR") or ".") / ORDER
+def prepare(env: Mapping[str, str]) -> list[str]:
+    """Lay out the jobs' event files by name; returns what is to be run.
+
+    Raises ``NothingToShow``, or ``OSError`` when the task's folder cannot be written.
+    """
+    task_dir = Path(env.get("CARREL_TASK_DIR") or ".").absolute()
     try:
-        order = json.loads(file.read_text(encoding="utf-8"))
-        runs = list(zip(order["jobs"], order["events"], strict=True))
+        order = json.loads((task_dir / ORDER).read_text(encoding="utf-8"))
+        jobs = dict(zip(order["jobs"], order["events"], strict=True))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NothingToShow(
-            f"{file} does not say what to show; start one with `carrel tensorboard JOB`."
+            f"{task_dir / ORDER} does not say what to show; start one with "
+            "`carrel tensorboard JOB`."
         ) from error
     if not env.get("PORT") or not env.get("CARREL_EVENTS_DIR"):
         raise NothingToShow("PORT and CARREL_EVENTS_DIR are not set: this is no TensorBoard's job.")
-    arguments = [
-        *("--logdir_spec", ",".join(f"{name}:{place}" for name, place in runs)),
+    runs, events = task_dir / "runs", Path(env["CARREL_EVENTS_DIR"]).parent
+    runs.mkdir(exist_ok=True)
+    for name, place in jobs.items():
+        (runs / name).unlink(missing_ok=True)
+        (runs / name).symlink_to(events / place)
+    return [
+        *(sys.executable, "-I", "-m", "tensorboard.main", "--logdir", str(runs)),
         *("--host", "127.0.0.1", "--port", env["PORT"]),
         *("--load_fast", "false", "--reload_interval", str(RELOAD_SECONDS)),
-        *("--window_title", f"TensorBoard: {', '.join(name for name, _ in runs)}"),
+        *("--window_title", f"TensorBoard: {', '.join(jobs)}"),
+        *(("--path_prefix", env["CARREL_PREFIX"]) if env.get("CARREL_PREFIX") else ()),
     ]
-    if env.get("CARREL_PREFIX"):
-        arguments += ["--path_prefix", env["CARREL_PREFIX"]]
-    program = [sys.executable, "-I", "-m", "tensorboard.main", *arguments]
-    return program, Path(env["CARREL_EVENTS_DIR"]).parent
 
 
 def main() -> int:
@@ -53,8 +59,7 @@ def main() -> int:
         warn("This Python lacks tensorboard: `pip install carrel[jobs]`.")
         return NOT_STARTED
     try:
-        program, folder = command(os.environ)
-        os.chdir(folder)
+        program = prepare(os.environ)
         os.execv(program[0], program)  # noqa: S606 - a program of ours, without a shell
     except NothingToShow as problem:
         warn(str(problem))
