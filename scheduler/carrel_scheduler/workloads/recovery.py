@@ -106,8 +106,8 @@ def _adopt(cycle: Cycle, entry: Entry, seen: dict[TaskId, TaskStatus]) -> None:
     entry.alive.update(known)
     broken = status.reason is not None and status.reason.token == sentences.GANG_LOST
     entry.ending = broken or (gangs.is_mpi(entry.workload.spec) and 0 in entry.ended)
-    if 0 in known and gangs.resizes(entry.workload.spec) and entry.wanted:
-        entry.resizing = seen[entry.task_id(0)].devices != entry.wanted[0].devices
+    if 0 in known and gangs.resizes(entry.workload.spec):
+        entry.resizing = status.reason is not None and status.reason.token in sentences.RESIZING
     if status.phase in ("preempting", "stopping") or entry.ending:
         cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
     else:

@@ -13,6 +13,9 @@ from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 GANG_LOST: Final = "GangLost"
+SHRINKS: Final = "Shrinks"
+GROWS: Final = "Grows"
+RESIZING: Final = frozenset({SHRINKS, GROWS})
 _START_AGAIN: Final = "Start it again; your files are where you left them."
 
 
@@ -87,7 +90,7 @@ def gives_back(reason: ReasonInfo, what: str) -> ReasonInfo:
     story = f"Gives back {what}."
     unnamed = reason.data.get("sentence_without_names", reason.sentence)
     return ReasonInfo(
-        token="Shrinks",
+        token=SHRINKS,
         sentence=f"{story} {reason.sentence}",
         help=reason.help,
         data={**reason.data, "sentence_without_names": f"{story} {unnamed}"},
@@ -97,7 +100,7 @@ def gives_back(reason: ReasonInfo, what: str) -> ReasonInfo:
 def grows_to(gpus: int) -> ReasonInfo:
     """An elastic task starts again with more GPUs."""
     return ReasonInfo(
-        token="Grows",
+        token=GROWS,
         sentence=f"Room for {gpus} GPUs is there: it saves its work and starts again with them.",
         data={"gpus": gpus},
     )
