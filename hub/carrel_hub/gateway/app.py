@@ -90,6 +90,7 @@ class Gateway:
             return refusal(
                 request, 403, "missing_scope", "Metrics need the scope custom:carrel:metrics."
             )
+        self.counts.keep_only({(place.project, place.name) for place in self.table})
         for place in self.table:
             ready = {one.uid for targets in place.targets.values() for one in targets}
             in_flight = self.balance.at_place[place.uid]

@@ -1,5 +1,6 @@
 """Requests, latency and errors of each endpoint, as Prometheus reads them."""
 
+from collections.abc import Collection
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -15,6 +16,7 @@ class Counts:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._told: set[tuple[str, str, str]] = set()
         self._requests = Counter(
             "carrel_endpoint_requests_total",
             "Requests by the class of their answer's status; `gone` if the caller left before",
@@ -44,14 +46,25 @@ class Counts:
     def answered(self, project: str, endpoint: str, status: int, seconds: float) -> None:
         """A request was answered; ``status`` 0: nobody was there any more to be answered."""
         kind = f"{status // 100}xx" if status else "gone"
+        self._told.add((project, endpoint, kind))
         self._requests.labels(project, endpoint, kind).inc()
         if status:
             self._latency.labels(project, endpoint).observe(seconds)
 
     def now(self, project: str, endpoint: str, in_flight: int, ready: int) -> None:
         """What is the case at this moment."""
+        self._told.add((project, endpoint, ""))
         self._in_flight.labels(project, endpoint).set(in_flight)
         self._ready.labels(project, endpoint).set(ready)
+
+    def keep_only(self, known: Collection[tuple[str, str]]) -> None:
+        """Forget endpoints that have gone."""
+        for project, endpoint, kind in [one for one in self._told if one[:2] not in known]:
+            if kind:
+                self._requests.remove(project, endpoint, kind)
+            self._told.discard((project, endpoint, kind))
+            for metric in (self._latency, self._in_flight, self._ready):
+                metric.remove(project, endpoint)
 
     def text(self) -> bytes:
         """The exposition."""

@@ -192,7 +192,7 @@ async def test_who_never_gets_ready_and_who_ends_at_once(tmp_path: Path) -> None
             status = await served.until(name, lambda one: one["phase"] == "stopped", name)
             assert status["reason"]["token"] == token
             assert words in status["reason"]["sentence"]
-            assert f"`{name}-2`" in status["reason"]["help"]
+            assert f"`{name}-r2`" in status["reason"]["help"]
             answer, body, _ = await served.ask("GET", f"vision/{name}/")
             assert (answer, status["reason"]["sentence"] in body.decode()) == (503, True)
         fixed = {"command": ["sleep", "1"], "routes": [{"port": 8080}]}

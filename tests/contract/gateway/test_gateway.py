@@ -65,7 +65,7 @@ async def _lets_in_only_whom_it_is_for(served: House) -> None:
         ("narrow", "vision/digits/", 403, "missing_scope"),
         ("bea", "vision/nothing/", 404, "not_found"),
         ("ada", "vision/digits/~other/", 404, "not_found"),
-        ("ada", "vision/digits-1/", 404, "not_found"),
+        ("ada", "vision/digits-r1/", 404, "not_found"),
         ("ada", "nowhere", 404, "not_found"),
     ):
         answer, body, headers = await served.ask("GET", path, who)

@@ -96,7 +96,7 @@ def test_who_may_come(
 )
 def test_whose_pages_run_with_the_hubs_origin(kind: str, name: str, trust: str, runs: bool) -> None:
     projects = frozenset() if name == "carl" else frozenset({"vision"})
-    person = Person(name, True, projects, frozenset())
+    person = Person(name, is_user=True, projects=projects, scopes=frozenset())
     assert trusted(place(workload(spec={"kind": kind})), person, trust) is runs
 
 

@@ -51,7 +51,7 @@ class Filter:
             self.project in ("", meta.project)
             and self.kind in ("", workload.spec.kind)
             and self.uid in ("", meta.uid)
-            and (bool(workload.spec.routes) or not self.routed)
+            and (not self.routed or (bool(workload.spec.routes) and not workload.spec.owner))
         )
 
 

@@ -30,7 +30,7 @@ def new(owner: Workload, parts: Sequence[Workload], made: int, count: int) -> li
 
 
 def _name(owner: str, number: int) -> str:
-    suffix = f"-{number}"
+    suffix = f"-r{number}"
     return owner[: LONGEST_NAME - len(suffix)].rstrip("-") + suffix
 
 
