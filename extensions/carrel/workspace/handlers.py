@@ -53,7 +53,7 @@ class CarrelHandler(APIHandler):
             return
         self.set_status(_status(error))
         self.set_header("Content-Type", "application/json")
-        code = error.code if isinstance(error, ApiError) else type(error).__name__
+        code = error.code if isinstance(error, ApiError | BadSetting) else type(error).__name__
         self.finish(json.dumps({"message": str(error), "code": code}))
 
     @override

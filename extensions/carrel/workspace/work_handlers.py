@@ -11,6 +11,7 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from typing_extensions import override
 
+from carrel.errors import BadSetting
 from carrel.widgets import forms, sending
 from carrel.workspace import boards, gateway
 from carrel.workspace.desk import Desk, NotAWorkspace
@@ -50,13 +51,13 @@ class FormHandler(CarrelHandler):
     @web.authenticated
     async def post(self, kind: str) -> None:
         """Answer as ``sending`` says."""
-        body = self.get_json_body() or {}
-        folder = str(Path(self.settings["server_root_dir"]).expanduser() / body.get("folder", ""))
+        given, below = _asked(self.get_json_body())
+        folder = str(Path(self.settings["server_root_dir"]).expanduser() / below)
         self.answer(
             await sending.sent(
                 self.desk.client,
                 kind,
-                body.get("given") or {},
+                given,
                 project=await self._project(),
                 folder=folder,
                 dry_run=self.get_query_argument("dry_run", "") == "true",
@@ -69,6 +70,15 @@ class FormHandler(CarrelHandler):
             return (await self.desk.workload()).project
         except NotAWorkspace:
             return (await self.desk.client.whoami()).default_project or ""
+
+
+def _asked(body: Any) -> tuple[dict[str, Any], str]:
+    """What was filled in, and the folder that it is about. Raises ``BadSetting``."""
+    told = body if isinstance(body, dict) else {}
+    given, folder = told.get("given", {}), told.get("folder", "")
+    if not isinstance(given, dict) or not isinstance(folder, str):
+        raise BadSetting('A form is sent as {"given": {...}, "folder": "..."}.')
+    return given, folder
 
 
 class BoardHandler(CarrelHandler):

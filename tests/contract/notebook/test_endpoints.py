@@ -1,10 +1,12 @@
 """The server's own endpoints: what they do, and who may not."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 import uuid
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -64,6 +66,65 @@ def test_suspend_resume_delete(lab: Lab, scheduler: FakeScheduler, job: str) -> 
     assert (status, body["code"]) == (404, "not_found")
 
 
+def test_work_and_what_is_new_of_it(lab: Lab, scheduler: FakeScheduler, job: str) -> None:
+    first = lab.ask("carrel/work")
+    assert job in [one["name"] for one in first["jobs"]]
+    assert first["news"] == []
+    scheduler.finish("vision", job)
+    deadline = time.monotonic() + 30
+    seen = first["seen"]
+    told: list[dict[str, Any]] = []
+    while not told and time.monotonic() < deadline:
+        found = lab.ask(f"carrel/work?seen={quote(seen)}")
+        seen, told = found["seen"], found.get("news", [])
+    assert [one["text"].partition(" after")[0] for one in told] == [f"{job} is done"]
+
+
+def test_forms_are_asked_filled_and_sent(lab: Lab, scheduler: FakeScheduler) -> None:
+    form = lab.ask("carrel/forms/training")
+    assert form["project"] == "vision"
+    assert {"command", "gpus"} <= {field["flag"] for field in form["fields"]}
+    name = f"form-{uuid.uuid4().hex[:8]}"
+    given = {"given": {"command": "true", "name": name, "gpus": "x"}, "folder": ""}
+    assert set(lab.ask("carrel/forms/training", "POST", given)["errors"]) == {"gpus"}
+    given["given"] = {"command": "true", "name": name}
+    assert lab.ask("carrel/forms/training?dry_run=true", "POST", given)["forecast"]
+    assert lab.ask("carrel/forms/training", "POST", given)["workload"]["name"] == name
+    assert scheduler.workload("vision", name)["spec"]["working_dir"] == str(lab.folder)
+
+
+@pytest.mark.parametrize("body", [{"given": []}, {"folder": 7}])
+def test_what_is_no_form_is_refused(lab: Lab, body: dict[str, Any]) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        lab.ask("carrel/forms/training", "POST", body)
+    with refused.value as answer:
+        assert answer.code == 422
+
+
+def test_unknown_form_is_refused(lab: Lab) -> None:
+    status, body = refusal(lab, "carrel/forms/trial", "GET")
+    assert (status, body["code"]) == (422, "unknown_kind")
+
+
+def test_tensorboard_is_started_once(lab: Lab, scheduler: FakeScheduler, job: str) -> None:
+    path = f"carrel/jobs/vision/{job}/tensorboard"
+    assert lab.ask(path, "POST")["url"] == lab.ask(path, "POST")["url"] == ""
+    boards = [one for one in scheduler.workloads() if one["spec"]["kind"] == "tensorboard"]
+    (board,) = [one for one in boards if one["spec"]["tensorboard"]["jobs"] == [job]]
+    scheduler.run("vision", board["name"])
+    assert lab.ask(path)["url"] == f"/services/gateway/vision/{board['name']}/"
+
+
+def test_a_request_of_ones_own_goes_to_the_gateway(lab: Lab) -> None:
+    """There is none behind the fake scheduler: the answer is the one of whoever is there."""
+    asked = {"method": "GET", "path": "/health", "body": None}
+    assert lab.ask("carrel/endpoints/vision/model/try", "POST", asked)["status"] == 404
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        lab.ask("carrel/endpoints/vision/model/try", "POST", {"method": "TRACE"})
+    with refused.value as answer:
+        assert answer.code == 422
+
+
 @pytest.mark.parametrize("verb", ["format", "claim", "suspend/../delete"])
 def test_other_verbs_are_not_there(lab: Lab, job: str, verb: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -72,7 +133,9 @@ def test_other_verbs_are_not_there(lab: Lab, job: str, verb: str) -> None:
         assert answer.code in (403, 404)
 
 
-@pytest.mark.parametrize("path", ["carrel/limits", "carrel/jobs"])
+@pytest.mark.parametrize(
+    "path", ["carrel/limits", "carrel/jobs", "carrel/work", "carrel/forms/training"]
+)
 def test_strangers_see_nothing(lab: Lab, path: str) -> None:
     request = urllib.request.Request(lab.url + path, headers={"Accept": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as refused:

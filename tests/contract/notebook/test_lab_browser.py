@@ -17,6 +17,7 @@ from contract.notebook.lab import Lab, write_notebook
 
 pytestmark = pytest.mark.browser
 SECONDS = 1000
+expect.set_options(timeout=30 * SECONDS)
 TRAIN = """%%train --gpus 1 --name digits --to job
 import time
 time.sleep(60)"""
