@@ -1,7 +1,7 @@
 """The options of ``carrel submit``, made from the table that every surface is made from."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from typer import Option as TyperOption
@@ -15,8 +15,16 @@ Command = Callable[..., None]
 
 def with_options(command: Command) -> Command:
     """A decorator: ``**chosen`` of a command becomes the table's options, by flag."""
+    return with_rows(options.rows(Surface.CLI))(command)
+
+
+def with_rows(rows: Iterable[Option]) -> Callable[[Command], Command]:
+    """The same with these options of the table."""
+    return lambda command: _given(command, options.by_flag(rows))
+
+
+def _given(command: Command, flags: Mapping[str, list[Option]]) -> Command:
     signature = inspect.signature(command, eval_str=True)
-    flags = options.by_flag(options.rows(Surface.CLI))
     own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
     keys = {same_flag[0].key: flag for flag, same_flag in flags.items()}
 

@@ -12,7 +12,17 @@ from typing import Final
 import typer
 
 from carrel import options
-from carrel.cli import cluster, endpoints, experiments, jobs, plugins, projects, session, shells
+from carrel.cli import (
+    cluster,
+    endpoints,
+    experiments,
+    jobs,
+    notebooks,
+    plugins,
+    projects,
+    session,
+    shells,
+)
 from carrel.cli import submit as submission
 from carrel.cli.context import Invocation
 from carrel.cli.output import complain
@@ -34,6 +44,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "exec": shells.exec_command,
     "suspend": jobs.suspend,
     "resume": jobs.resume,
+    "run-notebook": notebooks.run_notebook,
+    "schedule": notebooks.schedule,
+    "tensorboard": notebooks.tensorboard,
     "endpoints": endpoints.list_endpoints,
     "call": endpoints.call,
     "queue": cluster.queue,

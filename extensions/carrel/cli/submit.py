@@ -35,7 +35,7 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
     if name and len(bodies) > 1:
         raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
     for body in bodies:
-        _send(body, dry_run=bool(chosen["dry-run"]))
+        send(body, dry_run=bool(chosen["dry-run"]))
 
 
 def _body(
@@ -76,7 +76,8 @@ def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
         note("--rm has no effect: a job stays listed until `carrel delete job`.")
 
 
-def _send(body: dict[str, Any], *, dry_run: bool) -> None:
+def send(body: dict[str, Any], *, dry_run: bool) -> None:
+    """Submit a request, or say what would become of it; the project may be left out."""
     with connected() as client:
         body["project"] = project_of(client, body.get("project"))
         if dry_run:

@@ -65,7 +65,7 @@ def run_notebook(
         {
             "kind": "notebook",
             "project": project or default_project(client),
-            **_named(name, _prefix(path, "notebook")),
+            **_named(name, prefix_of(path, "notebook")),
             **body,
         }
     )
@@ -183,17 +183,27 @@ def tensorboard(
     project: str | None = None,
     **fields: Any,
 ) -> Workload:
-    """Start a TensorBoard over the event files of jobs of one project, by their names.
+    """A TensorBoard over the event files of jobs of one project, by their names.
 
-    It stops by itself when nobody has looked for half an hour; the project's members may look.
+    One that is there already is taken (and resumed) unless a ``name`` or ``fields`` ask for
+    another. It stops by itself when nobody has looked for half an hour; the project's members may
+    look.
 
     Raises:
         CarrelError: when a job is not there, or the service is not reached.
     """
+    where = project or default_project(client)
+    if name is None and not fields:
+        known = client.list_workloads(where, kind="tensorboard")
+        same = [one for one in known if _shows(one, jobs)]
+        if same:
+            newest = same[-1]
+            stopped = newest.status.phase == "stopped"
+            return client.resume(where, newest.name) if stopped else newest
     return client.create_workload(
         {
             "kind": "tensorboard",
-            "project": project or default_project(client),
+            "project": where,
             **_named(name, "tensorboard"),
             "tensorboard": {"jobs": list(jobs)},
             **fields,
@@ -201,11 +211,18 @@ def tensorboard(
     )
 
 
+def _shows(board: Workload, jobs: Sequence[str]) -> bool:
+    """Whether a TensorBoard can be used for these jobs."""
+    spec = board.spec
+    ended = board.status.phase in ("succeeded", "failed") or spec.delete
+    return not ended and spec.tensorboard is not None and set(spec.tensorboard.jobs) == set(jobs)
+
+
 def _named(name: str | None, prefix: str) -> dict[str, str]:
     return {"name": name} if name else {"name_prefix": prefix}
 
 
-def _prefix(path: str | Path, otherwise: str) -> str:
+def prefix_of(path: str | Path, otherwise: str) -> str:
     """A name prefix made of a file's name."""
     words = re.sub(r"[^a-z0-9]+", "-", Path(path).stem.lower()).strip("-")
     return words[:LONGEST_PREFIX].strip("-") or otherwise

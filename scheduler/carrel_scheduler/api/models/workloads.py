@@ -101,7 +101,7 @@ class WorkloadCreate(Request):
         """A TensorBoard's pages run with the Hub's origin, so its program is ours alone."""
         if self.kind != "tensorboard":
             return
-        names = ("command", "environment", "secret_environment", "files", "working_dir", "volumes")
+        names = ("command", "environment", "secret_environment")
         foreign = [name for name in names if getattr(self, name)]
         if foreign:
             refuse(Code.OWN_PROGRAM, f"no `{foreign[0]}`: a TensorBoard is a program of its own")
