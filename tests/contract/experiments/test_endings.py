@@ -7,6 +7,8 @@ import pytest
 from carrel.errors import ApiError
 from contract.experiments.running import VISION, Lab, running
 
+pytestmark = pytest.mark.timeout(1500)
+
 SPACE = {"x": {"type": "int", "low": 0, "high": 7}}
 CRASH = """
 import os, sys, carrel

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from contract.experiments.running import VISION, running
+
+pytestmark = pytest.mark.timeout(1500)
 
 # Leaves a line for each time that it runs.
 SCRIPT = """

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from contract.experiments.running import VISION, Lab, running
+
+pytestmark = pytest.mark.timeout(1500)
 
 TRIAL = """
 import os, carrel

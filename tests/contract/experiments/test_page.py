@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from contract.experiments.running import VISION, Lab, running
+
+pytestmark = pytest.mark.timeout(1500)
 
 PAGE = Path(__file__).parents[3] / "docs" / "experiments.md"
 LISTING = re.compile(r"^`(\w+\.py)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

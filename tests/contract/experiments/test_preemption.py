@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from contract.experiments.running import SPEECH, VISION, most_at_once, running
+
+pytestmark = pytest.mark.timeout(1500)
 
 SCRIPT = """
 import os, pathlib, sys, time

@@ -11,6 +11,7 @@ from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.workloads.controllers.experiments_contract import (
+    MOST_STEPS,
     BadSuggestion,
     Ended,
     Study,
@@ -146,6 +147,21 @@ async def test_the_value_is_the_result_else_what_was_reported_last(keeper: Keepe
     assert [one.value for one in trials] == [4.0, 9.0, 0.5, None]
     assert (trials[0].steps, trials[1].steps[0]) == (((0, 5.0), (1, 4.0)), (0, 9.0))
     assert (trials[3].state, "without a value" in trials[3].error) == ("failed", True)
+
+
+async def test_of_very_many_values_the_first_are_kept_and_the_last_counts(keeper: Keeper) -> None:
+    await keeper.begin(parameters=OPEN)
+    many = [(step, float(step)) for step in range(MOST_STEPS + 500)]
+
+    def tell(study: Study) -> None:
+        study.ask()
+        study.report(0, many)
+        study.report(0, [(3, 0.0)])
+        study.tell(Ended(number=0, state="completed", latest=many[-1][1]))
+
+    await keeper.use(tell)
+    [trial] = await keeper.trials()
+    assert (len(trial.steps), trial.steps[3], trial.value) == (MOST_STEPS, (3, 0.0), many[-1][1])
 
 
 async def test_a_parameter_defined_on_the_way_is_the_same_ever_after(keeper: Keeper) -> None:

@@ -165,3 +165,13 @@ async def test_suspending_it_asks_its_parts_to_stop(desk: Desk) -> None:
     await desk.until_phase("stopped")
     part = await desk.ledger.get(Workload, "sweep-0", "vision")
     assert part.spec.suspend
+
+
+async def test_a_name_that_is_taken_is_said(desk: Desk) -> None:
+    other = Workload(meta=Meta(name="sweep-0", project="vision"), spec=WorkloadSpec(command=["x"]))
+    await desk.ledger.create(other)
+    desk.manager.heard(await desk.submit())
+    told = await desk.until(lambda work: work.status.reason is not None, "e1")
+    assert told.status.reason is not None
+    assert told.status.reason.token == "NameTaken"
+    assert "`vision/sweep-0` exists already" in told.status.reason.sentence

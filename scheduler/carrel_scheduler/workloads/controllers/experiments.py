@@ -108,16 +108,16 @@ class Experiments:
             if part is None:
                 if await self._made(scene.owner, number):
                     found.append(Ended(number=number, state="stopped", error=words.DELETED))
-            elif (end := await self._end(part)) is not None:
+            elif (end := await self._end(part, scene.spec.metric)) is not None:
                 found.append(end)
         return found
 
-    async def _end(self, part: Workload) -> Ended | None:
+    async def _end(self, part: Workload, metric: str) -> Ended | None:
         number, status = part.spec.part, part.status
         if part.spec.delete:
             return Ended(number=number, state="stopped", error=words.DELETED)
         if status.phase == "succeeded":
-            return Ended(number=number, state="completed")
+            return Ended(number=number, state="completed", latest=status.metrics.get(metric))
         if status.phase == "failed" or (status.phase == "stopped" and not part.spec.suspend):
             why = status.reason.sentence if status.reason else ""
             log = await self._tail(part.meta.uid)

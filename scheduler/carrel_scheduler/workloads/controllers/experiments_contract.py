@@ -5,12 +5,13 @@ A study has trials by number, from 0. A trial is *open* until the study was told
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from carrel_scheduler.ledger.sections import Parameter
 
+MOST_STEPS: Final = 2000
 TrialState = Literal["open", "completed", "pruned", "failed", "stopped"]
 
 
@@ -36,11 +37,16 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
     ``completed`` takes the value that was reported; without one the trial has failed. ``stopped``
     is a trial that was not let finish, which is no failure of it.
+
+    Attributes:
+        latest: the last value that its workload's status has; counts where the study was told more
+            values than it keeps.
     """
 
     number: int
     state: Literal["completed", "failed", "stopped"]
     error: str = ""
+    latest: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class Study(Protocol):
         """Take values of the metric at steps (``None``: the next step), judging each of them.
 
         The trial is pruned by the first that the pruner does not like. A value at a step that has
-        one replaces it: a trial that was preempted may go back.
+        one replaces it: a trial that was preempted may go back. Only the first ``MOST_STEPS`` are
+        kept and judged.
         """
         ...
 

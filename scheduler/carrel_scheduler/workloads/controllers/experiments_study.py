@@ -24,6 +24,7 @@ from typing_extensions import override
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.workloads.controllers import experiments_sampling as sampling
 from carrel_scheduler.workloads.controllers.experiments_contract import (
+    MOST_STEPS,
     BadSuggestion,
     Ended,
     Standing,
@@ -148,7 +149,7 @@ class OptunaStudy:
         if self._fact(ended.number).state != "open":
             return
         frozen = self._frozen(ended.number)
-        value = _value(frozen) if ended.state == "completed" else None
+        value = _value(frozen, ended.latest) if ended.state == "completed" else None
         error = ended.error
         if ended.state == "completed" and value is None:
             error = (
@@ -168,6 +169,10 @@ class OptunaStudy:
             if self._fact(number).state != "open":
                 break
             frozen = self._frozen(number)
+            if len(frozen.intermediate_values) >= MOST_STEPS and given not in (
+                frozen.intermediate_values
+            ):
+                continue
             last = -1 if frozen.last_step is None else frozen.last_step
             step = last + 1 if given is None else given
             self._storage.set_trial_intermediate_value(frozen._trial_id, step, value)  # noqa: SLF001
@@ -260,10 +265,12 @@ def _trial(frozen: FrozenTrial) -> Trial:
     )
 
 
-def _value(frozen: FrozenTrial) -> float | None:
+def _value(frozen: FrozenTrial, latest: float | None) -> float | None:
     """The objective: what was said to be the result, else what was reported last."""
     if RESULT in frozen.user_attrs:
         return cast("float", frozen.user_attrs[RESULT])
+    if latest is not None and len(frozen.intermediate_values) >= MOST_STEPS:
+        return latest
     last = frozen.user_attrs.get(LAST_STEP, frozen.last_step)
     return None if last is None else frozen.intermediate_values[last]
 

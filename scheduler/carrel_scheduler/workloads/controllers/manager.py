@@ -19,7 +19,7 @@ from uuid import NAMESPACE_OID, uuid5
 import msgspec
 
 from carrel_scheduler.ledger.kinds import COMPOSITES, WorkloadKind
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadStatus
+from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.controllers.contract import (
@@ -116,6 +116,9 @@ class Manager:
                 raise
             except Conflict:
                 again = self._clock()
+            except NameTaken as error:
+                await self._say_taken(uid, error)
+                again = self._clock() + AGAIN_SECONDS
             except Exception:
                 log.exception("looking at %s %s failed; tried again", controller.kind, uid)
                 again = self._clock() + AGAIN_SECONDS
@@ -199,19 +202,19 @@ class Manager:
         )
         row = _row(part, now, epoch=0, before="", after="pending")
         try:
-            known.parts[new.number] = await self._ledger.create_workload(
-                part, secrets=secrets, transition=row
-            )
+            made = await self._ledger.create_workload(part, secrets=secrets, transition=row)
         except AlreadyExists:
-            await self._found_there(known, part)
+            made = await self._found_there(part)
+        # What was heard of it meanwhile is newer.
+        known.parts.setdefault(new.number, made)
 
-    async def _found_there(self, known: Known, part: Workload) -> None:
+    async def _found_there(self, part: Workload) -> Workload:
         """Made before this scheduler began, or the name is somebody else's."""
         meta = part.meta
         stored = await self._ledger.get(Workload, meta.name, meta.project)
         if stored.meta.uid != meta.uid:
             raise NameTaken(meta.project, meta.name)
-        known.parts[part.spec.part] = stored
+        return stored
 
     async def _write(self, known: Known, status: WorkloadStatus) -> None:
         owner = known.owner
@@ -228,6 +231,17 @@ class Manager:
         changed.meta = meta
         known.owner = changed
         self._publish("workload", changed)
+
+    async def _say_taken(self, uid: str, error: "NameTaken") -> None:
+        """Tell people why it does not go on; the next look that succeeds takes it back."""
+        known = self._known[uid]
+        reason = ReasonInfo(
+            token="NameTaken",  # noqa: S106 - a reason's name
+            cls="held-back",
+            sentence=f"Waits for a name: {error}.",
+            help="Delete or rename that job; this one goes on by itself.",
+        )
+        await self._write(known, msgspec.structs.replace(known.owner.status, reason=reason))
 
     async def _remove(self, known: Known, controller: Controller) -> None:
         """End its parts; it goes when the last of them has gone."""
