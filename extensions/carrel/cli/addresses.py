@@ -2,9 +2,11 @@
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from carrel.models import Workload
+if TYPE_CHECKING:
+    from carrel.models import Workload
 
 CONSOLE, SERVICE = "/services/console", "/services/carrel"
 
@@ -16,7 +18,7 @@ def hub_of(service: str, environ: Mapping[str, str] | None = None) -> str:
     return (console or service).removesuffix(CONSOLE).removesuffix(SERVICE)
 
 
-def of(workload: Workload, service: str, environ: Mapping[str, str] | None = None) -> list[str]:
+def of(workload: "Workload", service: str, environ: Mapping[str, str] | None = None) -> list[str]:
     """The addresses of a workload that can answer now; none for others."""
     hub, spec = hub_of(service, environ), workload.spec
     if workload.at_rest or workload.status.phase == "pending":
