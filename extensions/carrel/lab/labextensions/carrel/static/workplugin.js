@@ -19,8 +19,17 @@ const CARDS = [
 ];
 
 /** Opens elements as tabs; one that is open already is only shown. */
-function tabs(app, { MainAreaWidget, widgets, icon }) {
+function tabs(app, { apputils, widgets, icon }) {
+  const { MainAreaWidget, Dialog, showDialog } = apputils;
   const open = new Map();
+  if (app.name !== 'JupyterLab') {
+    // Notebook has room for one document only.
+    return (id, label, make) => {
+      const { element, end } = make();
+      const body = new widgets.Widget({ node: element });
+      void showDialog({ title: label, body, buttons: [Dialog.cancelButton({ label: 'Close' })] }).then(end);
+    };
+  }
   return (id, label, make, mode = 'tab-after') => {
     const known = open.get(id);
     if (known && !known.isDisposed) {
@@ -72,7 +81,7 @@ export function makeWorkPlugin(modules) {
       const feed = workFeed();
       const icon = new components.LabIcon({ name: 'carrel:job', svgstr: ICON });
       const show = Object.assign(
-        tabs(app, { MainAreaWidget: apputils.MainAreaWidget, widgets, icon }),
+        tabs(app, { apputils, widgets, icon }),
         { icon }
       );
       const jobs = addCommands(app, launch, show, feed);
