@@ -14,6 +14,7 @@ import typer
 from carrel import options
 from carrel.cli import (
     cluster,
+    docker_words,
     endpoints,
     experiments,
     jobs,
@@ -22,6 +23,7 @@ from carrel.cli import (
     projects,
     session,
     shells,
+    workspaces,
 )
 from carrel.cli import submit as submission
 from carrel.cli.context import Invocation
@@ -78,6 +80,16 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
             "export": experiments.export,
         },
     ),
+    "workspace": (
+        "Look after your workspaces.",
+        {
+            "list": workspaces.list_workspaces,
+            "start": workspaces.start,
+            "stop": workspaces.stop,
+            "clone": workspaces.clone,
+            "delete": workspaces.delete,
+        },
+    ),
     "project": (
         "Manage projects (administrators).",
         {
@@ -119,6 +131,8 @@ def _group(help_text: str) -> typer.Typer:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     words, rest = _split(arguments)
+    if words[:1] == ["submit"]:
+        words = docker_words.translated(words)
     command = typer.main.get_command(build())
     try:
         code = command.main(

@@ -19,6 +19,8 @@ from carrel.notebook.following import changes
 from carrel.results import NoResult
 
 if TYPE_CHECKING:
+    from carrel.client.endpoints import Endpoint
+    from carrel.models.experiments import Trials
     from carrel.widgets.work import WorkView
 
 
@@ -88,6 +90,28 @@ class Job:
         except NoResult as error:
             why = words.why(self._workload) or str(error)
             raise NoResult(f"`{self.name}` {phase} without a result: {why}") from error
+
+    def trials(self) -> "Trials":
+        """Of an experiment: its trials, with parameters and values."""
+        return self._client.trials(self.project, self.name)
+
+    def run_best(self, kind: str = "training", name: str | None = None, **changes: Any) -> "Job":
+        """Of an experiment: train longer with the best parameters, or serve them.
+
+        Args:
+            kind: ``training`` or ``inference``.
+            name: of the new job; by default the experiment's with ``-best``.
+            changes: fields of the API's workload that are to be otherwise.
+        """
+        made = self._client.run_best(
+            self.project, self.name, kind=kind, new_name=name, changes=changes
+        )
+        return Job(self._client, made)
+
+    @property
+    def endpoint(self) -> "Endpoint":
+        """Of an endpoint, or of any job with a port: what answers requests there."""
+        return self._client.endpoint(self.project, self.name)
 
     def logs(self, *, tail: int | None = None, attempt: int | None = None) -> str:
         """What it printed, of the latest run unless told otherwise."""

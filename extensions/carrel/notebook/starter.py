@@ -81,7 +81,9 @@ def report(value: object) -> None:
 
 
 def hand_back(value: object = None, error: Exception | None = None) -> None:
-    """Send it, where Carrel is installed."""
+    """Send it, where Carrel is installed; of a trial everybody reads values, nobody waits."""
+    if "CARREL_TRIAL" in os.environ:
+        return
     try:
         from carrel.job import result
     except ModuleNotFoundError:

@@ -87,6 +87,9 @@ async def test_a_cell_is_tried_with_many_configurations(
     found = ended.status.experiment
     assert found is not None
     assert (found.completed, found.best_value, found.best_parameters) == (4, 0.0, {"x": 2})
+    best = await client.run_best("vision", "sweep")
+    await client.wait([best], timeout=PATIENCE_SECONDS)
+    assert await client.result("vision", best.name) == 0
 
 
 async def test_a_cell_s_function_answers_requests(client: AsyncClient, tmp_path: Path) -> None:

@@ -49,6 +49,16 @@ def test_a_line_of_docker_run_works_as_it_is(run: Run, fake: FakeScheduler) -> N
     assert spec["volumes"] == [{"source": "/data", "destination": "/data"}]
 
 
+def test_ports_shared_memory_and_users_of_docker_run(run: Run, fake: FakeScheduler) -> None:
+    done = run("submit", "x", "-p", "vision", "--shm-size=1g", "-u", "1000:1000", "-p", "8888:80",
+               "-p", "127.0.0.1:6006:6006/tcp", "-i", "img", "--", "app", "-p", "1:2")  # fmt: skip
+    assert (done.code, done.err) == (0, "-u has no effect: a job runs as you.\n")
+    spec = fake.workload("vision", "x")["spec"]
+    assert (spec["large_shm"], spec["command"]) == (True, ["app", "-p", "1:2"])
+    assert spec["routes"] == [{"port": 80}, {"port": 6006}]
+    assert run("submit", "y", "-p").code == 2
+
+
 def test_names_are_numbered(run: Run) -> None:
     assert "Job job-1 submitted" in run("submit", "--", "true").out
     assert "Job sweep-1 submitted" in run("submit", "--name-prefix", "sweep", "--", "true").out

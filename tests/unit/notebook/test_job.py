@@ -115,3 +115,7 @@ def test_result_is_what_the_cell_handed_back(client: Client, scheduler: FakeSche
         job.result()
     scheduler.hand_back("vision", "x", results.of_value([1, 2]))
     assert job.result() == [1, 2]
+
+
+def test_endpoint_is_where_requests_go(job: Job) -> None:
+    assert job.endpoint.url.endswith("/services/gateway/vision/x/")
