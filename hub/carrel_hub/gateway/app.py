@@ -22,7 +22,7 @@ from carrel_hub.gateway.balancing import Balance
 from carrel_hub.gateway.counts import MEDIA, Counts
 from carrel_hub.gateway.door import Door
 from carrel_hub.gateway.feed import Feed
-from carrel_hub.gateway.passing import Passing, keep_within
+from carrel_hub.gateway.passing import Passing, keep_within, noting_what_was_sent
 from carrel_hub.gateway.people import HubUnavailable, People
 from carrel_hub.gateway.reporting import Reporter
 from carrel_hub.gateway.settings import Settings, SettingsError
@@ -101,7 +101,10 @@ class Gateway:
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[int]:
     """A gateway that listens; gives its port."""
-    async with target_session(Options()) as targets, aiohttp.ClientSession() as own:
+    async with (
+        target_session(Options(), noting_what_was_sent()) as targets,
+        aiohttp.ClientSession() as own,
+    ):
         gateway = Gateway(settings, targets, own)
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", gateway.handle)

@@ -7,6 +7,8 @@ same and nothing was answered yet. What a server answers is passed on as it come
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Final
 
 import aiohttp
@@ -33,6 +35,29 @@ REPEATABLE: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 VISIT: Final = web.RequestKey("visit", Visit)
 TARGET: Final = web.RequestKey("target", Target)
 ANSWERED: Final = web.RequestKey("answered", float)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One try with one server; ``sent``: it may have seen the request."""
+
+    sent: bool = False
+
+
+_ATTEMPT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+
+
+def noting_what_was_sent() -> aiohttp.TraceConfig:
+    """For the session to targets: the library itself asks again over a connection that was lost."""
+    trace = aiohttp.TraceConfig()
+
+    async def sent(_session: object, _context: object, _parameters: object) -> None:
+        attempt = _ATTEMPT.get()
+        if attempt is not None:
+            attempt.sent = True
+
+    trace.on_request_headers_sent.append(sent)
+    return trace
 
 
 class Passing:
@@ -99,6 +124,8 @@ class Passing:
                 return _gave_up(request, place, error)
             tried.add(target.uid)
             request[TARGET] = target
+            attempt = Attempt()
+            _ATTEMPT.set(attempt)
             try:
                 with self._balance.at(place.uid, target):
                     return await self._once(request, visit, target, body)
@@ -110,7 +137,7 @@ class Passing:
                     return _too_large(request, visit.route.max_request_bytes)
                 if _took_too_long(failure):
                     return _too_late(request, visit)
-                if _never_arrived(failure, body):
+                if not attempt.sent:
                     continue
                 broke_off += 1
                 if broke_off > MOST_REPEATS or not _may_repeat(request):
@@ -160,11 +187,9 @@ class _Bounded:
     def __init__(self, request: web.BaseRequest, most: int) -> None:
         self._request, self._left = request, most
         self.exceeded = False
-        self.begun = False
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body; breaks off beyond the limit."""
-        self.begun = True
         async for piece in self._request.content.iter_any():
             self._left -= len(piece)
             if self._left < 0:
@@ -175,12 +200,6 @@ class _Bounded:
 
 def _nothing() -> None:
     """Uses are counted elsewhere."""
-
-
-def _never_arrived(error: UnreachableError, body: _Bounded) -> bool:
-    """Whether no server has seen anything of the request."""
-    never_sent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-    return isinstance(error.__cause__, never_sent) and not body.begun
 
 
 def _may_repeat(request: web.Request) -> bool:

@@ -116,7 +116,7 @@ async def serve(options: Options) -> None:
                 options.pid_file.unlink(missing_ok=True)
 
 
-def target_session(options: Options) -> aiohttp.ClientSession:
+def target_session(options: Options, *traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
     """The way to all targets: any number of connections, no cookies, nothing unpacked or added."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_SECONDS),
@@ -124,6 +124,7 @@ def target_session(options: Options) -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_SECONDS, sock_read=options.silence_seconds
         ),
+        trace_configs=list(traces),
         auto_decompress=False,
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
         max_line_size=LONGEST_LINE,

@@ -15,7 +15,7 @@ from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel_hub.gateway.app import running
 from carrel_hub.gateway.settings import Settings
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 COME = "access:services!service=gateway"
 SERVER = Path(__file__).with_name("server.py")
 

@@ -165,17 +165,23 @@ async def test_from_nothing_to_several_and_back(tmp_path: Path) -> None:
             "idle_seconds": 2,
         }
         await served.submit("digits", inference=QUICK | bounds)
-        await served.until("digits", lambda one: (one["endpoint"] or {}).get("ready") == 1)
-        await served.until(
-            "digits", lambda one: one["endpoint"]["wanted"] == 0 and not one["endpoint"]["targets"]
-        )
+        await served.until("digits", lambda one: _asleep(one) and one["endpoint"]["made"] == 1)
         assert (await served.status("digits"))["phase"] == "running"
-        answers = [
-            asyncio.create_task(served.ask("GET", "vision/digits/slow?seconds=8")) for _ in range(4)
+        assert (await served.ask("POST", "vision/digits/", data=b"wake up"))[0] == 200
+        people = [
+            asyncio.create_task(served.ask("GET", "vision/digits/slow?seconds=300"))
+            for _ in range(4)
         ]
         await served.until("digits", lambda one: one["endpoint"]["ready"] == 2)
-        assert [status for status, _, _ in await asyncio.gather(*answers)] == [200] * 4
-        await served.until("digits", lambda one: one["endpoint"]["wanted"] == 0)
+        for one in people:
+            one.cancel()
+        await asyncio.gather(*people, return_exceptions=True)
+        await served.until("digits", _asleep)
+
+
+def _asleep(status: dict[str, Any]) -> bool:
+    endpoint = status["endpoint"] or {"wanted": 1}
+    return endpoint["wanted"] == 0 and not endpoint["targets"]
 
 
 async def test_who_never_gets_ready_and_who_ends_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from contract.gateway.running import House, house
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[House]:
     async with house(tmp_path) as made:
-        await made.submit("digits", routes=[{"max_request_bytes": 100_000, "timeout_seconds": 2}])
+        await made.submit("digits", routes=[{"max_request_bytes": 100_000, "timeout_seconds": 5}])
         await made.until_ready("digits")
         yield made
 
@@ -88,7 +88,7 @@ async def _refuses_what_is_too_large_or_too_slow(served: House) -> None:
 
     status, body, _ = await served.ask("POST", "vision/digits/", data=pieces())
     assert (status, json.loads(body)["code"]) == (413, "request_too_large")
-    status, body, _ = await served.ask("GET", "vision/digits/slow?seconds=30")
+    status, body, _ = await served.ask("GET", "vision/digits/slow?seconds=60")
     assert (status, json.loads(body)["code"]) == (504, "target_timed_out")
 
 
