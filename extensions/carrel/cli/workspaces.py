@@ -24,12 +24,8 @@ Named = Annotated[str, typer.Argument(metavar="NAME", help="The workspace.")]
 def _workspaces() -> "Iterator[tuple[Workspaces, str]]":
     from carrel.client.workspaces import Workspaces
 
-    with connected() as client:
-        found = Workspaces(client)
-        try:
-            yield found, addresses.hub_of(client.settings.url)
-        finally:
-            found.close()
+    with connected() as client, Workspaces(client) as found:
+        yield found, addresses.hub_of(client.settings.url)
 
 
 def list_workspaces(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:

@@ -1,0 +1,165 @@
+"""Workspaces as objects: listed, started, stopped, copied and removed through the Hub.
+
+A workspace is a server of the Hub: the default one, or a named one. Its definition is what was
+chosen for its last start (project, GPUs, processors, memory); a copy is that definition under
+another name. The Hub asks the scheduler for the room, and is asked here with the user's own token.
+"""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+from typing_extensions import override
+
+from carrel.client.sync import Client
+from carrel.client.transport import Transport, segment
+from carrel.errors import ApiError, BadSetting
+
+SERVICE: Final = "/services/carrel"
+NOT_CHOSEN: Final = frozenset({"claim"})
+MAY_NOT: Final = (
+    "This token may not look after workspaces (a workspace's own may not): sign in with one from "
+    "the Hub's token page, `carrel login`."
+)
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace as the Hub knows it; ``name`` is empty for the default one.
+
+    Attributes:
+        ready: it can be used; ``pending`` says what is under way (``spawn`` or ``stop``).
+        stopped: neither runs nor is under way.
+        url: path on the Hub.
+        user_options: its definition.
+    """
+
+    name: str = ""
+    ready: bool = False
+    pending: str | None = None
+    stopped: bool = False
+    url: str = ""
+    user_options: dict[str, Any] = {}
+
+
+class _User(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    servers: dict[str, Server] = {}
+
+
+class HubTransport(Transport):
+    """Talks to the Hub's own API instead of the scheduler's."""
+
+    @override
+    def url(self, path: str) -> str:
+        """The full URL of a path of the Hub's API."""
+        own = os.environ.get("JUPYTERHUB_API_URL", "").rstrip("/")
+        base = self.settings.url.removesuffix(SERVICE)
+        return f"{own or f'{base}/hub/api'}{path}"
+
+    @override
+    async def check(self, response: aiohttp.ClientResponse) -> None:
+        """Raise what a response other than success means, in the Hub's words."""
+        if response.status < 400 or response.status == 401:
+            await super().check(response)
+            return
+        if response.status == 403:
+            raise ApiError(403, "missing_scope", detail=MAY_NOT)
+        try:
+            said = msgspec.json.decode(await response.read(), type=dict[str, Any])
+        except msgspec.MsgspecError:
+            said = {}
+        raise ApiError(response.status, detail=str(said.get("message") or response.reason))
+
+
+class Workspaces:
+    """The workspaces of whoever's token the client has; use it in a ``with`` statement.
+
+    Raises ``CarrelError`` when the Hub refuses or is not reached.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._hub = HubTransport(client.settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the Hub."""
+        self._client.loop.run(self._hub.close())
+
+    @cached_property
+    def _user(self) -> str:
+        return self._client.loop.run(self._hub.ask("GET", "/user", _User)).name
+
+    def all(self) -> list[Server]:
+        """Every workspace by name, stopped ones too; the default one only if it ever ran."""
+        path = f"/users/{segment(self._user)}"
+        found = self._client.loop.run(
+            self._hub.ask("GET", path, _User, parameters={"include_stopped_servers": "1"})
+        )
+        return [found.servers[name] for name in sorted(found.servers)]
+
+    def get(self, name: str) -> Server:
+        """One workspace. Raises ``BadSetting`` when there is none of that name."""
+        known = self.all()
+        for one in known:
+            if one.name == name:
+                return one
+        names = ", ".join(one.name or "(the default one)" for one in known)
+        raise BadSetting(f"There is no workspace {name!r}; there are {names or 'none'}.")
+
+    def start(self, name: str = "", definition: Mapping[str, Any] | None = None) -> None:
+        """Start it, by default as it was started last; it is there in some seconds.
+
+        Args:
+            name: a new one makes a workspace; empty: the default one.
+            definition: ``project``, ``gpus``, ``cpu`` (cores), ``memory_gib``; what is left out is
+                the Hub's to choose.
+        """
+        chosen = dict(definition or {})
+        if not chosen:
+            known = {one.name: one for one in self.all()}
+            chosen = definition_of(known[name]) if name in known else {}
+        self._start(name, chosen)
+
+    def stop(self, name: str = "") -> None:
+        """Stop it and keep its definition and files."""
+        self._send("DELETE", name, None)
+
+    def clone(self, name: str, new_name: str) -> None:
+        """Start a copy of its definition under a new name; files are the user's, and shared.
+
+        Raises:
+            BadSetting: when the new name is taken or there is no workspace to copy.
+        """
+        source = self.get(name)
+        if not new_name or any(one.name == new_name for one in self.all()):
+            raise BadSetting(f"{new_name!r} cannot be the copy's name: choose one that is free.")
+        self._start(new_name, definition_of(source))
+
+    def delete(self, name: str) -> None:
+        """Stop a named workspace and forget its definition; files stay."""
+        if not name:
+            raise BadSetting("The default workspace can be stopped, not deleted.")
+        self.get(name)
+        self._send("DELETE", name, {"remove": True})
+
+    def _send(self, method: str, name: str, body: Mapping[str, Any] | None) -> None:
+        server = f"servers/{segment(name)}" if name else "server"
+        path = f"/users/{segment(self._user)}/{server}"
+        self._client.loop.run(self._hub.send(method, path, body=body, repeatable=False))
+
+    def _start(self, name: str, definition: Mapping[str, Any]) -> None:
+        self._send("POST", name, {"user_options": dict(definition)} if definition else None)
+
+
+def definition_of(server: Server) -> dict[str, Any]:
+    """What can be chosen again for another start."""
+    return {key: value for key, value in server.user_options.items() if key not in NOT_CHOSEN}
