@@ -7,7 +7,7 @@ from IPython.core.magic import line_magic, magics_class
 from carrel.magics.base import PROJECT, CarrelMagics
 from carrel.magics.connection import one_line
 from carrel.magics.parsing import parser
-from carrel.magics.shown import Cluster, Printed, stream
+from carrel.magics.shown import Printed, stream
 from carrel.notebook import words
 from carrel.options import Option, values
 
@@ -55,12 +55,15 @@ class LineMagics(CarrelMagics):
 
     @line_magic
     def gpus(self, line: str) -> Any:
-        """The cluster's GPUs and who holds them."""
-        parsed = self.read(parser("%gpus", "The cluster's GPUs and who holds them."), line)
+        """The cluster's GPUs and who holds them, live."""
+        parsed = self.read(parser("%gpus", "The cluster's GPUs and who holds them, live."), line)
         if isinstance(parsed, Printed):
             return parsed
+        from carrel.widgets.cluster import ClusterView
+
         with one_line():
-            return Cluster(self.connection.client.nodes())
+            client = self.connection.client
+            return ClusterView(client, client.nodes())
 
     @line_magic
     def logs(self, line: str) -> Any:

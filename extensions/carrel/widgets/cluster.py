@@ -9,8 +9,9 @@ from typing_extensions import override
 from carrel.client import AsyncClient, Client
 from carrel.models import Device, Holder, Node
 from carrel.notebook import words
-from carrel.widgets import bundle, page
+from carrel.widgets import bundle
 from carrel.widgets.asking import AskingView
+from carrel.widgets.cluster_table import Cluster
 
 WHOLE = 1000
 
@@ -41,16 +42,8 @@ class ClusterView(AskingView):
 
     @override
     def fallback(self) -> dict[str, Any]:
-        rows = [
-            (node.name, device_words(device)) for node in self._nodes for device in node.devices
-        ]
-        if not rows:
-            return {"text/plain": "There are no GPUs.", "text/html": "There are no GPUs."}
-        told = [[page.escape(cell) for cell in row] for row in rows]
-        return {
-            "text/plain": "\n".join(f"{name}  {device}" for name, device in rows),
-            "text/html": page.table("GPUs", ("Node", "GPU"), told),
-        }
+        table = Cluster(self._nodes)
+        return {"text/plain": repr(table), "text/html": table.html()}
 
 
 def _node(node: Node) -> dict[str, Any]:

@@ -170,7 +170,8 @@ def test_gpus(ipython: Any, scheduler: FakeScheduler) -> None:
             ],
         }
     )
-    lines = repr(ipython.run_line_magic("gpus", "")).splitlines()
+    view = ipython.run_line_magic("gpus", "")
+    lines = view.fallback()["text/plain"].splitlines()
     assert (
         lines[1].split("  ")[2:4] == ["  0", "  A10 (simulated)"] or "A10 (simulated)" in lines[1]
     )
