@@ -14,7 +14,7 @@ from carrel import results
 from carrel.job.task import Task, present, warn
 
 TIMEOUT_SECONDS: Final = 60.0
-PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # as long as a service needs to restart
 Put = Callable[[str, str, bytes], int]
 
 
@@ -34,7 +34,7 @@ def send(
     put: Put | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Whether it arrived; a service that does not answer is asked again for some seconds."""
+    """Whether it arrived; a service that does not answer is asked again for a minute."""
     url = task.reports_to.removesuffix("reports") + "result"
     for pause in (*PAUSES_SECONDS, None):
         try:

@@ -27,7 +27,7 @@ def test_it_is_sent_again_while_nobody_answers(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("status", "times"), [(413, 1), (401, 1), (500, 6)])
+@pytest.mark.parametrize(("status", "times"), [(413, 1), (401, 1), (500, 8)])
 def test_what_is_not_taken_is_said_in_the_log(
     capsys: pytest.CaptureFixture[str], status: int, times: int
 ) -> None:
