@@ -126,13 +126,15 @@ class Actor:
         del self._orders[uid]
 
     async def _start(self, specs: list[TaskSpec], loop: "Reconciler") -> None:
-        for spec in specs:
-            try:
-                await self._engine.start(spec)
-            except AlreadyStarted:
-                log.info("task %s was started before", spec.id)
-            except EngineError as error:
-                loop.tell(StartRefused(spec.id, str(error)))
+        await asyncio.gather(*(self._start_one(spec, loop) for spec in specs))
+
+    async def _start_one(self, spec: TaskSpec, loop: "Reconciler") -> None:
+        try:
+            await self._engine.start(spec)
+        except AlreadyStarted:
+            log.info("task %s was started before", spec.id)
+        except EngineError as error:
+            loop.tell(StartRefused(spec.id, str(error)))
 
     async def _stop(self, task: TaskId, grace_seconds: float) -> None:
         await _known(self._engine.stop(task, grace_seconds))
