@@ -1,4 +1,4 @@
-"""Notebook jobs and TensorBoards on a real scheduler: reclaimed, resumed, shown to colleagues."""
+"""Notebook jobs and schedules on a real scheduler: reclaimed, resumed, failing, suspended."""
 
 import asyncio
 import json
@@ -36,25 +36,18 @@ class House:
         async with self._session.get(f"{self.scheduler.api}{path}", headers=headers) as answer:
             return await answer.json()
 
-    async def page(self, url: str) -> Any:
-        try:
-            async with self._session.get(url) as answer:
-                return await answer.json() if answer.status == 200 else None
-        except aiohttp.ClientError:
-            return None
-
-    async def until(self, path: str, met: Callable[[Any], bool], url: str = "") -> Any:
-        """What a path, or any URL, gives once it is as it should be."""
+    async def until(self, path: str, met: Callable[[Any], bool]) -> Any:
+        """What a path gives once it is as it should be."""
         found = None
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
-                    found = await (self.page(url) if url else self.get(path))
+                    found = await self.get(path)
                     if met(found):
                         return found
                     await asyncio.sleep(0.1)
         except TimeoutError:
-            raise AssertionError(f"{path or url} stayed {json.dumps(found)[:3000]}") from None
+            raise AssertionError(f"{path} stayed {json.dumps(found)[:3000]}") from None
 
     async def phase(self, path: str, wanted: str) -> Json:
         found: Json = await self.until(path, lambda one: one["status"]["phase"] == wanted)
@@ -156,7 +149,9 @@ async def test_a_reclaimed_notebook_goes_on_from_its_restart_point(house: House)
     assert "end" in said
 
 
-async def test_a_failing_cell_is_the_reason_of_the_job(house: House) -> None:
+async def test_a_failing_cell_is_the_reason_and_a_schedule_waits_for_its_time(
+    house: House,
+) -> None:
     body = {
         "kind": "notebook",
         "name": "broken",
@@ -169,48 +164,15 @@ async def test_a_failing_cell_is_the_reason_of_the_job(house: House) -> None:
     sentence = "Failed: Cell 2 of 2 failed: KeyError: 'loss'. "
     assert failed["status"]["reason"]["sentence"].startswith(sentence)
     assert failed["status"]["notebook"]["code"] == "cell_failed"
-
-
-REPORTS = (
-    "import carrel\nfor step in range(5):\n    carrel.report(step=step, loss=1 / (1 + step))\n"
-)
-
-
-async def test_tensorboard_shows_a_colleagues_job(house: House) -> None:
-    job = {
-        "name": "train-1",
-        "project": "vision",
-        "command": ["python", "train.py"],
-        "files": {"train.py": REPORTS},
-    }
-    await house.post("/workloads", job, user="grace")
-    await house.phase("/workloads/vision/train-1", "succeeded")
-    board = {
-        "kind": "tensorboard",
-        "name": "board",
-        "project": "vision",
-        "tensorboard": {"jobs": ["train-1"]},
-    }
-    made = await house.post("/workloads", board)
-    assert made["spec"]["cpu_millicores"] == 500
-    assert made["spec"]["preemptible"] is False
-    running = await house.phase("/workloads/vision/board", "running")
-    port = running["status"]["tasks"][0]["ports"]["main"]
-    base = f"http://127.0.0.1:{port}/services/gateway/vision/board"
-    runs = await house.until("", lambda found: found == ["train-1"], f"{base}/data/runs")
-    assert runs == ["train-1"]
-    url = f"{base}/data/plugin/scalars/scalars?tag=loss&run=train-1"
-    points = await house.until("", lambda found: found is not None and len(found) == 5, url)
-    assert [point[1] for point in points] == [0, 1, 2, 3, 4]
-    assert points[-1][2] == pytest.approx(0.2)
-
-
-async def test_a_tensorboard_over_nothing_is_refused(house: House) -> None:
-    body = {"kind": "tensorboard", "name": "b", "project": "vision"}
-    headers = {"Authorization": "token ada"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-        asked = {**body, "tensorboard": {"jobs": ["train-9"]}}
-        async with session.post(f"{house.scheduler.api}/workloads", json=asked) as answer:
-            found = await answer.json()
-    assert (answer.status, found["code"]) == (422, "unknown_job")
-    assert found["errors"][0]["field"] == "tensorboard.jobs.0"
+    clock = {"cron": "0 0 1 1 *", "time_zone": "Europe/Berlin"}
+    work = {"kind": "schedule", "name": "yearly", "project": "vision", "schedule": clock}
+    await house.post("/workloads", {**work, "notebook": {"path": "/a.ipynb"}})
+    path = "/workloads/vision/yearly"
+    begun = await house.phase(path, "running")
+    assert begun["status"]["schedule"]["next_at"] > begun["created_at"]
+    assert begun["spec"]["command"][-1] == "carrel.job.notebook"
+    await house.post(f"{path}/suspend", {})
+    assert (await house.phase(path, "stopped"))["status"]["schedule"]["next_at"] is None
+    await house.post(f"{path}/resume", {})
+    again = await house.phase(path, "running")
+    assert again["status"]["schedule"]["next_at"] == begun["status"]["schedule"]["next_at"]
