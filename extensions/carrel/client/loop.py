@@ -61,7 +61,14 @@ class BackgroundLoop:
         return started[0].result()
 
     def start(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Run it there without waiting; may be called from anywhere, finalizers included."""
+        """Run it there without waiting; may be called from anywhere, finalizers included.
+
+        A finalizer may come when the process ends and the loop has ended before it: nothing is
+        left to be done then.
+        """
+        if self.loop.is_closed():
+            coroutine.close()
+            return
         self.loop.call_soon_threadsafe(self._keep, coroutine)
 
     def _keep(self, coroutine: Coroutine[Any, Any, object]) -> None:

@@ -1,6 +1,7 @@
 """The background loop: results, errors, interrupts, forks."""
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -134,3 +135,16 @@ def test_a_forked_child_gets_a_loop_of_its_own(background: BackgroundLoop) -> No
         works = fresh is not background and fresh.run(asyncio.sleep(0, 1)) == 1
         os._exit(0 if works else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_comes_after_the_end_is_let_go_of() -> None:
+    own = BackgroundLoop("own")
+    own.stop()
+
+    async def late() -> None:
+        """Never runs."""
+
+    coroutine = late()
+    own.start(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
