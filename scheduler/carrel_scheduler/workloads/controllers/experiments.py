@@ -82,7 +82,8 @@ class Experiments:
         scene.ending = owner.spec.suspend
         standing = await self._studies.use(owner, lambda study: study.standing())
         ends = await self._ends(scene, standing)
-        standing = await self._studies.use(owner, lambda study: _advance(study, scene, ends))
+        if ends or scene.may_ask(standing):
+            standing = await self._studies.use(owner, lambda study: _advance(study, scene, ends))
         if standing.failed > spec.max_failed_trials:
             standing = await self._give_up(scene, standing)
         if not scene.ending:
