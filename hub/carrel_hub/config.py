@@ -83,6 +83,7 @@ def _workspaces(c: Any, settings: Settings, keys: Keys) -> None:
     c.CarrelSpawner.carrel_token = keys.spawner
     c.CarrelSpawner.carrel_gateway_url = f"{settings.gateway_url}/services/{scopes.GATEWAY}"
     c.CarrelSpawner.carrel_console_url = f"/services/{scopes.CONSOLE}/"
+    c.CarrelSpawner.environment = {"CARREL_PUBLIC_URL": settings.public_url}
     c.CarrelSpawner.demo = settings.demo
     c.CarrelSpawner.server_token_scopes = scopes.SERVER_TOKEN
     c.CarrelSpawner.start_timeout = START_SECONDS

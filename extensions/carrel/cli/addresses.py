@@ -8,14 +8,15 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from carrel.models import Workload
 
-CONSOLE, SERVICE = "/services/console", "/services/carrel"
+SERVICE = "/services/carrel"
 
 
 def hub_of(service: str, environ: Mapping[str, str] | None = None) -> str:
-    """The Hub's public address; in a workspace ``service`` is not reached through it."""
+    """The Hub's public address; a workspace, which reaches ``service`` past it, is told."""
     env = os.environ if environ is None else environ
-    console = env.get("CARREL_CONSOLE_URL", "").rstrip("/")
-    return (console or service).removesuffix(CONSOLE).removesuffix(SERVICE)
+    if env.get("CARREL_URL", "").rstrip("/") == service and (told := env.get("CARREL_PUBLIC_URL")):
+        return told.rstrip("/")
+    return service.removesuffix(SERVICE)
 
 
 def of(workload: "Workload", service: str, environ: Mapping[str, str] | None = None) -> list[str]:

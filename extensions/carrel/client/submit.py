@@ -1,4 +1,4 @@
-"""Send a command away as a training job from plain Python: ``carrel.submit``."""
+"""Send a command away as a job from plain Python: ``carrel.submit``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,16 +14,19 @@ def submit(
     name: str | None = None,
     project: str | None = None,
     gpus: float = 0,
+    kind: str = "training",
     client: Client | None = None,
     **fields: Any,
 ) -> Workload:
-    """Submit a training job and return it as it waits.
+    """Submit a job and return it as it waits.
 
     Args:
         command: the program and its arguments.
         name: its name; by default the service numbers it (``job-1``).
         project: where it belongs; by default the configured one, or the only one.
         gpus: GPUs per task.
+        kind: of work: ``distributed`` with ``tasks=4``, ``experiment`` with ``experiment={...}``,
+            ``inference`` with ``inference={...}``, ...
         client: which client to use; by default one made from the environment.
         fields: further fields of the API's workload (docs/api.md), such as ``environment``.
 
@@ -34,7 +37,7 @@ def submit(
     named: Mapping[str, str] = {"name": name} if name else {"name_prefix": "job"}
     return used.create_workload(
         {
-            "kind": "training",
+            "kind": kind,
             "project": project or default_project(used),
             "command": list(command),
             "gpus": gpus,

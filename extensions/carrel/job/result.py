@@ -14,7 +14,7 @@ from carrel import results
 from carrel.job.task import Task, present, warn
 
 TIMEOUT_SECONDS: Final = 60.0
-PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # as long as a service needs to restart
+PAUSES_SECONDS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)  # a service restarts in less
 Put = Callable[[str, str, bytes], int]
 
 

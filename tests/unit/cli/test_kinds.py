@@ -14,7 +14,7 @@ def kinds(
     fake: FakeScheduler, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> FakeScheduler:
     """One of each kind, some with parts."""
-    monkeypatch.setenv("CARREL_CONSOLE_URL", "https://hub.example/services/console/")
+    monkeypatch.setenv("CARREL_PUBLIC_URL", "https://hub.example/")
     clock[0] = NOW - 600
     _gang(fake)
     _experiment(fake)
