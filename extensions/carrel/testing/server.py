@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
-from carrel.testing.trials import trials_of
+from carrel.testing.trials import best_of, trials_of
 from carrel.testing.world import AT_REST, Json, Refusal, World, merged
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -48,6 +48,7 @@ class Server:
             ("PUT", WORKLOAD + "/result", self._hand_back),
             ("GET", WORKLOAD + "/exec", self._exec),
             ("GET", "/experiments/{project}/{name}/trials", self._trials),
+            ("POST", "/experiments/{project}/{name}/best", self._best),
             ("GET", "/events", self._events),
             ("GET", "/projects", self._list_projects),
             ("POST", "/projects", self._create_project),
@@ -247,6 +248,10 @@ class Server:
 
     async def _trials(self, request: web.Request) -> web.Response:
         return web.json_response(trials_of(self.world, *self._key(request)))
+
+    async def _best(self, request: web.Request) -> web.Response:
+        kind = (await request.json()).get("kind", "training")
+        return web.json_response(best_of(self.world, *self._key(request), kind))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         world, visible, match = self.world, self._visible(request), request.match_info

@@ -81,8 +81,8 @@ class Search:
         return False
 
     def take_trials(self, trials: Iterable[TrialRow]) -> None:
-        """The table as the scheduler has it now."""
-        self.trials = {trial.number: trial for trial in trials}
+        """The table as the scheduler had it a moment ago; trials are never taken back."""
+        self.trials |= {trial.number: trial for trial in trials}
 
     def concerns(self, event: Event) -> bool:
         """Whether an event is about this experiment."""

@@ -38,10 +38,18 @@ class News:
     _known: dict[str, Workload] = field(default_factory=dict)
     _waits: set[str] = field(default_factory=set)
 
-    def take_all(self, workloads: Iterable[Workload]) -> None:
-        """How everything stands; whatever is not among them is gone."""
+    @property
+    def known(self) -> frozenset[str]:
+        """The uids of the work that is known."""
+        return frozenset(self._known)
+
+    def take_all(self, workloads: Iterable[Workload], known: frozenset[str]) -> None:
+        """How everything stood a moment ago.
+
+        ``known`` was known before it was asked for: what of it is not there any more is gone.
+        """
         found = {one.uid: one for one in workloads if self._mine(one)}
-        for uid in self._known.keys() - found.keys():
+        for uid in known - found.keys():
             self._forget(uid)
         for one in found.values():
             self.take(Event(type="workload", workload=one))

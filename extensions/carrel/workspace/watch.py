@@ -113,6 +113,7 @@ class Watch:
         while True:
             await again.wait()
             again.clear()
-            self._news.take_all(await self._client.list_workloads(user=self._user))
+            known = self._news.known
+            self._news.take_all(await self._client.list_workloads(user=self._user), known)
             self._trouble = ""
             self._known.set()

@@ -101,6 +101,21 @@ class BoardHandler(CarrelHandler):
         self.answer(boards.shown(board, prefix))
 
 
+class BestHandler(CarrelHandler):
+    """POST: make a training or an endpoint of an experiment's best trial, ``{"kind"}``."""
+
+    @override
+    @web.authenticated
+    async def post(self, project: str, name: str) -> None:
+        """Answer ``{"workload"}``: what was submitted."""
+        body = self.get_json_body()
+        kind = body.get("kind") if isinstance(body, dict) else None
+        if kind not in ("training", "inference"):
+            raise BadSetting(f"The kind is {kind!r}; it should be training or inference.")
+        made = await self.desk.client.run_best(project, name, kind=kind)
+        self.answer({"workload": sending.named(made)})
+
+
 class TryHandler(CarrelHandler):
     """POST: one request to an endpoint, ``{"method", "path", "body"}``."""
 
@@ -120,6 +135,7 @@ def rules(base_url: str, desk: Desk, watch: Watch) -> list[tuple[str, Any, dict[
         "work": (WorkHandler, {"desk": desk, "watch": watch}),
         "forms/([a-z]+)": (FormHandler, {"desk": desk}),
         f"jobs/{job}/tensorboard": (BoardHandler, {"desk": desk}),
+        f"experiments/{job}/best": (BestHandler, {"desk": desk}),
         f"endpoints/{job}/try": (TryHandler, {"desk": desk}),
     }
     return [

@@ -84,8 +84,16 @@ def test_what_ended_while_the_stream_was_away_is_news(news: News) -> None:
         resource_version=9,
         status=WorkloadStatus(phase="succeeded", ended_at=BEGAN + 1),
     )
-    news.take_all([ended])
+    news.take_all([ended], news.known)
     assert told(news) == ["night is done."]
+
+
+def test_what_came_while_it_was_asked_stays(news: News) -> None:
+    old, asked = Story(news, "old").waits(), news.known
+    Story(news, "new").waits()
+    news.take_all([], asked)
+    assert [job["name"] for job in news.jobs()] == ["new"]
+    assert old.workload.uid not in news.known
 
 
 def test_own_doing_and_retries_are_no_news(news: News) -> None:

@@ -1,6 +1,8 @@
 // The live view of an experiment.
+import { button } from './actions.js';
 import { frame } from './head.js';
 import { node, setSentence, tellShown, valueWords } from './parts.js';
+import { ask, hasServer } from './server.js';
 import { tensorBoardButton } from './tensorboard.js';
 import { historyChart, importanceChart, parallelChart } from './charts.js';
 import { trialTable } from './trials.js';
@@ -28,24 +30,49 @@ function bestWords(search) {
   return `Best: trial ${number}, ${search.metric} \`${valueWords(value)}\`${after}.`;
 }
 
+/** Makes something of the best trial: a training with its parameters, or an endpoint. */
+function bestButtons(model, told) {
+  const place = node('div', 'carrel-buttons carrel-use');
+  const made = node('span', 'carrel-soft', { role: 'status' });
+  const use = kind => async () => {
+    const { name, project } = model.get('job');
+    told('');
+    try {
+      const { workload } = await ask(`experiments/${project}/${name}/best`, 'POST', { kind });
+      setSentence(made, `\`${workload.name}\` was submitted.`);
+    } catch (error) {
+      told(error.message);
+    }
+  };
+  place.append(
+    button('Train with the best', () => void use('training')()),
+    button('Serve the best', () => void use('inference')()),
+    made
+  );
+  setSentence(made, '');
+  return place;
+}
+
 function render({ model, el }) {
   const board = tensorBoardButton(model, text => setSentence(view.problem, text));
   const view = frame(model, 'Experiment', [board.place]);
   const counts = node('div', 'carrel-counts');
   const best = node('div', 'carrel-best-words', { 'aria-live': 'polite' });
+  const using = bestButtons(model, text => setSentence(view.problem, text));
   const charts = node('div', 'carrel-charts');
   const table = trialTable(model, number => {
     for (const line of charts.querySelectorAll('.carrel-path')) {
       line.classList.toggle('carrel-path-picked', line.dataset.number === String(number));
     }
   });
-  view.add(counts, best, charts, table.place);
+  view.add(counts, best, using, charts, table.place);
 
   function draw() {
     const search = model.get('search');
     const trials = model.get('trials');
     setSentence(counts, countWords(search));
     setSentence(best, bestWords(search));
+    using.hidden = !search.best || !hasServer();
     const drawn = [historyChart(trials, search), parallelChart(trials, search), importanceChart(search)];
     charts.replaceChildren(...drawn.filter(Boolean));
     table.update();
