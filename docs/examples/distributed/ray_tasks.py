@@ -18,13 +18,15 @@ SHARED = os.environ.get("CARREL_CHECKPOINT_DIR", "checkpoints")
 
 rank, workers = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")  # a busy machine takes its time
-# Ports that Ray fixes would meet those of other Rays on the machine: 0 lets the system choose.
-free = ("min-worker-port", "max-worker-port", "dashboard-agent-listen-port")
-common = ["--num-cpus=1", "--disable-usage-stats", *(f"--{name}=0" for name in free)]
+common = ["--num-cpus=1", "--disable-usage-stats", "--min-worker-port=0", "--max-worker-port=0"]
 if address == "127.0.0.1":  # all on one machine: Ray takes workers of one address for one node
     address = "127.0.0.2"
     common.append(f"--node-ip-address=127.0.0.{rank + 2}")
+# On a busy machine Ray waits long enough for these only when it does not choose them itself.
+for option in ("dashboard-agent-grpc-port", "dashboard-agent-listen-port", "runtime-env-agent-port"):
+    with socket.create_server(("", 0)) as free:
+        common.append(f"--{option}={free.getsockname()[1]}")
+os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")
 head = ["ray", "start", "--head", f"--port={port}", "--include-dashboard=false"]
 member = ["ray", "start", f"--address={address}:{port}"]
 

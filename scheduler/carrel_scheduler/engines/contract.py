@@ -59,6 +59,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         large_shm: its ``/dev/shm`` is not held to the 64 MiB that containers have by default.
         seen_as: its folder is seen at the path of that task's, too, so that paths of one member of
             a gang hold in all of them.
+        hosts: (address, name) of others, which its programs can look up where users are kept apart.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
         events: where its event files go below those of all work: a uid, or ``uid/part``; exported
             whole as ``CARREL_EVENTS_DIR``. Empty: nowhere.
@@ -79,6 +80,7 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     volumes: tuple[tuple[str, str], ...] = ()
     working_dir: str = ""
     seen_as: TaskId | None = None
+    hosts: tuple[tuple[str, str], ...] = ()
     checkpoint_dir: str = ""
     events: str = ""
     reads_events: tuple[str, ...] = ()

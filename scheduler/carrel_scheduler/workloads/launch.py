@@ -81,6 +81,7 @@ def _task_spec(
         files={**own_work.files_of(spec), **rendezvous.files(entry)},
         volumes=tuple(spec.volumes),
         working_dir=spec.working_dir,
+        hosts=rendezvous.hosts(entry, settings.address_of),
         seen_as=entry.task_id(0) if index and gangs.is_mpi(spec) else None,
         checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",
         events=own_work.events_of(meta.uid, spec),

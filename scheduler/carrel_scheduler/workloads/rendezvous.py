@@ -38,6 +38,18 @@ def files(entry: Entry) -> dict[str, str]:
     return {HOST_FILE: "".join(f"{_name(entry, index)}\n" for index in entry.tasks)}
 
 
+def hosts(entry: Entry, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
+    """Address and name of every member of a gang, for looking names up.
+
+    Not of an MPI gang: ``mpirun`` takes a name that leads to its own machine for itself.
+    """
+    spec = entry.workload.spec
+    if not gangs.is_gang(spec) or gangs.is_mpi(spec):
+        return ()
+    members = entry.tasks.items()
+    return tuple((address_of(place.node), _name(entry, index)) for index, place in members)
+
+
 def environment(entry: Entry, index: int, address_of: AddressOf) -> dict[str, str]:
     """What a member of a gang is told; nothing for other work."""
     if not gangs.is_gang(entry.workload.spec):

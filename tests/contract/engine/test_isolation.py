@@ -7,9 +7,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from carrel_scheduler.engines.contract import EngineError, TaskPhase
+from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase
 from carrel_scheduler.engines.local.accounts import DYNAMIC_UIDS
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine_tasks import a_task, output, run, wait_for_output
@@ -243,3 +244,22 @@ async def test_a_volume_may_hold_the_state_folder(engines: LocalEngines, tmp_pat
     assert seen[:2] == ["words", "mine"]
     if AS_ROOT:
         assert seen[2:] == ["checkpoints", "homes", "tasks"]
+
+
+async def test_a_member_of_a_gang_knows_the_others_names_and_its_folder_by_another_path(
+    engines: LocalEngines,
+) -> None:
+    engine = await engines.open()
+    other = "$CARREL_TASK_DIR/../../7-0/work/note"
+    plain = a_task(engines, f"getent hosts train-1; echo here > note; cat {other}")
+    task = msgspec.structs.replace(
+        plain,
+        hosts=(("127.0.0.9", "train-1"),),
+        seen_as=TaskId(plain.id.workload_uid, 7, 0),
+    )
+    await run(engine, task)
+    said = (await output(engine, task)).decode().split()
+    if AS_ROOT:
+        assert said == ["127.0.0.9", "train-1", "here"]
+    else:
+        assert "127.0.0.9" not in said

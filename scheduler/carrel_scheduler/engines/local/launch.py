@@ -8,8 +8,9 @@ whose lock is free knows that nobody is about to start it any more.
 import errno
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,8 @@ from carrel_scheduler.engines.local.shim import tree
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
 from carrel_scheduler.engines.local.truth import Lock, TaskRecord
+
+HOSTS: Final = Path("/etc/hosts")
 
 
 class Launcher:
@@ -107,6 +110,10 @@ class Launcher:
         files.link_volumes(building / "work", task.volumes)
         files.give(building / "work", account)
         os.mkfifo(building / "control", 0o600)
+        if task.hosts and HOSTS.exists():
+            lines = "".join(f"{address} {name}\n" for address, name in task.hosts)
+            text = f"{HOSTS.read_text()}\n{lines}"
+            write_whole(building / HOSTS.name, text.encode(), mode=0o644)
         record = TaskRecord(
             name=task.name,
             project=task.project,
@@ -140,9 +147,7 @@ class Launcher:
                 private_tmp=tmp,
                 replaced=identity.listings(account, self._layout.accounts),
             )
-            if task.seen_as is not None:
-                other = self._layout.task(task.seen_as) / "work"
-                view.binds.append((str(work), str(other), False))
+            view.binds.extend(self._of_the_gang(task, folder))
         return Job(
             task_id=str(task.id),
             folder=str(folder),
@@ -165,6 +170,15 @@ class Launcher:
             log_segment_bytes=self._segment_bytes,
             log_segments=self._segments,
         )
+
+    def _of_the_gang(self, task: TaskSpec, folder: Path) -> Iterator[tuple[str, str, bool]]:
+        """What a member sees so that names and paths of the others hold for it, too."""
+        own = folder.parent.resolve() / folder.name
+        if task.hosts and HOSTS.exists():
+            yield str(own / HOSTS.name), str(HOSTS), True
+        if task.seen_as is not None:
+            other = folder.parent.resolve() / self._layout.task(task.seen_as).name
+            yield str(own / "work"), str(other / "work"), False
 
     def _checkpoints(self, task: TaskSpec, account: Account) -> Path:
         """The folder for checkpoints: ours per workload, or one that the user reaches alone."""
