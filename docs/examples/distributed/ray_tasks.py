@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import carrel
 
@@ -54,15 +55,19 @@ def drive() -> None:
     while len(ray.nodes()) < workers:
         time.sleep(0.2)
 
-    @ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
+    @ray.remote(num_cpus=1)
     def square(number: int) -> tuple[int, str]:
         time.sleep(PAUSE)
         return number**2, ray.get_runtime_context().get_node_id()
 
+    everywhere = [
+        square.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+        for node in ray.nodes()
+    ]
     state = carrel.checkpoint.restore(default={"step": 0, "sum": 0}, directory=SHARED)
     start, nodes = state["step"], set()
     for step in range(start, STEPS):
-        answers = ray.get([square.remote(step) for _ in range(workers)])
+        answers = ray.get([one.remote(step) for one in everywhere])
         nodes |= {node for _, node in answers}
         state = {"step": step + 1, "sum": state["sum"] + answers[0][0]}
         carrel.report(step=step + 1, total=STEPS)
