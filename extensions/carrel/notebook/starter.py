@@ -8,6 +8,7 @@ whoever sent the cell (of a trial it is reported, when it is a number), and so d
 import ast
 import base64
 import json
+import numbers
 import os
 import pickle
 import sys
@@ -73,7 +74,7 @@ def run(file: Path, namespace: dict[str, Any]) -> Any:
 def report(value: object) -> None:
     """A trial's last line is its objective, when it is a number."""
     metric = os.environ.get("CARREL_METRIC")
-    if metric and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if metric and isinstance(value, numbers.Real) and not isinstance(value, bool):
         import carrel
 
         told: dict[str, Any] = {metric: float(value)}
