@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from carrel.job import report
 from carrel.job.notebook import keeping, order, parameters, source
 from carrel.job.notebook.order import Order
 from carrel.job.notebook.output import Output
@@ -184,7 +185,10 @@ def test_the_order_is_read_from_the_tasks_folder(tmp_path: Path) -> None:
     assert found.sent_along == tmp_path / "x.ipynb"
 
 
-def test_progress_is_a_whole_report_each_time() -> None:
+def test_progress_is_a_whole_report_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CARREL_TASK_TOKEN", "CARREL_EVENTS_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(report._Own, "reporter", None)
     progress = Progress(4, "/out.ipynb", 2)
     problem = NotebookProblem("cell_failed", "Cell 3 of 4 failed: X")
     progress.failed(problem, 2)
