@@ -48,6 +48,11 @@ class Reporter:
             self._events.put(time.time(), body.get("step"), body["metrics"])
         self.put(body)
 
+    def record(self, step: int | None, metrics: Mapping[str, float]) -> None:
+        """Write values for TensorBoard; the scheduler hears of them in another way."""
+        if self._events is not None:
+            self._events.put(time.time(), step, metrics)
+
     def put(self, body: dict[str, Any]) -> None:
         """Take the fields of a report."""
         body = {**body, "at": time.time()}

@@ -63,8 +63,11 @@ class Trial:
             return
         if self._link is None:
             self._remember(number, step)
-        else:
-            self._link.put({"values": [{"step": step, "value": number}]})
+            return
+        from carrel.job.report import reporter  # heavy; a trial may have a result only
+
+        self._link.put({"values": [{"step": step, "value": number}]})
+        reporter().record(step, {self.metric: number})
 
     def should_prune(self) -> bool:
         """Whether it is not worth going on: end now. Asks the scheduler and waits for its word.

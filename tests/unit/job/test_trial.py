@@ -112,6 +112,17 @@ def test_all_values_arrive_in_their_order_and_the_answer_comes_back(desk: Desk) 
     assert len(desk.bodies) == asked
 
 
+def test_values_are_written_for_tensorboard_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[int | None, Any]] = []
+    monkeypatch.setattr(
+        report.Reporter, "record", lambda _, step, values: written.append((step, values))
+    )
+    carrel.trial().report(0.5, 3)
+    assert written == [(3, {"loss": 0.5})]
+
+
 def test_the_result_is_there_when_the_call_returns(desk: Desk) -> None:
     carrel.trial().result(0.75)
     assert desk.bodies == [{"result": 0.75}]
