@@ -74,7 +74,7 @@ def run(file: Path, namespace: dict[str, Any]) -> Any:
 def report(value: object) -> None:
     """A trial's last line is its objective, when it is a number."""
     metric = os.environ.get("CARREL_METRIC")
-    if metric and isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if metric and not isinstance(value, bool) and isinstance(value, numbers.Real):
         import carrel
 
         told: dict[str, Any] = {metric: float(value)}
