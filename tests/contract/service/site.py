@@ -42,6 +42,14 @@ class Site:
             assert answer.status == 200, await answer.text()
             return await answer.text()
 
+    async def said(self, name: str, **query: str) -> str:
+        """What a job has printed, once it has printed anything."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                if text := await self.logs(name, **query):
+                    return text
+                await asyncio.sleep(0.1)
+
     async def until(
         self, name: str, met: Callable[[dict[str, Any]], bool], why: str = ""
     ) -> dict[str, Any]:
