@@ -108,27 +108,27 @@ def test_logs_of_workers_are_merged(
         ipython.run_line_magic("logs", "gang --tail x")
 
 
-@pytest.mark.parametrize(
-    ("magic", "line", "told"),
-    [
-        (
-            "train",
-            "--param a=0.0..1.0",
-            "no option --param here: it is for an experiment or a notebook",
-        ),
-        ("sweep", "--param lr=log:0..1", "'lr=log:0..1' is no search space: a logarithmic range"),
-        ("sweep", "--parallelism 0", "--parallelism '0' is too small; write 1 or more."),
-        ("sweep", "--sampler best", "write tpe, random, grid or cmaes"),
-        ("serve", "--min-replicas 3 --max-replicas 2", "--min-replicas 3 is more than"),
-        ("train", "--workers 2 --min-workers 3", "raise --max-workers"),
-        ("train", "--workers 2 --tasks 3", "--tasks is for a training, but --workers asks for"),
-        ("train", "a b", "'b' is one word too many"),
-    ],
+MISTAKES = (
+    (
+        "train",
+        "--param a=0.0..1.0",
+        "no option --param here: it is for an experiment or a notebook",
+    ),
+    ("sweep", "--param lr=log:0..1", "'lr=log:0..1' is no search space: a logarithmic range"),
+    ("sweep", "--parallelism 0", "--parallelism '0' is too small; write 1 or more."),
+    ("sweep", "--sampler best", "write tpe, random, grid or cmaes"),
+    ("serve", "--min-replicas 3 --max-replicas 2", "--min-replicas 3 is more than"),
+    ("train", "--workers 2 --min-workers 3", "raise --max-workers"),
+    ("train", "--workers 2 --tasks 3", "--tasks is for a training, but --workers asks for"),
+    ("train", "a b", "'b' is one word too many"),
 )
-def test_mistakes_are_one_line(ipython: Any, magic: str, line: str, told: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        ipython.run_cell_magic(magic, line, "def predict(): ...")
-    assert told in str(refused.value)
+
+
+def test_mistakes_are_one_line(ipython: Any) -> None:
+    for magic, line, told in MISTAKES:
+        with pytest.raises(UsageError) as refused:
+            ipython.run_cell_magic(magic, line, "def predict(): ...")
+        assert told in str(refused.value)
 
 
 @pytest.mark.parametrize(
