@@ -8,12 +8,14 @@ import copy
 from typing import Any, Final
 
 import msgspec
+from pydantic import ValidationError
 
 from carrel_scheduler.api import convert, problems
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.models.endpoints import EndpointPatch
 from carrel_scheduler.api.models.sections import InferenceIn
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import InferenceSpec
@@ -31,7 +33,7 @@ class Endpoints:
         self._deps, self._control = deps, control
 
     async def change(self, workload: Workload, patch: EndpointPatch) -> Workload:
-        """Write the new specification. Raises problems, ``NotAdmitted``, ``ValidationError``."""
+        """Write the new specification. Raises problems and ``NotAdmitted``."""
         if workload.spec.kind != "inference":
             raise problems.Conflicting(
                 Code.NOT_AN_ENDPOINT,
@@ -55,7 +57,7 @@ class Endpoints:
 
 
 def changed(spec: WorkloadSpec, patch: EndpointPatch) -> WorkloadSpec:
-    """The specification with a patch applied; raises pydantic's ``ValidationError``."""
+    """The specification with a patch applied; raises ``Invalid``."""
     given: dict[str, Any] = {
         name: getattr(patch, name) for name in PLAIN if getattr(patch, name) is not None
     }
@@ -87,5 +89,8 @@ def _served(before: InferenceSpec, patch: EndpointPatch) -> InferenceSpec:
     fields = msgspec.structs.asdict(before)
     revision = fields.pop("revision")
     given = {name: one for name, one in patch.inference.model_dump().items() if one is not None}
-    checked = InferenceIn.model_validate(fields | given)
+    try:
+        checked = InferenceIn.model_validate(fields | given)
+    except ValidationError as error:
+        raise from_validation(error) from error
     return InferenceSpec(**checked.model_dump(), revision=revision)

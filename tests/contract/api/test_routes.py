@@ -1,0 +1,79 @@
+"""What the gateway hears, tells and may not; and changing an endpoint."""
+
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.ledger.objects import WorkloadStatus
+from carrel_scheduler.ledger.sections import InferenceSpec, Route
+from contract.api.service import ROOT, Desk
+
+DIGITS = "/workloads/vision/digits"
+
+
+async def served(desk: Desk) -> None:
+    """An endpoint, a replica of it, and their trainings beside."""
+    await desk.add("vision", "digits", "ada", kind="inference", routes=[Route()],
+                   inference=InferenceSpec(), status=WorkloadStatus(phase="running"))  # fmt: skip
+    await desk.add("vision", "digits-r1", "ada", kind="replica", owner="uid-vision-digits",
+                   part=1, routes=[Route()], status=WorkloadStatus(phase="running"))  # fmt: skip
+
+
+async def test_the_gateway_hears_of_what_has_routes_and_when_it_has_heard_all(desk: Desk) -> None:
+    await served(desk)
+    headers = {"Authorization": "token gateway-token"}
+    async with desk.session.get(f"{desk.url}{ROOT}/events?routed=true", headers=headers) as answer:
+        text = b""
+        async for piece in answer.content.iter_any():
+            text += piece
+            if b"event: told" in text:
+                break
+    assert text.count(b"event: workload") == 1
+    assert b'"name":"digits"' in text
+    assert b"train-1" not in text
+
+
+async def test_what_it_tells_is_added_up_and_forgotten_when_it_is_silent(desk: Desk) -> None:
+    told = {"uid": "uid-1", "in_flight": 3, "rate": 2.5, "targets": {"r1": 3}}
+    body = {"gateway": "g1", "everything": True, "items": [told]}
+    assert (await desk.ask("POST", "/gateway/loads", "gateway-token", json=body)).status == 204
+    assert (await desk.ask("POST", "/gateway/loads", "ada", json=body)).status == 403
+    wrong = {"gateway": "g1", "items": [{"uid": "u", "in_flight": -1}]}
+    reply = await desk.ask("POST", "/gateway/loads", "gateway-token", json=wrong)
+    assert reply.fields == {"items.0.in_flight": "too_small"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "revision"),
+    [
+        ({"environment": {"A": "1"}}, 2),
+        ({"gpus": 0.5, "memory_bytes": 2**31}, 2),
+        ({"inference": {"readiness_path": "/ready"}}, 2),
+        ({"inference": {"max_replicas": 3}}, 1),
+        ({}, 1),
+    ],
+)
+async def test_what_replicas_run_has_a_revision(
+    desk: Desk, patch: dict[str, Any], revision: int
+) -> None:
+    await served(desk)
+    reply = await desk.ask("PATCH", DIGITS, json=patch)
+    assert reply.status == 202, reply.body
+    assert reply.body["spec"]["inference"]["revision"] == revision
+    again = await desk.ask("PATCH", DIGITS, json=patch)
+    assert again.body["spec"]["inference"]["revision"] == revision
+
+
+async def test_what_cannot_be_changed(desk: Desk) -> None:
+    await served(desk)
+    for path, patch, who, status, code in (
+        (DIGITS, {"inference": {"min_replicas": 2}}, "ada", 422, "bad_range"),
+        (DIGITS, {"image": "x"}, "ada", 422, "unknown_field"),
+        (DIGITS, {"gpus": 0}, "bea", 403, "not_the_owner"),
+        ("/workloads/vision/train-1", {"gpus": 0}, "ada", 409, "not_an_endpoint"),
+    ):
+        reply = await desk.ask("PATCH", path, who, json=patch)
+        assert (reply.status, reply.code) == (status, code), reply.body
+    await desk.ask("DELETE", DIGITS)
+    reply = await desk.ask("PATCH", DIGITS, json={"gpus": 0.5})
+    assert (reply.status, reply.code) == (409, "being_deleted")
