@@ -185,9 +185,9 @@ def tensorboard(
 ) -> Workload:
     """A TensorBoard over the event files of jobs of one project, by their names.
 
-    One that is there already is taken (and resumed) unless a ``name`` or ``fields`` ask for
-    another. It stops by itself when nobody has looked for half an hour; the project's members may
-    look.
+    One that is there already is taken, or an own one resumed, unless a ``name`` or ``fields`` ask
+    for another. It stops by itself when nobody has looked for half an hour; the members of the
+    project may look.
 
     Raises:
         CarrelError: when a job is not there, or the service is not reached.
@@ -196,10 +196,13 @@ def tensorboard(
     if name is None and not fields:
         known = client.list_workloads(where, kind="tensorboard")
         same = [one for one in known if _shows(one, jobs)]
-        if same:
-            newest = same[-1]
-            stopped = newest.status.phase == "stopped"
-            return client.resume(where, newest.name) if stopped else newest
+        there = [one for one in same if one.status.phase != "stopped"]
+        if there:
+            return there[-1]
+        me = client.whoami().user if same else ""
+        mine = [one for one in same if one.spec.user == me]
+        if mine:
+            return client.resume(where, mine[-1].name)
     return client.create_workload(
         {
             "kind": "tensorboard",

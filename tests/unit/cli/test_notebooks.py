@@ -73,3 +73,9 @@ def test_a_tensorboard_is_started_once_and_then_found(run: Run, fake: FakeSchedu
     assert "/services/gateway/vision/tensorboard-1/" in first.out
     assert "tensorboard-1/" in run("tensorboard", "b", "a").out
     assert "tensorboard-2/" in run("tensorboard", "a").out
+    fake.status("vision", "tensorboard-2", phase="stopped")
+    assert "tensorboard-2/" in run("tensorboard", "a").out
+    assert fake.workload("vision", "tensorboard-2")["status"]["phase"] == "pending"
+    fake.submit("vision", "theirs", kind="tensorboard", user="bob", tensorboard={"jobs": ["b"]})
+    fake.status("vision", "theirs", phase="stopped")
+    assert "tensorboard-3/" in run("tensorboard", "b").out
