@@ -1,6 +1,8 @@
 """Requests written in a file: YAML with the API's own fields, one document for each workload."""
 
+import difflib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +12,7 @@ from carrel import options
 from carrel.errors import BadSetting
 
 NOTHING: Final[Mapping[str, Any]] = {}
+WITHOUT_OPTION: Final = frozenset({"kind", "command", "files"})
 Json = dict[str, Any]
 
 
@@ -48,6 +51,12 @@ def _checked(file: str, document: Any) -> Mapping[str, Any]:
             f"{file}: kind {document['kind']!r} is not known; write one of {', '.join(kinds)}.",
             code="unknown_value",
         )
+    known = {re.split(r"[.\[]", path)[0] for row in options.TABLE for path in row.fields}
+    for field in document:
+        if field not in known | WITHOUT_OPTION:
+            right = difflib.get_close_matches(field, known | WITHOUT_OPTION, n=1)
+            hint = f"; did you mean `{right[0]}`?" if right else "; docs/api.md lists them."
+            raise BadSetting(f"{file}: there is no field `{field}`{hint}", code="unknown_field")
     return {"kind": "training", **document}
 
 

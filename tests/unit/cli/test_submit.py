@@ -195,6 +195,8 @@ def test_requests_may_stand_in_a_file(run: Run, fake: FakeScheduler, tmp_path: P
         ("- a", "should hold fields of a request"),
         ("", "asks for nothing"),
         ("kind: trainings", "kind 'trainings' is not known"),
+        ("comand: [x]", "there is no field `comand`; did you mean `command`?"),
+        ("xyz: 1", "there is no field `xyz`; docs/api.md lists them."),
     ],
 )
 def test_bad_files_are_one_sentence(run: Run, tmp_path: Path, text: str, sentence: str) -> None:
