@@ -1,0 +1,67 @@
+"""What members of a gang are told, looked at without any engine."""
+
+import pytest
+
+from carrel_scheduler.ledger.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
+from carrel_scheduler.ledger.sections import Elastic, Rendezvous
+from carrel_scheduler.workloads import gangs, rendezvous
+from carrel_scheduler.workloads.book import Entry, Place
+
+
+def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int = 0) -> Entry:
+    spec = WorkloadSpec(
+        kind="distributed",
+        tasks=tasks,
+        command=["train"],
+        resources=Resources(gpu_milli=gpus * 1000),
+        rendezvous=Rendezvous(launcher="mpi" if launcher == "mpi" else "each"),
+        elastic=Elastic(min_tasks=least) if least else None,
+    )
+    made = Entry(Workload(meta=Meta(name="train", uid="u1"), spec=spec))
+    for index in range(tasks):
+        devices = tuple(range(index * gpus, (index + 1) * gpus))
+        made.places[index] = Place(f"node-{index}", devices)
+        names = gangs.own_ports(spec, index)
+        ports = {name: 20_000 + 10 * index + at for at, name in enumerate(names)}
+        made.workload.status.tasks.append(
+            TaskInfo(index=index, attempt=0, node=f"node-{index}", devices=devices, ports=ports)
+        )
+    return made
+
+
+def told(made: Entry, index: int) -> dict[str, str]:
+    return rendezvous.environment(made, index, lambda node: f"{node}.lan")
+
+
+def test_all_meet_at_the_first_and_each_names_its_own_devices() -> None:
+    made = entry()
+    assert told(made, 1)["MASTER_ADDR"] == "node-0.lan"
+    assert told(made, 0)["PET_RDZV_ENDPOINT"] == told(made, 1)["PET_RDZV_ENDPOINT"]
+    assert told(made, 1)["PET_NPROC_PER_NODE"] == "2"
+    assert told(made, 1)["JAX_LOCAL_DEVICE_IDS"] == "0,1"
+    assert told(made, 1)["OMPI_COMM_WORLD_RANK"] == "1"
+    assert rendezvous.hosts(made, str.upper) == (("NODE-0", "train-0"), ("NODE-1", "train-1"))
+
+
+def test_an_elastic_gang_meets_at_the_first_whoever_else_is_there() -> None:
+    made = entry(tasks=4, least=2)
+    assert told(made, 0)["PET_NNODES"] == "2:4"
+    assert [told(made, index)["PET_RDZV_CONF"] for index in (0, 3)] == ["is_host=1", "is_host=0"]
+
+
+def test_mpi_members_have_ports_and_nothing_that_another_launcher_would_take_for_its_own() -> None:
+    made = entry(launcher="mpi")
+    first, second = told(made, 0), told(made, 1)
+    assert first["CARREL_MEMBERS"] == "train-0=node-0.lan:20001,train-1=node-1.lan:20010"
+    assert second["HYDRA_HOST_FILE"].startswith("$(CARREL_TASK_DIR)/")
+    assert not any(name.startswith(("OMPI_COMM", "JAX")) for name in first)
+    assert rendezvous.hosts(made, str) == ()
+    assert rendezvous.command(made, 0) == ("train",)
+
+
+@pytest.mark.parametrize("kind", ["training", "workspace"])
+def test_other_work_is_told_nothing(kind: str) -> None:
+    made = entry(tasks=1)
+    made.workload.spec.kind = "training" if kind == "training" else "workspace"
+    assert told(made, 0) == {}
+    assert rendezvous.files(made) == {}
