@@ -1,4 +1,4 @@
-"""`carrel-reach` and a member of an MPI gang as processes: output, exit codes, and who is refused."""
+"""`carrel-reach` and a member of an MPI gang as processes: output, exit codes, who is refused."""
 
 import asyncio
 import os
