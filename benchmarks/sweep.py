@@ -202,7 +202,8 @@ def _against(took: dict[str, float], peer: str) -> Figure:
     goal = f"<= {GOAL}" if peer == "process_a_trial" else "-"
     words = peer.replace("_", " ")
     unit = f"x ({took['ours']:.1f} s, Optuna {took[peer]:.1f} s)"
-    return Figure(f"sweep against Optuna alone, {words}", ratio, unit, goal, ratio <= GOAL)
+    met = goal == "-" or ratio <= GOAL
+    return Figure(f"sweep against Optuna alone, {words}", ratio, unit, goal, met)
 
 
 def main() -> None:
