@@ -5,7 +5,7 @@ Showing a job (as the last value of a cell) opens a live view; see ``carrel.widg
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,19 @@ class Job:
 
         The stop button ends the waiting and leaves the job running.
         """
+        return self._wait(_at_rest, timeout)
+
+    def wait_ready(self, timeout: float | None = None) -> str:
+        """Wait until it runs, an endpoint until it answers, at most ``timeout`` seconds.
+
+        Returns its phase then; what ended or stopped before is not waited for any longer.
+        """
+        return self._wait(_ready, timeout)
+
+    def _wait(self, met: Callable[[Workload], bool], timeout: float | None) -> str:
+        waiting = _until(met, self._client.aio, self.project, self.name, timeout)
         try:
-            self._client.loop.run(_ended(self._client.aio, self.project, self.name, timeout))
+            self._client.loop.run(waiting)
         except KeyboardInterrupt:
             print(f"`{self.name}` goes on; only the waiting stopped. End it with job.cancel().")  # noqa: T201 - said to the person who pressed stop
         return self.status
@@ -156,11 +167,28 @@ class Job:
         return self.view()._repr_mimebundle_(**options)
 
 
-async def _ended(client: AsyncClient, project: str, name: str, timeout: float | None) -> None:  # noqa: ASYNC109 - a wait for a person, who says how long
+def _at_rest(workload: Workload) -> bool:
+    return workload.at_rest
+
+
+def _ready(workload: Workload) -> bool:
+    endpoint = workload.status.endpoint
+    if workload.spec.kind == "inference":
+        return workload.at_rest or (endpoint is not None and endpoint.ready > 0)
+    return workload.at_rest or workload.status.phase == "running"
+
+
+async def _until(
+    met: Callable[[Workload], bool],
+    client: AsyncClient,
+    project: str,
+    name: str,
+    timeout: float | None,  # noqa: ASYNC109 - a wait for a person, who says how long
+) -> None:
     try:
         async with asyncio.timeout(timeout), aclosing(changes(client, project, name)) as events:
             async for event in events:
-                if event.type == "deleted" or event.workload.at_rest:
+                if event.type == "deleted" or met(event.workload):
                     return
     except TimeoutError:
         return

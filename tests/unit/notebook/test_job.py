@@ -50,6 +50,11 @@ def test_wait_of_what_is_over_returns_at_once(job: Job, scheduler: FakeScheduler
     assert job.reason == "Ended with exit code 3."
 
 
+def test_a_training_is_ready_once_it_runs(job: Job, scheduler: FakeScheduler) -> None:
+    soon(lambda: scheduler.run("vision", "x"))
+    assert job.wait_ready() == "running"
+
+
 def test_wait_has_an_end(job: Job) -> None:
     assert job.wait(timeout=0.2) == "pending"
 
