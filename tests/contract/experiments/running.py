@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel import AsyncClient
 from carrel.models import Workload
@@ -138,6 +139,7 @@ async def running(folder: Path, gpus: int) -> AsyncIterator[Lab]:
                 await _sweep_up(lab)
         finally:
             await scheduler.stop()
+            await asyncio.to_thread(end_all_below, folder)
             shutil.rmtree(shared)
 
 
