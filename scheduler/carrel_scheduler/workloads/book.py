@@ -39,6 +39,7 @@ class Entry:
         ended: how tasks of the present attempt ended, by index, but for those that had to leave.
         ending: the gang is over, and all members that still run were told to end.
         resizing: its task was told to end, to start again with other devices.
+        turned_down: places came too late, and the core knows that they are not wanted.
         joined: members that have met the others; ``meet_until``: when those who have not are given
             up, ``None`` once nobody is waited for.
         queued: whether the core has it in its queue.
@@ -60,6 +61,7 @@ class Entry:
     ended: dict[int, TaskStatus] = field(default_factory=dict)
     ending: bool = False
     resizing: bool = False
+    turned_down: bool = False
     joined: set[int] = field(default_factory=set)
     meet_until: float | None = None
     queued: bool = False
@@ -114,7 +116,7 @@ class Entry:
             what.clear()
         for who in (self.leaving, self.alive, self.joined):
             who.clear()
-        self.ending = self.resizing = self.launched = self.claimed = False
+        self.ending = self.resizing = self.turned_down = self.launched = self.claimed = False
         self.claim_until = self.meet_until = None
 
     @property

@@ -197,6 +197,12 @@ class Cycle:
         del entry.places[part]
         entry.leaving.discard(part)
 
+    def turn_down(self, entry: Entry, parts: Iterable[int], outcome: Outcome) -> None:
+        """Places come too late for a workload that ends: in this life it wants no more of them."""
+        for part in sorted(parts):
+            self.release(entry, part, outcome)
+        entry.turned_down = True
+
     def release_all(self, entry: Entry, *, waits: bool = False) -> None:
         """All tasks have ended: their room is free.
 
@@ -205,8 +211,9 @@ class Cycle:
             waits: it asks for room again at once, and keeps what was promised to it; otherwise it
                 leaves the core.
         """
-        # A member that is done asks for nothing more; all are to come again, so all are asked anew.
-        anew = waits and any(task.place == "done" for task in entry.workload.status.tasks)
+        # Parts that are done or were turned down ask for nothing; if all come again, all ask anew.
+        done = any(task.place == "done" for task in entry.workload.status.tasks)
+        anew = waits and (done or entry.turned_down)
         outcome = Outcome.AGAIN if waits and not anew else Outcome.GONE
         for part in sorted(entry.places):
             self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))

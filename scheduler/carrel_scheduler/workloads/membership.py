@@ -40,10 +40,10 @@ def _begin(cycle: Cycle, entry: Entry) -> None:
 def _grow(cycle: Cycle, entry: Entry, parts: Collection[int]) -> None:
     status = entry.workload.status
     if status.phase not in ("starting", "running") or entry.ending:
-        return  # it ends anyway, and gives these places back with the others
+        cycle.turn_down(entry, parts, Outcome.GONE)
+        return
     if any(task.place == "done" for task in status.tasks):
-        for part in sorted(parts):
-            cycle.release(entry, part, Outcome.SUCCEEDED)
+        cycle.turn_down(entry, parts, Outcome.SUCCEEDED)
         return
     if gangs.resizes(entry.workload.spec):
         resize(cycle, entry, None)
