@@ -102,7 +102,7 @@ class Cycle:
         kind = job.spec.preemptible
         if kind is Preemptibility.YES:
             return False
-        return kind is Preemptibility.NO or not self.grows(job)
+        return kind is Preemptibility.NO or not (job.uncovered or self.grows(job))
 
     def is_protected(self, job: Job, indices: Sequence[int]) -> bool:
         """Whether these running tasks count as non-preemptible."""

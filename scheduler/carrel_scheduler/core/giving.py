@@ -52,8 +52,11 @@ class Victim:
         self._cycle, self.job = cycle, job
         states = cycle.states_of(job)
         steps = shed_steps(job.shape.structure, states)
-        keeps_core = not core or job.spec.preemptible is Preemptibility.SURPLUS
-        self._steps: Iterator[Shed] = (s for s in steps if not (s.core and keeps_core))
+        keeps = not core or (job.spec.preemptible is Preemptibility.SURPLUS and not job.uncovered)
+        safe = job.core
+        self._steps: Iterator[Shed] = (
+            s for s in steps if not (s.core and keeps) and safe.isdisjoint(s.tasks)
+        )
         self.left = sum(len(state.running) for state in states)
         self.taken: Share | None = None
 
