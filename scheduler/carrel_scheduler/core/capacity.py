@@ -22,6 +22,7 @@ from carrel_scheduler.core.resources import MILLI
 MOST = ANY
 """A larger count of tasks on one node is told as this many."""
 
+NO_COLUMN = -1
 ROWS_AT_ONCE = 512
 FEW = 4
 """So many nodes are counted one by one sooner than as arrays."""
@@ -37,6 +38,7 @@ class Capacity:
         self._columns: dict[int, int] = {}
         self._spare: list[int] = []
         self._column_ids: Counts = np.zeros(0, np.int64)
+        self._column_of: Counts = np.full(0, NO_COLUMN, np.int64)
         self._rows: Rows = np.zeros((0, 0), np.int16)
         self._totals: Counts = np.zeros(0, np.int64)
         self._stale: list[int] = []
@@ -95,13 +97,19 @@ class Capacity:
         column = self._columns.get(class_id)
         return int(self.column(class_id).sum()) if column is None else int(self._totals[column])
 
-    def columns_of(self, class_ids: Counts) -> Counts:
-        """(c,) where classes with waiting tasks stand; until a class comes or goes."""
-        return np.array([self._columns[c] for c in class_ids.tolist()], np.int64)
+    @property
+    def classes(self) -> Counts:
+        """(C,) the class of each column; of a column that nobody uses, the one before."""
+        return self._column_ids
 
-    def totals_of(self, columns: Counts) -> Counts:
-        """(c,) ``total`` of the classes in these columns."""
-        return self._totals.take(columns)
+    @property
+    def totals(self) -> Counts:
+        """(C,) ``total`` by column, as of the last ``sync``. Do not change it."""
+        return self._totals[: len(self._column_ids)]
+
+    def columns_of(self, class_ids: Counts) -> Counts:
+        """Where classes with waiting tasks stand, -1 for others; until a class comes or goes."""
+        return self._column_of.take(class_ids)
 
     def counts(self, view: Layer, class_id: int, nodes: Counts | None = None) -> Counts:
         """How many tasks of one class fit in a view.
@@ -181,6 +189,8 @@ class Capacity:
                 fresh.append(self._new_column(class_id))
         if changed:
             self._column_ids = np.array(self._of_column, np.int64)
+            self._column_of = np.full(len(self._classes), NO_COLUMN, np.int64)
+            self._column_of[list(self._columns)] = list(self._columns.values())
         self._widen(width, len(self._of_column))
         return fresh
 

@@ -138,7 +138,7 @@ def check(world: Cluster) -> None:
         many = world.capacity.counts_many(idle, np.array(waiting), every)
         columns = [world.capacity.column(cls).tolist() for cls in waiting]
         assert many.T.tolist() == columns
-        totals = world.capacity.totals_of(world.capacity.columns_of(np.array(waiting)))
+        totals = world.capacity.totals.take(world.capacity.columns_of(np.array(waiting)))
         assert totals.tolist() == many.sum(0).tolist()
 
 
