@@ -127,7 +127,9 @@ class Search:
                 ended.add(share.job.uid)  # what it could run beside its minimum is of no use
 
     def _bound_to_move(self, shares: Sequence[Share]) -> list[Share]:
-        return [share for share in shares if self.movers(share)]
+        """Those that must have a place; none of a job whose core may be stopped for good."""
+        ends = {share.job.slot for share in shares if share.core and not self.movers(share)}
+        return [share for share in shares if self.movers(share) and share.job.slot not in ends]
 
     def _place(self) -> bool:
         cycle = self.cycle

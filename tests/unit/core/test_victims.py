@@ -7,9 +7,10 @@ import pytest
 
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import CheckpointSeen, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.victim_invariants import check_plan
-from unit.core.situations import node, queue, training, workspace
+from unit.core.situations import asking, node, queue, training, workspace
 
 NOW = 1000.0
 
@@ -317,3 +318,22 @@ def test_a_project_without_a_share_claims_nothing() -> None:
         run=run,
     )
     assert victims(state) == []
+
+
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_surplus_gets_no_place_elsewhere_while_its_minimum_ends(elsewhere: int) -> None:
+    """The worker without a GPU may only move, and what it works for gives way."""
+    members = (asking(1, cpu=1), asking(0, cpu=1))
+    gang = Group(requests=members, min_tasks=1)
+    state = State()
+    for event in (
+        *(node("n", 1, cpu=2), node("spare", elsewhere, cpu=2)),
+        *(queue("a", 0), queue("b", 1), training("gang", "a", gang=gang)),
+        *(TaskPlaced("gang", 0, "n", (0,), at=1.0), TaskPlaced("gang", 1, "n", (), at=1.0)),
+        workspace("claim", "b", nodes=("n",), cpu=2),
+    ):
+        state.apply(event)
+    plan = plan_of(state)
+    assert [one.uid for one in plan.evictions] == ["gang"]
+    held = [one.indices for one in plan.nominations if one.uid == "gang"]
+    assert held == ([(0, 1)] if elsewhere else [])
