@@ -38,8 +38,8 @@ types: $(VENV)/.installed-dev ## mypy, strict
 contracts: $(VENV)/.installed-dev ## The layers of docs/architecture.md
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev ## Unit tests only
-	@$(BIN)/pytest tests/unit -q
+unit: $(VENV)/.installed-dev ## Unit tests only, without the slow ones
+	@$(BIN)/pytest tests/unit -q -m "not slow"
 
 hunt: $(VENV)/.installed-dev ## Long random stories with every invariant (ARGS="--runs 5000 --steps 50")
 	@$(BIN)/python tests/hunts/machine.py $(ARGS)
