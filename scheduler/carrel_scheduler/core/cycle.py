@@ -22,6 +22,7 @@ from carrel_scheduler.core.moves import Moves
 from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.room import Room
 from carrel_scheduler.core.settings import Settings
+from carrel_scheduler.core.standing_columns import StandingColumns
 from carrel_scheduler.core.standings import Standings
 from carrel_scheduler.core.steps import LeafState, next_step, satisfied
 
@@ -46,6 +47,7 @@ class Cycle:
         self.state, self.now = state, now
         self.room = Room(state.nodes)
         self.standings = Standings(state.queues, state.division, cluster_total(state))
+        self.columns = StandingColumns(self.standings)
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
@@ -222,11 +224,7 @@ class Cycle:
     @cached_property
     def borrowers(self) -> Bools:
         """(Q,) queues beyond what they keep against a claim, when this was first asked."""
-        standings = self.standings
-        kept = np.minimum(
-            np.array(standings.allocatable, np.int64), np.array(standings.quota, np.int64)
-        )
-        return np.asarray((np.array(standings.used, np.int64) > kept).any(axis=1))
+        return np.asarray((self.columns.used > self.columns.kept).any(axis=1))
 
     def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
         """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.

@@ -7,9 +7,13 @@ a new rule makes a new one, and its identity tells caches whether rules changed.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from carrel_scheduler.core.events import QueueSet
+from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts, Triple
 
@@ -58,6 +62,21 @@ class RuleTable:
         self.children = [tuple(slots) for slots in below]
         self.path = [path_of(slot, parent) if rule else () for slot, rule in enumerate(rules)]
         self.bounds = [self._bounds(path) for path in self.path]
+
+    @cached_property
+    def parents(self) -> Counts:
+        """(Q,) ``parent`` as a column."""
+        return np.array(self.parent, np.int64).reshape(-1)
+
+    @cached_property
+    def quotas(self) -> Counts:
+        """(Q, 3) ``quota`` as a column."""
+        return np.array(self.quota, np.int64).reshape(-1, 3)
+
+    @cached_property
+    def caps(self) -> Counts:
+        """(Q, 3) ``cap`` as a column."""
+        return np.array(self.cap, np.int64).reshape(-1, 3)
 
     def _bounds(self, path: tuple[int, ...]) -> tuple[Bound, ...]:
         found: list[Bound] = []

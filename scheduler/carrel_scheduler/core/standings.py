@@ -29,17 +29,19 @@ class Standings:
         fair: its share of the cluster in this cycle.
         allocatable: what it may keep when others claim theirs (see ``Division``).
         measure: what dominant shares are parts of.
+        changes: grows whenever ``used`` or ``fixed`` change.
     """
 
     __slots__ = (
-        "allocatable", "cap", "fair", "fixed", "measure", "quota", "table", "total", "used",
+        "allocatable", "cap", "changes", "fair", "fixed", "measure", "quota", "table", "total",
+        "used",
     )  # fmt: skip
 
     def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
         """``total`` is what is shared out; the division is brought up to date."""
         division.update(columns, total)
         self.table: RuleTable = columns.table
-        self.total = total
+        self.total, self.changes = total, 0
         self.quota, self.cap = self.table.quota, self.table.cap
         self.used: list[list[int]] = (columns.used + columns.promised).tolist()
         self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
@@ -68,6 +70,7 @@ class Standings:
         """
         gpu, cpu, memory = sign * demand[0], sign * demand[1], sign * demand[2]
         path = self.table.path[leaf]
+        self.changes += 1
         for slot in path:
             row = self.used[slot]
             row[0] += gpu

@@ -10,6 +10,7 @@ them in their queue does not start (here), and places are held for them on which
 """
 
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _starving(cycle: Cycle) -> tuple[Job, ...]:
 def _late_rows(cycle: Cycle) -> Counts:
     """Rows of large work that has waited too long and is next in its queue; oldest first."""
     waiting = cycle.state.waiting
-    rows = np.flatnonzero(waiting.need)
+    rows = waiting.used()
     large = (waiting.demand[:, 0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
     late = large & (waiting.since.take(rows) + cycle.settings.patience_s < cycle.now)
     if not late.any():
@@ -105,12 +106,13 @@ def _behind(cycle: Cycle, job: Job) -> Triple:
     """What runs in its queue and would be served after it."""
     state = cycle.state
     jobs, tasks = state.jobs, state.tasks
-    rows = np.flatnonzero((tasks.node >= 0) & ~tasks.stopping & ~cycle.moves.stopped)
-    rows = rows[jobs.queue.take(tasks.job.take(rows)) == job.queue]
-    slots = tasks.job.take(rows)
+    slots = np.flatnonzero((jobs.queue == job.queue) & (jobs.placed > 0))
     priority, spec = jobs.priority.take(slots), job.spec
     later = jobs.created.take(slots) > spec.created_at
-    rows = rows[(priority < spec.priority) | ((priority == spec.priority) & later)]
+    slots = slots[(priority < spec.priority) | ((priority == spec.priority) & later)]
+    every = (jobs.at(slot).rows.values() for slot in slots.tolist())
+    rows = np.fromiter(chain.from_iterable(every), np.int64)
+    rows = rows[~(tasks.stopping.take(rows) | cycle.moves.stopped.take(rows))]
     gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
     host = tasks.host.take(rows, 1).sum(axis=1)
     return int(gpu.sum()), int(host[0]), int(host[1])
