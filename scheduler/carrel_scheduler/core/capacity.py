@@ -1,8 +1,9 @@
 """How many tasks of each class fit on each node now.
 
-For classes with waiting tasks the answer is kept, one row per class, so that the choice of a node
-reads one contiguous row; nodes that changed are counted for all classes at once (``class_needs``).
-Any other view is counted directly. Counts stop at ``MOST`` per node.
+For classes with waiting tasks the answer is kept: a row for each node, so that a node that changed
+is counted for all classes at once (``class_needs``) and written in one piece. The choice of a node
+reads the column of one class; columns that were asked for are kept too, and follow the nodes that
+were written since. Any other view is counted directly. Counts stop at ``MOST`` per node.
 """
 
 from collections.abc import Iterable
@@ -26,6 +27,9 @@ NO_COLUMN = -1
 ROWS_AT_ONCE = 512
 FEW = 4
 """So many nodes are counted one by one sooner than as arrays."""
+FOLLOWED = 512
+"""A column is read anew when more nodes were written since it was last asked for."""
+MOST_WRITTEN = 1 << 16
 
 
 class Capacity:
@@ -40,6 +44,9 @@ class Capacity:
         self._column_ids: Counts = np.zeros(0, np.int64)
         self._column_of: Counts = np.full(0, NO_COLUMN, np.int64)
         self._rows: Rows = np.zeros((0, 0), np.int16)
+        self._kept: dict[int, tuple[int, Rows]] = {}
+        self._written: Counts = np.zeros(0, np.int64)
+        self._writes = 0
         self._totals: Counts = np.zeros(0, np.int64)
         self._stale: list[int] = []
         self._tried: list[int] = []
@@ -79,8 +86,9 @@ class Capacity:
             self._stale.clear()
         for column in fresh:
             counts = self.counts(view, self._of_column[column])
-            self._rows[column] = counts
+            self._rows[: len(counts), column] = counts
             self._totals[column] = int(counts.sum())
+            self._kept.pop(column, None)
 
     def column(self, class_id: int) -> Rows:
         """(N,) counts of a class as of the last ``sync``. Do not change it."""
@@ -89,8 +97,14 @@ class Capacity:
             if self._view is None:
                 raise RuntimeError("sync comes first")
             return self.counts(self._view, class_id).astype(np.int16)
-        row: Rows = self._rows[column]
-        return row
+        seen, kept = self._kept.get(column, (0, None))
+        if kept is None or self._writes - seen > FOLLOWED:
+            kept = self._rows[:, column].copy()
+        elif seen < self._writes:
+            nodes = self._written[seen : self._writes]
+            kept[nodes] = self._rows[nodes, column]
+        self._kept[column] = self._writes, kept
+        return kept
 
     def total(self, class_id: int) -> int:
         """The sum of ``column``."""
@@ -168,13 +182,28 @@ class Capacity:
 
     def _write(self, view: Layer, nodes: list[int]) -> None:
         used = len(self._of_column)
+        self._note(nodes)
+        if len(nodes) == 1:
+            row = self._rows[nodes[0], :used]
+            new = self._needs.row(view, nodes[0], self._column_ids)
+            self._totals[:used] += new - row
+            row[:] = new
+            return
         for start in range(0, len(nodes), ROWS_AT_ONCE):
             some = np.array(nodes[start : start + ROWS_AT_ONCE], np.int64)
-            new = self._needs.rows(view, some, self._column_ids).T
-            where = slice(nodes[start], nodes[start] + 1) if len(some) == 1 else some
-            difference = new - self._rows[:used, where]
-            self._totals[:used] += difference.sum(1, dtype=np.int64)
-            self._rows[:used, where] = new
+            new = self._needs.rows(view, some, self._column_ids)
+            difference = new - self._rows[some, :used]
+            self._totals[:used] += difference.sum(0, dtype=np.int64)
+            self._rows[some, :used] = new
+
+    def _note(self, nodes: list[int]) -> None:
+        """Tell the columns that are kept which nodes are written."""
+        if self._writes + len(nodes) > len(self._written):
+            self._written = np.zeros(MOST_WRITTEN + len(nodes), np.int64)
+            self._writes = 0
+            self._kept.clear()
+        self._written[self._writes : self._writes + len(nodes)] = nodes
+        self._writes += len(nodes)
 
     def _follow_classes(self, width: int) -> list[int]:
         """Give columns to classes that began to wait; returns the columns to fill."""
@@ -205,12 +234,13 @@ class Capacity:
         return column
 
     def _widen(self, nodes: int, columns: int) -> None:
-        c, n = self._rows.shape
+        n, c = self._rows.shape
         if nodes <= n and columns <= c:
             return
         nodes, columns = max(nodes, n), c if columns <= c else max(columns, 2 * c, 16)
-        rows = np.zeros((columns, nodes), np.int16)
-        rows[:c, :n] = self._rows
+        self._kept.clear()
+        rows = np.zeros((nodes, columns), np.int16)
+        rows[:n, :c] = self._rows
         totals = np.zeros(columns, np.int64)
         totals[:c] = self._totals
         self._rows, self._totals = rows, totals

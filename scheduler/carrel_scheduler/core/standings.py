@@ -29,12 +29,13 @@ class Standings:
         fair: its share of the cluster in this cycle.
         allocatable: what it may keep when others claim theirs (see ``Division``).
         measure: what dominant shares are parts of.
+        known: places in the order of service, which ``order`` keeps from cycle to cycle.
         changes: grows whenever ``used`` or ``fixed`` change.
     """
 
     __slots__ = (
-        "allocatable", "cap", "changes", "fair", "fixed", "measure", "quota", "table", "total",
-        "used",
+        "allocatable", "cap", "changes", "fair", "fixed", "known", "measure", "quota", "table",
+        "total", "used",
     )  # fmt: skip
 
     def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
@@ -48,6 +49,7 @@ class Standings:
         self.fair = list(division.fair)
         self.allocatable = list(division.allocatable)
         self.measure = list(division.measure)
+        self.known = division.known
 
     def copy(self) -> "Standings":
         """An independent copy, for moves that are only tried."""
@@ -117,7 +119,9 @@ def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
     What is held of something that a queue has no share of counts a thousandfold.
     """
     gpu, cpu, memory = measure
-    first = amounts[0] * SCALE // gpu if gpu else amounts[0] * SCALE * 1000
-    second = amounts[1] * SCALE // cpu if cpu else amounts[1] * SCALE * 1000
-    third = amounts[2] * SCALE // memory if memory else amounts[2] * SCALE * 1000
-    return max(first, second, third)
+    largest = amounts[0] * SCALE // gpu if gpu else amounts[0] * SCALE * 1000
+    part = amounts[1] * SCALE // cpu if cpu else amounts[1] * SCALE * 1000
+    if part > largest:
+        largest = part
+    part = amounts[2] * SCALE // memory if memory else amounts[2] * SCALE * 1000
+    return max(largest, part)
