@@ -160,13 +160,18 @@ class Cycle:
         return devices, int(view.host[0].sum()), int(view.host[1].sum())
 
     def open_singles(self) -> list[Job]:
-        """Other jobs that ask for room and for which none is held, also those that just started."""
+        """Other jobs that ask for room, also those that just started.
+
+        But none for which room is held, and none that gives way.
+        """
         asking = dict(self.state.partial)
         for uid in self.moves.started:
             job = self.state.jobs.get(uid)
             if job.shape.elastic:
                 asking[uid] = job
-        return [asking[uid] for uid in sorted(asking) if uid not in self.moves.held]
+        held, stopped_of = self.moves.held, self.moves.stopped_of
+        jobs = [asking[uid] for uid in sorted(asking) if uid not in held]
+        return [job for job in jobs if not stopped_of(job)]
 
     def delayed(self, job: Job) -> bool:
         """Whether it may not make others give way yet."""

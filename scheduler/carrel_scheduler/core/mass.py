@@ -43,7 +43,7 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
     """The step as ``clearing`` understands it, or ``None``."""
     shape, classes = job.shape, cycle.state.classes
     kind = classes.kinds[shape.cls]
-    if not shape.plain and not (shape.apart == HOST and shape.alike):
+    if not shape.plain and not (shape.apart == HOST and shape.alike and not shape.levelled):
         return None
     if job.rows or step != shape.first_step:
         return None

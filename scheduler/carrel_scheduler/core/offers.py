@@ -155,7 +155,7 @@ class Offers:
                 service.update_all()
 
     def _take(self, leaf: int) -> Line | None:
-        """The candidate of a queue; ``None`` where its room has gone since it was chosen."""
+        """The candidate of a queue; ``None`` where its room has gone since, or it has given way."""
         heap = self._heaps[leaf]
         if self._first.pop(leaf, None) is not None:
             place = self._next[leaf]
@@ -164,7 +164,8 @@ class Offers:
         line = heapq.heappop(heap)[1]
         if line.row is None:
             self._singles -= 1
-        elif self._openings is not None and not self._openings.fits_row(line.row.id):
+            return None if self._cycle.moves.stopped_of(line.job) else line
+        if self._openings is not None and not self._openings.fits_row(line.row.id):
             return None
         return line
 

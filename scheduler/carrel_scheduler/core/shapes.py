@@ -29,6 +29,7 @@ class Shape:
         alike: all tasks are alike.
         plain: all tasks are alike, one group without a level, and start together.
         elastic: some tasks are surplus.
+        levelled: a group asks for a level of a topology.
         bound: where some tasks lie depends on where others do: a level, or members apart.
         apart: a label key on which the members differ, or empty.
     """
@@ -46,6 +47,7 @@ class Shape:
     alike: bool
     plain: bool
     elastic: bool
+    levelled: bool
     bound: bool
     apart: str
 
@@ -118,6 +120,7 @@ class Shapes:
             alike=alike,
             plain=alike and not elastic and group.is_leaf and group.level is None and not apart,
             elastic=elastic,
+            levelled=_has_level(group),
             bound=_has_level(group) or any(request.where.apart for request in requests),
             apart=apart,
         )
