@@ -11,7 +11,7 @@ from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.core.victim_invariants import check_plan
-from unit.core.situations import asking, node, queue, training, workspace
+from unit.core.situations import asking, node, queue, state_of, training, workspace
 
 NOW = 1000.0
 
@@ -359,9 +359,8 @@ def test_nobody_gives_way_for_members_that_must_share_a_rack_in_which_they_do_no
 
 def test_who_gives_way_gets_no_room_for_the_member_that_it_lacked() -> None:
     """The gang lacks a member, for which other work would have to move; then it gives way."""
-    state = State()
     gang = training("gang", "a", tasks=3, cpu=1)
-    for event in (
+    state = state_of(
         *(node("n", 3, cpu=6), node("spare", 0, cpu=16)),
         *(queue("a", 0.5), queue("b", 1), queue("c", 0)),
         gang,
@@ -369,8 +368,7 @@ def test_who_gives_way_gets_no_room_for_the_member_that_it_lacked() -> None:
         training("cpus", "c", request=asking(0, share_milli=0, cpu=4)),
         TaskPlaced("cpus", 0, "n", (), at=1.0),
         workspace("claim", "b", 1, cpu=2),
-    ):
-        state.apply(event)
+    )
     plan = plan_of(state)
     assert "claim" in {one.uid for one in plan.nominations}
     gave = {one.uid for one in plan.evictions if not one.moved}
