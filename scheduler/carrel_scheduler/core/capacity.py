@@ -72,6 +72,10 @@ class Capacity:
         self._stale += self._tried
         self._tried.clear()
 
+    def follows(self, view: Layer) -> bool:
+        """Whether nothing was marked since the last ``sync`` with this very view."""
+        return self._view is view and not self._stale
+
     def sync(self, view: Layer) -> None:
         """Bring rows and totals up to date with the view of idle room."""
         self._view = view

@@ -53,7 +53,8 @@ class Chooser:
         settings: Settings = DEFAULTS,
     ) -> None:
         self._classes, self._nodes, self._eligible = classes, nodes, eligible
-        self._settings = settings
+        self._packs_gpu = settings.gpu_strategy is Strategy.BIN_PACK
+        self._packs_cpu = settings.cpu_strategy is Strategy.BIN_PACK
         self.value = Value(classes, nodes, eligible)
 
     def arrived(self, class_ids: tuple[int, ...]) -> None:
@@ -88,15 +89,18 @@ class Chooser:
         fits = counts > 0
         if within is not None:
             fits &= within
-        nodes = np.flatnonzero(fits)
+        nodes = fits.nonzero()[0]
         if not len(nodes):
             return NOWHERE
-        for tier in self._tiers(class_id, view, score):
+        tiers = self._tiers(class_id, view, score) if len(nodes) > 1 else ()
+        for tier in tiers:
             key = tier(nodes)
             nodes = nodes.compress(key == key.max())
             if len(nodes) == 1:
-                return int(nodes[0])
-        return int(nodes[self._tie(class_id, view, nodes).argmin()])
+                break
+        if len(nodes) > 1:
+            nodes = nodes[self._tie(class_id, view, nodes).argmin() :]
+        return nodes.item(0)
 
     def spread(
         self,
@@ -202,10 +206,7 @@ class Chooser:
         return self._packs(class_id) and self.value.knows(class_id)
 
     def _packs(self, class_id: int) -> bool:
-        settings = self._settings
-        with_gpu = self._classes.takes_gpu(class_id)
-        strategy = settings.gpu_strategy if with_gpu else settings.cpu_strategy
-        return strategy is Strategy.BIN_PACK
+        return self._packs_gpu if self._classes.takes_gpu(class_id) else self._packs_cpu
 
 
 def _refined(rank: Counts, key: Counts) -> Counts:

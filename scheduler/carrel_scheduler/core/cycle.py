@@ -12,6 +12,7 @@ from itertools import chain
 import numpy as np
 
 from carrel_scheduler.core.barriers import Barrier
+from carrel_scheduler.core.classes import Form
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.device_choice import View, choose, hardware_of
 from carrel_scheduler.core.events import Preemptibility
@@ -247,11 +248,13 @@ class Cycle:
 
     def sync(self) -> None:
         """Bring the capacity rows up to date with the moves."""
-        log = self.room.log
+        log, capacity = self.room.log, self.state.capacity
         if self._seen < len(log):
-            self.state.capacity.mark_tried(log[self._seen :])
+            capacity.mark_tried(log[self._seen :])
             self._seen = len(log)
-        self.state.capacity.sync(self.room.idle)
+        elif capacity.follows(self.room.idle):
+            return
+        capacity.sync(self.room.idle)
 
     def counts(self, cls: int, *, soon: bool) -> Counts:
         """(N,) how many tasks of a class fit on each node, at once or soon."""
@@ -279,7 +282,9 @@ class Cycle:
         if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
             return None
         kind = state.classes.kinds[cls]
-        if not soon:
+        if kind.form is Form.NONE:
+            return Footprint(node, (), 0, host)
+        if not soon and kind.form is Form.SHARE:
             device = state.chooser.device(cls, view, node)
             if device >= 0:
                 return Footprint(node, (device,), kind.amount, host)

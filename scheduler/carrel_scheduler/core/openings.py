@@ -15,13 +15,18 @@ from carrel_scheduler.core.starving import held_back
 
 
 class Openings:
-    """What the waiting rows of a cycle can still reach."""
+    """What the waiting rows of a cycle can still reach.
+
+    Attributes:
+        has_coming: any room is being released.
+    """
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         room, waiting, capacity = cycle.room, cycle.state.waiting, cycle.state.capacity
         coming = room.releasing.devices.any(axis=0) | room.releasing.host.any(axis=0)
         self._coming = np.flatnonzero(coming)
+        self.has_coming = bool(len(self._coming))
         self._of_node = {node: place for place, node in enumerate(self._coming.tolist())}
         used = waiting.used()
         self._rows = used.compress(~(barred(cycle, used) | held_back(cycle, used)))
@@ -32,13 +37,8 @@ class Openings:
         self._least: Counts | None = None
         self._more = self._more_on(self._coming)
         self._gain: Counts = self._more.sum(axis=0, dtype=np.int64)
-        self._seen = -1
+        self._log, self._seen = room.log, -1
         self._now = self._soon = self._gain
-
-    @property
-    def has_coming(self) -> bool:
-        """Whether any room is being released."""
-        return bool(len(self._coming))
 
     def rows(self) -> Counts:
         """Numbers of the rows whose tasks there is room for, now or soon."""
@@ -94,7 +94,7 @@ class Openings:
 
     def _look(self) -> None:
         """Count again, unless nothing has moved since."""
-        log = self._cycle.room.log
+        log = self._log
         if len(log) == self._seen:
             return
         if self.has_coming:
