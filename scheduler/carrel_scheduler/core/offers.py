@@ -14,7 +14,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.openings import Openings
 from carrel_scheduler.core.order import Service
 from carrel_scheduler.core.resources import Triple
@@ -188,8 +188,16 @@ class Offers:
         self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))
         self._heaps = {slot: [] for slot in slots}
         if self._nobody_answered():
-            demand = waiting.demand.take(self._numbers.take(first), 0).tolist()
-            self._first = dict(zip(slots, map(tuple, demand), strict=True))
+            alone = first.compress(~self._tied().take(first))
+            demand = waiting.demand.take(self._numbers.take(alone), 0).tolist()
+            self._first = dict(zip(leaves.take(alone).tolist(), map(tuple, demand), strict=True))
+
+    def _tied(self) -> Bools:
+        """(r,) whether only uids tell which of a row and the next one of its queue comes first."""
+        kept = (self._leaves, self._above, self._since)
+        found = np.zeros(len(self._leaves), np.bool_)
+        found[:-1] = np.logical_and.reduce([column[1:] == column[:-1] for column in kept])
+        return found
 
     def _nobody_answered(self) -> bool:
         """Whether this cycle has served none of those that stand in rows."""
