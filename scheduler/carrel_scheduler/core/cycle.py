@@ -212,8 +212,7 @@ class Cycle:
         Also those to which this cycle gave room: nothing starts that would give way at once. Room
         that was promised earlier is not taken back, nor room for which others gave way.
         """
-        moves, promised = self.moves, self.state.promised
-        claimers = moves.claimers()
+        moves, claimers = self.moves, self.moves.claimers()
         jobs = dict(self.state.holding)
         for uid in (*moves.started, *moves.held):
             jobs[uid] = self.state.jobs.get(uid)
@@ -222,10 +221,16 @@ class Cycle:
             for uid, job in jobs.items()
             if (job.evictable or uid not in self.state.holding)
             and job.spec.preemptible is not Preemptibility.NO
-            and uid not in promised
-            and uid not in claimers
-            and not any(moves.stopped[row] for row in job.rows.values())
+            and self.is_left_alone(job, claimers)
         ]
+
+    def is_left_alone(self, job: Job, claimers: set[str]) -> bool:
+        """Whether nothing of a job gives way so far, and nothing is held for it that was before.
+
+        ``claimers``: uids of those for whom others give way; they keep what they got.
+        """
+        uid = job.spec.uid
+        return not (uid in self.state.promised or uid in claimers or self.moves.stopped_of(job))
 
     @cached_property
     def borrowers(self) -> Bools:

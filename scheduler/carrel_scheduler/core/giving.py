@@ -35,6 +35,11 @@ class Share:
     core: bool
     nodes: tuple[int, ...]
 
+    @property
+    def carries(self) -> bool:
+        """Whether what its job gave before it may be of no use without it."""
+        return self.core or len(self.indices) > 1
+
 
 def lost_work(job: Job, gpu_milli: int, now: float) -> int:
     """Work that stopping it loses, in GPU-milliseconds; work without GPUs counts as on one."""

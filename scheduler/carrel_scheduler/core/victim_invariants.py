@@ -92,7 +92,7 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
     """
     uses, found, seen = _use_before_claims(after), [], set[str]()
     for claimer, evictions in _claims(after, Token.RECLAIMED):
-        demand = added(place.amounts for place in after.fresh.get(claimer.uid, {}).values())
+        demand = added(place.amounts for place in after.holds.get(claimer.uid, {}).values())
         for one in evictions:
             victim = after.state.job(one.uid)
             if _only_moves(after, one):

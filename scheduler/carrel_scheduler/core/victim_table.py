@@ -92,7 +92,8 @@ class VictimTable:
             job = state.jobs.get(uid)
             if job.spec.preemptible is Preemptibility.YES and job.queue in queues:
                 found[job.slot] = job
-        return [job for job in found.values() if job.spec.uid not in state.promised]
+        claimers = moves.claimers()
+        return [job for job in found.values() if self.cycle.is_left_alone(job, claimers)]
 
     def that_hold(self, excess: Counts) -> "VictimTable":
         """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""

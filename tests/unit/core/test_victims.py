@@ -374,3 +374,20 @@ def test_who_gives_way_gets_no_room_for_the_member_that_it_lacked() -> None:
     gave = {one.uid for one in plan.evictions if not one.moved}
     assert gave == {"gang"}
     assert gave.isdisjoint(one.uid for one in plan.nominations)
+
+
+def test_what_starts_beside_a_group_gets_no_place_elsewhere_while_the_group_ends() -> None:
+    """The helper without a GPU is to start in this cycle; the group that it helps gives way."""
+    helped = Group("h", requests=(asking(1), asking(0, share_milli=0)), min_tasks=1)
+    pair = Group("pair", groups=(helped, Group("other", requests=(asking(1),))))
+    whole = Group("gang", groups=(Group("first", requests=(asking(1),)), pair), min_groups=1)
+    state = state_of(
+        *(node("n", 3, cpu=4), node("spare", 0, cpu=1), queue("a", 4)),
+        training("gang", "a", gang=whole),
+        *(TaskPlaced("gang", index, "n", (place,), 1.0) for place, index in enumerate((0, 1, 3))),
+        training("claim", "a", 1, priority=80, nodes=("n",)),
+    )
+    plan = plan_of(state)
+    assert [(one.uid, one.indices) for one in plan.evictions] == [("gang", (1, 3))]
+    assert [one.uid for one in plan.nominations] == ["claim"]
+    assert plan.bindings == ()

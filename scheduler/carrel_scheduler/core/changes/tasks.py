@@ -115,6 +115,8 @@ def released(state: Columns, event: TaskReleased) -> None:
     del job.rows[event.index]
     state.jobs.placed[job.slot] -= 1
     _note_outcome(job, event)
+    if not job.queued:
+        end_promise(state, job)
     if not job.rows:
         del state.holding[event.uid]
     _settle(state, job, event.at)
