@@ -37,7 +37,7 @@ class Cycle:
     """What one call of ``decide`` works on.
 
     Attributes:
-        now: epoch seconds.
+        time_asked: somebody asked what time it is, since this was last unset.
         room, standings, moves: the overlays and the log.
         starving: see ``starving``; ``None`` before the first look.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
@@ -45,7 +45,8 @@ class Cycle:
     """
 
     def __init__(self, state: Columns, now: float) -> None:
-        self.state, self.now = state, now
+        self.state, self._now = state, now
+        self.time_asked = False
         self.room = Room(state.nodes)
         self.standings = Standings(state.queues, state.division, cluster_total(state))
         self.columns = StandingColumns(self.standings)
@@ -59,6 +60,12 @@ class Cycle:
         self._given: tuple[int, dict[int, Triple]] = (0, {})
         self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
         state.capacity.forget_tried()
+
+    @property
+    def now(self) -> float:
+        """Epoch seconds."""
+        self.time_asked = True
+        return self._now
 
     # Jobs as the moves leave them
 

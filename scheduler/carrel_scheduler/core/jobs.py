@@ -143,9 +143,11 @@ class JobTable:
         gpu: (J,) GPU thousandths of the running tasks.
         placed: (J,) how many tasks hold room.
         whole: (J,) it is stopped whole or not at all.
+        saves: how many checkpoints were seen.
     """
 
     def __init__(self) -> None:
+        self.saves = 0
         self.by_uid: dict[str, Job] = {}
         self.by_slot: list[Job | None] = []
         self.uids: list[str] = []

@@ -8,10 +8,10 @@ without looking at the rest.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, auto
 
 import numpy as np
 
+from carrel_scheduler.core.answers import REFUSED, SEARCHED, Answer
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts
@@ -20,30 +20,8 @@ from carrel_scheduler.core.order import Service
 from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.waiting import WaitingRow
 
-
-class Answer(Enum):
-    """What became of an offer."""
-
-    SERVED = auto()
-    NO = auto()
-    """Neither this job nor any that looks like it."""
-    PLAINLY_NO = auto()
-    """Like ``NO``, found out at a glance."""
-    NOT_THIS = auto()
-    """Others that look like it may still be served."""
-
-
 MISSES = 8
 """After so many offers in vain all rows are looked at together."""
-REFUSED = (Answer.NO, Answer.PLAINLY_NO)
-SEARCHED = (Answer.NO, Answer.NOT_THIS)
-
-
-def answered(found: bool) -> Answer:
-    """The answer of a search."""
-    return Answer.SERVED if found else Answer.NO
-
-
 Key = tuple[int, int, float, str]
 
 

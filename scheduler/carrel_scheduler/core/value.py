@@ -80,6 +80,11 @@ class Value:
         """Tasks ended for good and their room came back."""
         self._ended += tasks
 
+    @property
+    def prices(self) -> object:
+        """The prices of now; another object once they are others."""
+        return self._prices
+
     def memory(self) -> Memory:
         """What was learned so far; ``recall`` forgets what came after."""
         return self._seen.memory(), self._ended, self._due, self._prices

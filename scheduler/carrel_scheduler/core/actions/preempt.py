@@ -7,13 +7,15 @@ queue holds in all does not grow, except into free room, so no other queue is to
 import numpy as np
 
 from carrel_scheduler.core import claimable, mass
+from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving
+from carrel_scheduler.core.in_vain import unless_in_vain
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.promising import promising
 from carrel_scheduler.core.protection import preempt_protects_s
 from carrel_scheduler.core.reasons import Token
@@ -72,4 +74,4 @@ def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return find(cycle, job, step)
+    return unless_in_vain(cycle, "preempt", job, step, find)

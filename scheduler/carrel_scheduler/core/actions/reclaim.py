@@ -7,13 +7,15 @@ way, in ``giving``.
 import numpy as np
 
 from carrel_scheduler.core import claimable, mass
+from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.claims import Claim
 from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving, Share
+from carrel_scheduler.core.in_vain import unless_in_vain
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.promising import in_reach, looks_at_all, promising
 from carrel_scheduler.core.protection import reclaim_protects_s
 from carrel_scheduler.core.reasons import Token
@@ -106,7 +108,7 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return find(cycle, job, step)
+    return unless_in_vain(cycle, "reclaim", job, step, find)
 
 
 def _legal(claim: Claim, share: Share) -> bool:

@@ -1,0 +1,60 @@
+"""What decisions leave behind for the next ones: answers that cannot have changed.
+
+Each stands beside what it followed from, and is used only while that is the same, so a decision
+with memory and one without are equal. Nothing here is part of the state: it is never saved and may
+be dropped at any time.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from carrel_scheduler.core.resources import Triple
+
+MOST = 8192
+"""So many searches are remembered, then all are forgotten at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vain:
+    """A search for victims that found nothing.
+
+    Attributes:
+        stamp: what it followed from; see ``in_vain``.
+        moment: the time, and how many checkpoints were seen until then, if the time was asked for
+            on the way.
+        plainly: it was found out at a glance.
+        not_found: it ended at its limits.
+    """
+
+    stamp: tuple[object, ...]
+    moment: tuple[float, int] | None
+    plainly: bool
+    not_found: bool
+
+
+@dataclass(slots=True)
+class Memory:
+    """All that is remembered.
+
+    Attributes:
+        searches: what was searched for in vain, and what that followed from.
+        behind: slot of a queue -> what ``starving`` found to run behind someone there.
+        empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
+    """
+
+    searches: dict[Hashable, Vain] = field(default_factory=dict)
+    behind: dict[int, tuple[tuple[object, ...], Triple]] = field(default_factory=dict)
+    empty: dict[int, int] = field(default_factory=dict)
+    empty_version: int = -1
+
+    def forget(self) -> None:
+        """Drop everything."""
+        self.searches.clear()
+        self.behind.clear()
+        self.empty.clear()
+
+    def note(self, key: Hashable, found: Vain) -> None:
+        """Remember a search in vain."""
+        if len(self.searches) >= MOST:
+            self.searches.clear()
+        self.searches[key] = found
