@@ -21,13 +21,10 @@ def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
         left, left_fixed = left - columns.used, left_fixed - columns.fixed
     left = _on_the_way(np.maximum(left, 0), table.parents)
     left_fixed = _on_the_way(np.maximum(left_fixed, 0), table.parents)
-    demand, queue = waiting.demand.take(rows, 0), waiting.queue.take(rows)
-    over = demand > left.take(queue, 0)
-    found = over[:, 0] | over[:, 1] | over[:, 2]
+    found = ~waiting.within(rows, left)
     some = np.flatnonzero(waiting.fixed.take(rows))
-    over = demand.take(some, 0) > left_fixed.take(queue.take(some), 0)
-    found[some] |= over[:, 0] | over[:, 1] | over[:, 2]
-    return np.asarray(found)
+    found[some] |= ~waiting.within(rows.take(some), left_fixed)
+    return found
 
 
 def _on_the_way(left: Counts, parent: Counts) -> Counts:

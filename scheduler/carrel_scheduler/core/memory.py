@@ -39,11 +39,15 @@ class Memory:
     Attributes:
         searches: what was searched for in vain, and what that followed from.
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
+        largest: resource and key of nodes -> what was running, and who held most of it there.
         empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
     """
 
     searches: dict[Hashable, Vain] = field(default_factory=dict)
     behind: dict[int, tuple[tuple[object, ...], Triple]] = field(default_factory=dict)
+    largest: dict[Hashable, tuple[tuple[int, int], tuple[tuple[int, int], ...]]] = field(
+        default_factory=dict
+    )
     empty: dict[int, int] = field(default_factory=dict)
     empty_version: int = -1
 
@@ -51,6 +55,7 @@ class Memory:
         """Drop everything."""
         self.searches.clear()
         self.behind.clear()
+        self.largest.clear()
         self.empty.clear()
 
     def note(self, key: Hashable, found: Vain) -> None:

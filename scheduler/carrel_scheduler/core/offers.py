@@ -116,8 +116,10 @@ class Offers:
             left -= answer in SEARCHED
             if line is None or answer is not Answer.SERVED:
                 self._miss(service)
+            more -= answer is Answer.SERVED
+            if not (left and more):
+                return
             if line is not None and answer not in REFUSED:
-                more -= answer is Answer.SERVED
                 self._go_on(line, service, answer, touches_all=touches_all)
             service.update(leaf)
 
@@ -165,10 +167,11 @@ class Offers:
         self._next = dict(zip(slots, first.tolist(), strict=True))
         self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))
         self._heaps = {slot: [] for slot in slots}
-        if self._nobody_answered():
-            alone = first.compress(~self._tied().take(first))
-            demand = waiting.demand.take(self._numbers.take(alone), 0).tolist()
-            self._first = dict(zip(leaves.take(alone).tolist(), map(tuple, demand), strict=True))
+        alone = first.compress(~self._tied().take(first))
+        demand = waiting.demand.take(self._numbers.take(alone), 0).tolist()
+        self._first = dict(zip(leaves.take(alone).tolist(), map(tuple, demand), strict=True))
+        for leaf in self._served_leaves():
+            self._forget_first(leaf)
 
     def _tied(self) -> Bools:
         """(r,) whether only uids tell which of a row and the next one of its queue comes first."""
@@ -177,10 +180,11 @@ class Offers:
         found[:-1] = np.logical_and.reduce([column[1:] == column[:-1] for column in kept])
         return found
 
-    def _nobody_answered(self) -> bool:
-        """Whether this cycle has served none of those that stand in rows."""
-        moves, promised = self._cycle.moves, self._cycle.state.promised
-        return not moves.held_many and promised.keys() >= moves.started.keys() | moves.held.keys()
+    def _served_leaves(self) -> set[int]:
+        """Queues of those in rows whom this cycle has served: their first may be another by now."""
+        moves, state = self._cycle.moves, self._cycle.state
+        served = {*moves.started, *moves.held, *moves.held_many} - state.promised.keys()
+        return {state.jobs.get(uid).queue for uid in served}
 
     def _miss(self, service: Service) -> None:
         """Leave out, after many offers in vain, all queues of which no row fits any more."""

@@ -103,6 +103,18 @@ class WaitingRows:
             self._order = used.take(np.lexsort(keys))
         return self._order
 
+    def within(self, rows: Counts, bounds: Counts) -> Bools:
+        """(r,) whether the first step of these rows stays within the bound of its queue.
+
+        Args:
+            rows: (r,) numbers.
+            bounds: (Q, 3) by queue.
+        """
+        queue, found = self.queue.take(rows), np.ones(len(rows), np.bool_)
+        for demand, bound in zip(self.demand.T, bounds.T, strict=True):
+            found &= demand.take(rows) <= bound.take(queue)
+        return found
+
     def add(self, job: Job) -> None:
         """Put a job into its row."""
         spec = job.spec
