@@ -210,8 +210,7 @@ class Cycle:
     @property
     def is_small(self) -> bool:
         """Whether so few tasks may be stopped that all of them can be looked at."""
-        counts = self.state.tasks.victims.values()
-        return sum(sum(by_priority.values()) for by_priority in counts) <= SMALL
+        return self.state.tasks.victims_in_all <= SMALL
 
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.

@@ -1,11 +1,11 @@
 """Searches that were in vain are not made again as long as nothing changed that they looked at.
 
 What a search for victims finds follows from: what runs where and holds what, which every event
-about placed tasks and held room changes (``QueueColumns.changes``); the nodes; the rules and fair
-shares; the moves made before it in the same cycle; the values by which nodes are chosen; and the
-time, if it asked for it (lost work grows, protections end). Work that merely waits is not among
-these, so what comes and goes in the queues, a question of a speculation too, makes nobody search
-again. Events that are rare drop the whole memory (``State.apply``).
+about placed tasks and held room changes (``QueueColumns.changes``); the nodes; the rules; those
+fair shares that it asked for; the moves made before it in the same cycle; the values by which nodes
+are chosen; and the time, if it asked for it (lost work grows, protections end). Work that merely
+waits is not among these, so what comes and goes in the queues, a question of a speculation too,
+makes nobody search again. Events that are rare drop the whole memory (``State.apply``).
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.memory import Vain
 from carrel_scheduler.core.moves import ManyHeld, ManyStopped, Move
+from carrel_scheduler.core.standings import Watched
 
 MOST_MOVES = 48
 """After more moves in a cycle hardly anything would be found again."""
@@ -40,21 +41,35 @@ def unless_in_vain(
     key = (action, row.queue, row.shape.id, row.priority, row.preemptible, step)
     stamp, moment = _stamp(cycle), (cycle.now, cycle.state.jobs.saves)
     known = memory.searches.get(key)
-    if known is not None and known.moment in (None, moment) and known.stamp == stamp:
+    if known is not None and _holds(cycle, known, stamp, moment):
         if known.not_found:
             cycle.not_found.add(row.id)
         return Answer.PLAINLY_NO if known.plainly else Answer.NO
     before = row.id in cycle.not_found
     cycle.not_found.discard(row.id)
-    cycle.time_asked = False
-    answer = find(cycle, job, step)
+    cycle.time_asked, every = False, cycle.standings.fair
+    cycle.standings.fair = fair = Watched(every)
+    try:
+        answer = find(cycle, job, step)
+    finally:
+        cycle.standings.fair = every
     not_found = row.id in cycle.not_found
     if answer in REFUSED:
         asked = moment if cycle.time_asked else None
-        memory.note(key, Vain(stamp, asked, answer is Answer.PLAINLY_NO, not_found))
+        memory.note(key, Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found))
     if before:
         cycle.not_found.add(row.id)
     return answer
+
+
+def _holds(cycle: Cycle, known: Vain, stamp: tuple[object, ...], moment: tuple[float, int]) -> bool:
+    """Whether everything that a search followed from is the same."""
+    fair = cycle.standings.fair
+    return (
+        known.moment in (None, moment)
+        and known.stamp == stamp
+        and all(fair[slot] == share for slot, share in known.fair)
+    )
 
 
 def _stamp(cycle: Cycle) -> tuple[object, ...]:
@@ -62,7 +77,7 @@ def _stamp(cycle: Cycle) -> tuple[object, ...]:
     state, standings = cycle.state, cycle.standings
     return (
         *(state.queues.changes, state.nodes.version, standings.table, state.chooser.value.prices),
-        *(standings.fair, standings.allocatable, cycle.borrowers.tobytes()),
+        *(standings.allocatable, cycle.borrowers.tobytes()),
         tuple(map(_told, cycle.moves.log)),
     )
 

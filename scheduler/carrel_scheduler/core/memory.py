@@ -20,6 +20,7 @@ class Vain:
 
     Attributes:
         stamp: what it followed from; see ``in_vain``.
+        fair: the fair shares that were asked for, by slot.
         moment: the time, and how many checkpoints were seen until then, if the time was asked for
             on the way.
         plainly: it was found out at a glance.
@@ -27,6 +28,7 @@ class Vain:
     """
 
     stamp: tuple[object, ...]
+    fair: tuple[tuple[int, Triple], ...]
     moment: tuple[float, int] | None
     plainly: bool
     not_found: bool

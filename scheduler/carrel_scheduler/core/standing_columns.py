@@ -23,7 +23,8 @@ class StandingColumns:
     @cached_property
     def fair(self) -> Counts:
         """Fair shares."""
-        return _column(self._standings.fair)
+        fair = self._standings.fair
+        return _column([fair[slot] for slot in range(len(fair))])
 
     @cached_property
     def kept(self) -> Counts:

@@ -7,7 +7,7 @@ queue above it, never the shares.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from carrel_scheduler.core.barriers import Barrier, find_barrier
 from carrel_scheduler.core.division import Division
@@ -17,6 +17,37 @@ from carrel_scheduler.core.rules import RuleTable
 
 SCALE: Final = 1_000_000_000
 RESOURCE_NAMES: Final = ("gpu", "cpu", "memory")
+
+
+class Shares(Protocol):
+    """An amount of every resource by slot of a queue."""
+
+    def __getitem__(self, slot: int, /) -> Triple:
+        """That of one queue."""
+
+    def __len__(self) -> int:
+        """How many slots there are."""
+
+
+class Watched:
+    """Shares that note whose were asked for: an answer follows from no others."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._asked: set[int] = set()
+
+    def __getitem__(self, slot: int, /) -> Triple:
+        """The share of a queue."""
+        self._asked.add(slot)
+        return self._shares[slot]
+
+    def __len__(self) -> int:
+        """How many slots there are."""
+        return len(self._shares)
+
+    def asked(self) -> tuple[tuple[int, Triple], ...]:
+        """Slots that were asked for, and what the answers were."""
+        return tuple((slot, self._shares[slot]) for slot in sorted(self._asked))
 
 
 class Standings:
@@ -46,7 +77,7 @@ class Standings:
         self.quota, self.cap = self.table.quota, self.table.cap
         self.used: list[list[int]] = (columns.used + columns.promised).tolist()
         self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
-        self.fair = list(division.fair)
+        self.fair: Shares = list(division.fair)
         self.allocatable = list(division.allocatable)
         self.measure = list(division.measure)
         self.known = division.known
