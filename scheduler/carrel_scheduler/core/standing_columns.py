@@ -1,7 +1,7 @@
 """The standings of a cycle as columns, for questions about all waiting rows at once.
 
-Shares and rules hold for the whole cycle and become columns once; what is held becomes columns
-again when it was asked for after a change.
+Shares and rules hold for the whole cycle and become columns once; what is held follows the queues
+that were touched when it is asked for.
 """
 
 from functools import cached_property
@@ -17,8 +17,8 @@ class StandingColumns:
 
     def __init__(self, standings: Standings) -> None:
         self._standings = standings
-        self._changes = -1
-        self._used = self._fixed = np.zeros((0, 3), np.int64)
+        self._used, self._fixed = _column(standings.used), _column(standings.fixed)
+        standings.touched.clear()
 
     @cached_property
     def fair(self) -> Counts:
@@ -44,10 +44,12 @@ class StandingColumns:
         return self._fixed
 
     def _follow(self) -> None:
-        if self._changes != self._standings.changes:
-            self._changes = self._standings.changes
-            self._used = _column(self._standings.used)
-            self._fixed = _column(self._standings.fixed)
+        standings = self._standings
+        if standings.touched:
+            slots = list(standings.touched)
+            standings.touched.clear()
+            self._used[slots] = [standings.used[slot] for slot in slots]
+            self._fixed[slots] = [standings.fixed[slot] for slot in slots]
 
 
 def _column(rows: "list[list[int]] | list[tuple[int, int, int]]") -> Counts:

@@ -61,19 +61,20 @@ class Standings:
         allocatable: what it may keep when others claim theirs (see ``Division``).
         measure: what dominant shares are parts of.
         known: places in the order of service, which ``order`` keeps from cycle to cycle.
-        changes: grows whenever ``used`` or ``fixed`` change.
+        touched: queues of which ``used`` or ``fixed`` changed since whoever cares emptied it.
     """
 
     __slots__ = (
-        "allocatable", "cap", "changes", "fair", "fixed", "known", "measure", "quota", "table",
-        "total", "used",
+        "allocatable", "cap", "fair", "fixed", "known", "measure", "quota", "table", "total",
+        "touched", "used",
     )  # fmt: skip
 
     def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
         """``total`` is what is shared out; the division is brought up to date."""
         division.update(columns, total)
         self.table: RuleTable = columns.table
-        self.total, self.changes = total, 0
+        self.total = total
+        self.touched: set[int] = set()
         self.quota, self.cap = self.table.quota, self.table.cap
         self.used: list[list[int]] = (columns.used + columns.promised).tolist()
         self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
@@ -87,6 +88,7 @@ class Standings:
         twin = object.__new__(Standings)
         for name in Standings.__slots__:
             setattr(twin, name, getattr(self, name))
+        twin.touched = set(self.touched)
         twin.used, twin.fixed = [row[:] for row in self.used], [row[:] for row in self.fixed]
         return twin
 
@@ -103,7 +105,7 @@ class Standings:
         """
         gpu, cpu, memory = sign * demand[0], sign * demand[1], sign * demand[2]
         path = self.table.path[leaf]
-        self.changes += 1
+        self.touched.update(path)
         for slot in path:
             row = self.used[slot]
             row[0] += gpu
