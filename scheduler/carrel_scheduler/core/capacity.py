@@ -16,7 +16,6 @@ from carrel_scheduler.core.classes import Classes, Form
 from carrel_scheduler.core.eligible import Eligible
 from carrel_scheduler.core.gpu_room import ANY
 from carrel_scheduler.core.layers import Counts, Layer
-from carrel_scheduler.core.never import Never, never
 from carrel_scheduler.core.nodes import NodeColumns
 from carrel_scheduler.core.resources import MILLI
 
@@ -179,10 +178,6 @@ class Capacity:
         """(n, c) how many tasks of many classes fit on some nodes in a view."""
         self._needs.follow(self._needs.masks_of(class_ids))
         return self._needs.rows(view, nodes, class_ids).astype(np.int64)
-
-    def never(self, class_id: int) -> Never | None:
-        """Why a task of a class fits on no node even when empty, or ``None``."""
-        return never(self._classes.request(class_id), self._nodes, self._eligible)
 
     def _write(self, view: Layer, nodes: list[int]) -> None:
         used = len(self._of_column)

@@ -228,7 +228,6 @@ class QueueColumns:
             event,
             known=parent is not None,
             below=parent is not None and self.slots.get(event.name) in self._paths[parent],
-            busy=parent is not None and self.is_leaf(parent) and self.holds_work(parent),
         )
         return -1 if parent is None else parent
 

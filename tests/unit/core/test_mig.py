@@ -78,8 +78,8 @@ def test_the_starts_of_the_a100_are_those_of_the_user_guide() -> None:
 
 def test_models_of_four_slots_count_a_quarter_for_each() -> None:
     a30 = mig.model_of("A30-24GB")
-    assert (a30.full, a30.slot_milli, a30.profiles["2g.12gb"].milli) == (0b1111, 250, 500)
-    assert (A100.full, A100.slot_milli, A100.profiles["3g.20gb"].milli) == (255, 125, 500)
+    assert (a30.full, a30.profiles["2g.12gb"].milli) == (0b1111, 500)
+    assert (A100.full, A100.profiles["3g.20gb"].milli) == (255, 500)
     assert mig.full_slots("A30-24GB") == 0b1111
 
 
@@ -206,30 +206,6 @@ def test_media_engines_exist_once() -> None:
     kept = [("1g.5gb+me", 1)]
     assert mig.removals(kept, media, 1 << 6) == tuple(kept)
     assert mig.removals(kept, A100.profiles["1g.5gb"], 1 << 6) == ()
-    assert mig.pack(A100, ["1g.5gb+me", "1g.5gb+me"], A100.full) is None
-    assert mig.pack(A100, ["1g.5gb+me"], A100.full, media_used=True) is None
-    assert mig.pack(A100, ["1g.5gb"], A100.full, media_used=True) is not None
-
-
-@given(
-    st.sampled_from([A100, mig.model_of("A30-24GB")]),
-    masks,
-    st.data(),
-)
-def test_packing_is_exact(model: mig.Model, free: int, data: st.DataObject) -> None:
-    free &= model.full
-    names = data.draw(st.lists(st.sampled_from(sorted(model.profiles)), max_size=4))
-    found = mig.pack(model, names, free)
-    kinds = [model.profiles[name] for name in names]
-    possible = sum(kind.media for kind in kinds) <= 1 and any(
-        sum(bits) == _union(bits) and _union(bits) & ~free == 0
-        for bits in itertools.product(*(kind.places for kind in kinds))
-    )
-    assert (found is not None) == possible
-    if found is not None:
-        assert sum(found) == _union(found)
-        assert _union(found) & ~free == 0
-        assert all(bits in kind.places for bits, kind in zip(found, kinds, strict=True))
 
 
 def _union(bits: tuple[int, ...]) -> int:
@@ -237,11 +213,6 @@ def _union(bits: tuple[int, ...]) -> int:
     for one in bits:
         union |= one
     return union
-
-
-def test_packing_needs_every_profile_to_exist() -> None:
-    assert mig.pack(A100, ["1g.5gb", "9g.90gb"], A100.full) is None
-    assert mig.pack(A100, [], 0) == ()
 
 
 def test_equal_instances_are_counted_over_devices() -> None:

@@ -12,6 +12,7 @@ from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving
 from carrel_scheduler.core.in_vain import unless_in_vain
+from carrel_scheduler.core.instance_victims import in_the_way
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.moves import Cause
@@ -67,8 +68,13 @@ def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     if not victims:
         return False
     least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
-    giving = Giving(cycle, victims, lambda victim: victim.started + least > cycle.now)
-    return Search(cycle, job, step, Cause(Token.PREEMPTED, job)).run(giving.shares(lambda _: True))
+    search = Search(cycle, job, step, Cause(Token.PREEMPTED, job))
+    few = in_the_way(cycle, job, step, victims, lambda _, __: True)
+    for some in (few, victims):
+        giving = Giving(cycle, some, lambda victim: victim.started + least > cycle.now)
+        if search.run(giving.shares(lambda _: True)):
+            return True
+    return False
 
 
 def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:

@@ -13,6 +13,7 @@ from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving, Share
 from carrel_scheduler.core.in_vain import unless_in_vain
+from carrel_scheduler.core.instance_victims import in_the_way
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.moves import Cause
 from carrel_scheduler.core.offers import Offers
@@ -78,10 +79,16 @@ def _one_by_one(
     cause: Cause,
     victims: list[Job],
 ) -> bool:
-    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
-    shares = giving.shares(lambda share: _legal(claim, share), lambda share: _wholly(claim, share))
-    if Search(cycle, job, step, cause).run(shares):
-        return True
+    few = in_the_way(
+        cycle, job, step, victims, lambda victim, held: claim.legal(victim.queue, held)
+    )
+    for some in (few, victims):
+        giving = Giving(cycle, some, lambda victim: _protected(cycle, job, victim))
+        shares = giving.shares(
+            lambda share: _legal(claim, share), lambda share: _wholly(claim, share)
+        )
+        if Search(cycle, job, step, cause).run(shares):
+            return True
     return cycle.is_small and _with_moves(cycle, job, step, claim, cause)
 
 
