@@ -13,6 +13,7 @@ import numpy as np
 
 from carrel_scheduler.core.barriers import Barrier
 from carrel_scheduler.core.classes import Form
+from carrel_scheduler.core.cluster_total import cluster_total
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.device_choice import View, choose, hardware_of
 from carrel_scheduler.core.events import Preemptibility
@@ -20,7 +21,7 @@ from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.members import leaf_states, protected_members
 from carrel_scheduler.core.moves import Moves
-from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
+from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.room import Room
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.standing_columns import StandingColumns
@@ -325,18 +326,3 @@ class Cycle:
                 if places and index in places:
                     mask[places[index].node] = True
         return mask
-
-
-def cluster_total(state: Columns) -> Triple:
-    """What is shared out: the room of schedulable nodes, and what others' tasks hold elsewhere."""
-    nodes = state.nodes
-    usable = nodes.usable.sum(axis=0)
-    healthy = int((usable * nodes.schedulable).sum()) * MILLI
-    cpu, memory = (nodes.capacity[:2] * nodes.schedulable).sum(axis=1)
-    resting = ~nodes.schedulable
-    if resting.any():
-        used = (nodes.capacity[:2] - nodes.free.host[:2]) * resting
-        cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
-        held = nodes.usable & resting & (nodes.free.devices < MILLI)
-        healthy += int(held.sum()) * MILLI
-    return healthy, int(cpu), int(memory)

@@ -42,6 +42,7 @@ class Memory:
         searches: what was searched for in vain, and what that followed from.
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
         largest: resource and key of nodes -> what was running, and who held most of it there.
+        total: version of the nodes, and what they have in all; ``None`` while some take no work.
         empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
     """
 
@@ -50,6 +51,7 @@ class Memory:
     largest: dict[Hashable, tuple[tuple[int, int], tuple[tuple[int, int], ...]]] = field(
         default_factory=dict
     )
+    total: tuple[int, Triple] | None = None
     empty: dict[int, int] = field(default_factory=dict)
     empty_version: int = -1
 
@@ -59,6 +61,7 @@ class Memory:
         self.behind.clear()
         self.largest.clear()
         self.empty.clear()
+        self.total = None
 
     def note(self, key: Hashable, found: Vain) -> None:
         """Remember a search in vain."""

@@ -86,7 +86,12 @@ class Offers:
         self._missed = 0
         self._first: dict[int, Triple] = {}
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
-        self._sort(rows)
+        self._numbers = self._above = self._leaves = rows[:0]
+        self._since = np.zeros(0, np.float64)
+        self._next: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        if len(rows):
+            self._sort(rows)
         for job in singles:
             self._push_single(job)
 
