@@ -111,6 +111,8 @@ class Offers:
             most: it ends after so many searches in vain.
             served: and after so many that were served.
         """
+        if not self._heaps:
+            return
         service = Service(self._cycle.standings, self._head, self._heaps)
         left, more = -1 if most is None else most, -1 if served is None else served
         while left and more and (leaf := service.pop()) is not None:
