@@ -15,7 +15,7 @@ from carrel_scheduler.core.class_needs import ClassNeeds, Rows
 from carrel_scheduler.core.classes import Classes, Form
 from carrel_scheduler.core.eligible import Eligible
 from carrel_scheduler.core.gpu_room import ANY
-from carrel_scheduler.core.layers import Counts, Layer
+from carrel_scheduler.core.layers import Bools, Counts, Layer
 from carrel_scheduler.core.nodes import NodeColumns
 from carrel_scheduler.core.resources import MILLI
 
@@ -51,6 +51,7 @@ class Capacity:
         self._tried: list[int] = []
         self._version = -1
         self._view: Layer | None = None
+        self._plain_known: dict[int, tuple[int, Bools, list[tuple[int, int]]]] = {}
 
     def mark(self, node: int) -> None:
         """The idle room of a node changed."""
@@ -162,8 +163,8 @@ class Capacity:
             some = np.array(sorted(nodes), np.int64)
             counts[some] = self.counts(view, class_id, some)
             return
-        mask = self._eligible.of(self._classes.request(class_id))
-        needs, rows = self._needs.host_needs(class_id), len(view.host)
+        mask, needs = self._plain(class_id)
+        rows = len(view.host)
         for node in nodes:
             found = MOST
             if not mask.item(node):
@@ -173,6 +174,15 @@ class Capacity:
             for row, amount in needs:
                 found = min(found, view.host.item(row, node) // amount if row < rows else 0)
             counts[node] = found
+
+    def _plain(self, class_id: int) -> tuple[Bools, list[tuple[int, int]]]:
+        """Where a class may run and what it asks of hosts, kept until nodes change."""
+        known = self._plain_known.get(class_id)
+        if known is None or known[0] != self._nodes.version:
+            mask = self._eligible.of(self._classes.request(class_id))
+            known = self._nodes.version, mask, self._needs.host_needs(class_id)
+            self._plain_known[class_id] = known
+        return known[1:]
 
     def counts_many(self, view: Layer, class_ids: Counts, nodes: Counts) -> Counts:
         """(n, c) how many tasks of many classes fit on some nodes in a view."""

@@ -19,7 +19,6 @@ candidates, so none of them can outweigh another.
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -160,10 +159,10 @@ class Chooser:
         """What comes before packing: keys of nodes, larger first, the most important one first."""
         tiers: list[Tier] = []
         if score is not None:
-            tiers.append(partial(np.take, score))
+            tiers.append(score.take)
         wishes = self._eligible.preferred(self._classes.request(class_id).where)
         if wishes is not None:
-            tiers.append(partial(np.take, wishes))
+            tiers.append(wishes.take)
         kind = self._classes.kinds[class_id]
         by_value = self._ranks_value(class_id)
         if kind.form is Form.NONE:

@@ -15,8 +15,8 @@ from carrel_scheduler.core.barriers import Barrier
 from carrel_scheduler.core.classes import Form
 from carrel_scheduler.core.cluster_total import cluster_total
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.device_choice import View, choose, hardware_of
-from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.device_choice import Hardware, View, choose, hardware_of
+from carrel_scheduler.core.events import NodeSet, Preemptibility
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.members import leaf_states, protected_members
@@ -291,8 +291,9 @@ class Cycle:
         state = self.state
         view = self.room.soon if soon else self.room.idle
         host = state.classes.host(cls)
-        if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
-            return None
+        for row, amount in enumerate(host):
+            if amount and amount > view.host.item(row, node):
+                return None
         kind = state.classes.kinds[cls]
         if kind.form is Form.NONE:
             return Footprint(node, (), 0, host)
@@ -304,7 +305,7 @@ class Cycle:
         idle = self.room.idle
         choice = choose(
             kind,
-            hardware_of(fact),
+            self._hardware(node, fact),
             View(view.devices[:, node], view.slots[:, node]),
             idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
             warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
@@ -313,6 +314,13 @@ class Cycle:
         if choice is None:
             return None
         return Footprint(node, choice.devices, choice.milli, host, choice.slots)
+
+    def _hardware(self, node: int, fact: NodeSet) -> Hardware:
+        """``hardware_of`` a node, kept as long as it stays what it is."""
+        known = self.state.memory.hardware.get(node)
+        if known is None or known[0] is not fact:
+            known = self.state.memory.hardware[node] = fact, hardware_of(fact)
+        return known[1]
 
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
         """(N,) where tasks of a job run or have room, among ``indices`` of it."""

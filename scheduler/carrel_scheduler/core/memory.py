@@ -8,6 +8,8 @@ be dropped at any time.
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from carrel_scheduler.core.device_choice import Hardware
+from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.resources import Triple
 
 MOST = 8192
@@ -42,6 +44,7 @@ class Memory:
         searches: what was searched for in vain, and what that followed from.
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
         largest: resource and key of nodes -> what was running, and who held most of it there.
+        hardware: slot of a node -> what was told of it, and its hardware.
         total: version of the nodes, and what they have in all; ``None`` while some take no work.
         empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
     """
@@ -51,6 +54,7 @@ class Memory:
     largest: dict[Hashable, tuple[tuple[int, int], tuple[tuple[int, int], ...]]] = field(
         default_factory=dict
     )
+    hardware: dict[int, tuple[NodeSet, Hardware]] = field(default_factory=dict)
     total: tuple[int, Triple] | None = None
     empty: dict[int, int] = field(default_factory=dict)
     empty_version: int = -1
@@ -61,6 +65,7 @@ class Memory:
         self.behind.clear()
         self.largest.clear()
         self.empty.clear()
+        self.hardware.clear()
         self.total = None
 
     def note(self, key: Hashable, found: Vain) -> None:
