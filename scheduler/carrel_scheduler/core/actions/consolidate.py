@@ -50,14 +50,15 @@ def _run(cycle: Cycle, *, borrowers: bool) -> None:
     if cycle.settings.consolidate and cycle.has_victims:
         offers = Offers(cycle, claimable.for_consolidate(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step, borrowers=borrowers),
+            lambda job, step: attempt(cycle, job, step, borrowers=borrowers),
             touches_all=True,
             most=ATTEMPTS if cycle.is_small else 1,
             served=cycle.served,
         )
 
 
-def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool) -> Answer:
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool = False) -> Answer:
+    """Move work so that a step fits, if its queue stays within its fair share, or may borrow."""
     if cycle.delayed(job) or (not borrowers and not cycle.within_share(job, step)):
         return Answer.NOT_THIS
     if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):

@@ -27,7 +27,7 @@ def run(cycle: Cycle) -> None:
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step),
+            lambda job, step: attempt(cycle, job, step),
             touches_all=True,
             most=cycle.claims,
             served=cycle.served,
@@ -77,7 +77,8 @@ def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     return False
 
 
-def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken inside its queue, once it may make others."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
     return unless_in_vain(cycle, "preempt", job, step, find)

@@ -28,7 +28,7 @@ def run(cycle: Cycle) -> None:
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step),
+            lambda job, step: attempt(cycle, job, step),
             touches_all=True,
             most=cycle.claims,
             served=cycle.served,
@@ -112,7 +112,8 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
     return search.run(giving.shares(legal))
 
 
-def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken from other queues, once it may make them."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
     return unless_in_vain(cycle, "reclaim", job, step, find)
