@@ -5,6 +5,7 @@ another on use that is counted from single tasks: each claimer's victims, then t
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import groupby
 
 from carrel_scheduler.core.columns import Columns
@@ -88,12 +89,12 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
     """Where the paths of claimer and victim part, the victim's side is beyond its quota.
 
     In a resource that is claimed and held. The victim's own queue is so too, as far as the quotas
-    on its side are no more than those above them.
+    on its side are no more than those above them. Of the victims of a claim the largest comes last.
     """
     uses, found, seen = _use_before_claims(after), [], set[str]()
     for claimer, evictions in _claims(after, Token.RECLAIMED):
         demand = added(place.amounts for place in after.holds.get(claimer.uid, {}).values())
-        for one in evictions:
+        for one in sorted(evictions, key=partial(_gives, after)):
             victim = after.state.job(one.uid)
             if _only_moves(after, one):
                 continue
@@ -267,6 +268,10 @@ def _use_before_claims(after: After) -> Uses:
             amounts = added(place.amounts for place in places[uid].values())
             uses.add(after.state.job(uid).queue, amounts)
     return uses
+
+
+def _gives(after: After, one: Eviction) -> Triple:
+    return _amounts(after.state, after, after.state.job(one.uid))
 
 
 def _amounts(state: Columns, after: After, victim: Job) -> Triple:
