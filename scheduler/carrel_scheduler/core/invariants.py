@@ -149,7 +149,7 @@ def non_preemptible_within_quota(state: Columns) -> list[str]:
 
 
 def cores_are_minima(state: Columns) -> list[str]:
-    """What is protected of semi-preemptible work is its minimum, or all there is of it, or nothing.
+    """What is protected of semi-preemptible work is its minimum, as long as it has that.
 
     Nothing only where that was noted, or where it needs no task.
     """
@@ -158,10 +158,10 @@ def cores_are_minima(state: Columns) -> list[str]:
         core, running = core_of(job), frozenset(job.running())
         if job.spec.preemptible is not Preemptibility.SURPLUS or core == running:
             continue
-        kept = counting(job, (), running - core)
+        group, kept = job.shape.group, counting(job, (), running - core)
         if not core <= running or (job.uncovered and core):
             found.append(f"{job.uid} is protected in {sorted(core)}, which does not run")
-        elif not job.uncovered and not met(job.shape.group, kept):
+        elif not job.uncovered and met(group, counting(job)) and not met(group, kept):
             found.append(f"{job.uid} is protected in {sorted(core)}, which is no minimum")
     return found
 
