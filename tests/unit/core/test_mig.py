@@ -296,3 +296,33 @@ def test_clearing_finds_the_cheapest_of_all_sets_of_victims(name: str, seed: int
         default=None,
     )
     assert (None if found is None else found.cost) == best
+
+
+@pytest.mark.parametrize(
+    ("name", "profiles"),
+    [
+        ("A100-40GB", "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb"),
+        ("A100-80GB", "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),
+        ("H100-80GB", "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),
+        ("H100-94GB", "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb"),
+        ("H200-141GB", "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"),
+        ("GH200-144GB", "1g.18gb 1g.18gb+me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb"),
+        ("B200-180GB", "1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"),
+        ("GB200-186GB", "1g.23gb 1g.23gb+me 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb"),
+        ("B300-269GB", "1g.34gb 1g.34gb+me 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb"),
+        ("GB300-278GB", "1g.35gb 1g.35gb+me 1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb"),
+        ("A30-24GB", "1g.6gb 2g.12gb 4g.24gb 1g.6gb+me 2g.12gb+me"),
+        ("RTX-PRO-6000-96GB", "1g.24gb 2g.48gb 4g.96gb"),
+    ],
+)
+def test_profiles_are_called_as_the_maker_calls_them(name: str, profiles: str) -> None:
+    model = mig.model_of(name)
+    assert list(model.profiles) == profiles.split()
+    for profile in model.profiles.values():
+        assert profile.compute == int(profile.name.partition("g.")[0])
+        assert profile.media == profile.name.endswith("+me")
+        assert profile.milli == 1000 * profile.size // model.slots
+        gigabytes = int(profile.name.partition(".")[2].partition("gb")[0])
+        assert 0.85 < profile.memory_mib / (1024 * gigabytes) <= 1
+    assert set(mig.MODELS) >= {name}
+    assert len(mig.MODELS) == 12
