@@ -111,9 +111,10 @@ class Offers:
             most: it ends after so many searches in vain.
             served: and after so many that were served.
         """
-        if not self._heaps:
+        leaves = self._next.keys() | self._heaps.keys()
+        if not leaves:
             return
-        service = Service(self._cycle.standings, self._head, self._heaps)
+        service = Service(self._cycle.standings, self._head, leaves)
         left, more = -1 if most is None else most, -1 if served is None else served
         while left and more and (leaf := service.pop()) is not None:
             line = self._take(leaf)
@@ -143,7 +144,7 @@ class Offers:
 
     def _take(self, leaf: int) -> Line | None:
         """The candidate of a queue; ``None`` where its room has gone since, or it has given way."""
-        heap = self._heaps[leaf]
+        heap = self._heaps.setdefault(leaf, [])
         if self._first.pop(leaf, None) is not None:
             place = self._next[leaf]
             self._next[leaf] = place + 1
@@ -173,7 +174,6 @@ class Offers:
         slots = leaves.take(first).tolist()
         self._next = dict(zip(slots, first.tolist(), strict=True))
         self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))
-        self._heaps = {slot: [] for slot in slots}
         alone = first.compress(~self._tied().take(first))
         demand = waiting.demand.take(self._numbers.take(alone), 0).tolist()
         self._first = dict(zip(leaves.take(alone).tolist(), map(tuple, demand), strict=True))
@@ -248,7 +248,7 @@ class Offers:
         first = self._first.get(leaf)
         if first is not None:
             return first
-        heap, openings = self._heaps[leaf], self._openings
+        heap, openings = self._heaps.setdefault(leaf, []), self._openings
         while True:
             self._pull(leaf, heap)
             if not heap:

@@ -5,6 +5,7 @@ from its class. A row belongs to one task from ``TaskPlaced`` to ``TaskReleased`
 """
 
 from collections import Counter
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -199,6 +200,7 @@ def device_mask(devices: tuple[int, ...]) -> int:
     return mask
 
 
+@lru_cache(maxsize=4096)
 def devices_of(mask: int) -> tuple[int, ...]:
     """The devices of these bits, ascending."""
     found = []
