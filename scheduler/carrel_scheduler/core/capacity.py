@@ -51,6 +51,7 @@ class Capacity:
         self._tried: list[int] = []
         self._version = -1
         self._view: Layer | None = None
+        self._seen_by: Layer | None = None
         self._plain_known: dict[int, tuple[int, Bools, list[tuple[int, int]]]] = {}
 
     def mark(self, node: int) -> None:
@@ -71,14 +72,21 @@ class Capacity:
         """An overlay is over: what was counted on it is counted anew."""
         self._stale += self._tried
         self._tried.clear()
+        self._seen_by = None
+
+    def sees(self, view: Layer) -> bool:
+        """Whether the last ``sync`` was with this very view, and no other overlay began since."""
+        return self._seen_by is view
 
     def follows(self, view: Layer) -> bool:
         """Whether nothing was marked since the last ``sync`` with this very view."""
-        return self._view is view and not self._stale
+        return self._seen_by is view and not self._stale
 
     def sync(self, view: Layer) -> None:
         """Bring rows and totals up to date with the view of idle room."""
-        self._view = view
+        if self._seen_by is not view:
+            self._stale += self._tried
+        self._view = self._seen_by = view
         width = view.devices.shape[1]
         fresh = self._follow_classes(width)
         if fresh or self._version != self._nodes.version:

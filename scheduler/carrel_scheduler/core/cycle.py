@@ -1,8 +1,7 @@
 """One cycle's working memory: overlays, the moves made on them, and questions about both.
 
 Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
-Capacity rows belong to the state and follow the overlay while the cycle lasts: the nodes that moves
-have touched are marked, so that the next look at them, in this cycle or after it, counts anew.
+What there is room for stands in ``cycle_room``.
 """
 
 from collections.abc import Sequence
@@ -12,17 +11,15 @@ from itertools import chain
 import numpy as np
 
 from carrel_scheduler.core.barriers import Barrier
-from carrel_scheduler.core.classes import Form
 from carrel_scheduler.core.cluster_total import cluster_total
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.device_choice import Hardware, View, choose, hardware_of
-from carrel_scheduler.core.events import NodeSet, Preemptibility
+from carrel_scheduler.core.cycle_room import CycleRoom
+from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.members import leaf_states, protected_members
 from carrel_scheduler.core.moves import Moves
 from carrel_scheduler.core.resources import NONE, Triple, added
-from carrel_scheduler.core.room import Room
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.standing_columns import StandingColumns
 from carrel_scheduler.core.standings import Standings
@@ -31,36 +28,31 @@ from carrel_scheduler.core.steps import LeafState, next_step, satisfied
 SMALL = 60
 WORK = 64_000
 SERVED = 200_000
-FEW_MOVES = 256
 
 
-class Cycle:
+class Cycle(CycleRoom):
     """What one call of ``decide`` works on.
 
     Attributes:
         time_asked: somebody asked what time it is, since this was last unset.
-        room, standings, moves: the overlays and the log.
+        standings, moves: the overlay of the queues and the log.
         starving: see ``starving``; ``None`` before the first look.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
 
     def __init__(self, state: Columns, now: float) -> None:
-        self.state, self._now = state, now
-        self.time_asked = False
-        self.room = Room(state.nodes)
+        super().__init__(state)
+        self._now, self.time_asked = now, False
         self.standings = Standings(state.queues, state.division, cluster_total(state))
         self.columns = StandingColumns(self.standings)
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
         self.starving: tuple[Job, ...] | None = None
-        self._seen = 0
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
-        self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
-        state.capacity.forget_tried()
 
     @property
     def now(self) -> float:
@@ -162,12 +154,6 @@ class Cycle:
 
     # Who still looks, and who may give way
 
-    def free_in_all(self) -> Triple:
-        """The room of all nodes together, coming room included."""
-        view = self.room.soon
-        devices = int(view.devices.sum(dtype=np.int64))
-        return devices, int(view.host[0].sum()), int(view.host[1].sum())
-
     def open_singles(self) -> list[Job]:
         """Other jobs that ask for room, also those that just started.
 
@@ -257,70 +243,6 @@ class Cycle:
         return found
 
     # Room
-
-    def sync(self) -> None:
-        """Bring the capacity rows up to date with the moves."""
-        log, capacity = self.room.log, self.state.capacity
-        if self._seen < len(log):
-            capacity.mark_tried(log[self._seen :])
-            self._seen = len(log)
-        elif capacity.follows(self.room.idle):
-            return
-        capacity.sync(self.room.idle)
-
-    def counts(self, cls: int, *, soon: bool) -> Counts:
-        """(N,) how many tasks of a class fit on each node, at once or soon."""
-        if soon:
-            return self.state.capacity.counts(self.room.soon, cls)
-        self.sync()
-        return self.state.capacity.column(cls).astype(np.int64)
-
-    def counts_kept(self, cls: int, *, soon: bool) -> Counts:
-        """``counts``, kept for the cycle and brought up to date. Do not change it."""
-        log, view = self.room.log, self.room.soon if soon else self.room.idle
-        seen, found = self._kept.get((cls, soon), (0, None))
-        if found is None or len(log) - seen > FEW_MOVES:
-            found = self.state.capacity.counts(view, cls)
-        elif seen < len(log):
-            self.state.capacity.recount(found, view, cls, set(log[seen:]))
-        self._kept[cls, soon] = len(log), found
-        return found
-
-    def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
-        """What a task of this class takes on a node, or ``None`` where it does not fit."""
-        state = self.state
-        view = self.room.soon if soon else self.room.idle
-        host = state.classes.host(cls)
-        for row, amount in enumerate(host):
-            if amount and amount > view.host.item(row, node):
-                return None
-        kind = state.classes.kinds[cls]
-        if kind.form is Form.NONE:
-            return Footprint(node, (), 0, host)
-        if not soon and kind.form is Form.SHARE:
-            device = state.chooser.device(cls, view, node)
-            if device >= 0:
-                return Footprint(node, (device,), kind.amount, host)
-        fact = state.nodes.fact(node)
-        idle = self.room.idle
-        choice = choose(
-            kind,
-            self._hardware(node, fact),
-            View(view.devices[:, node], view.slots[:, node]),
-            idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
-            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
-            tasks=tasks,
-        )
-        if choice is None:
-            return None
-        return Footprint(node, choice.devices, choice.milli, host, choice.slots)
-
-    def _hardware(self, node: int, fact: NodeSet) -> Hardware:
-        """``hardware_of`` a node, kept as long as it stays what it is."""
-        known = self.state.memory.hardware.get(node)
-        if known is None or known[0] is not fact:
-            known = self.state.memory.hardware[node] = fact, hardware_of(fact)
-        return known[1]
 
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
         """(N,) where tasks of a job run or have room, among ``indices`` of it."""

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
-from carrel_scheduler.core.actions import reclaim
+from carrel_scheduler.core.actions import allocate, reclaim
 from carrel_scheduler.core.answers import Answer
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.decide import decide
@@ -239,3 +239,17 @@ def test_that_a_search_ended_at_its_limits_is_remembered_too() -> None:
     for _ in range(2):
         reason = decide(state, borrowed.NOW).reasons[claim.gang.uid]
         assert reason.token is Token.NO_VICTIMS_FOUND
+
+
+def test_counts_follow_a_cycle_also_when_another_has_looked_in_between() -> None:
+    run = crowded(random.Random(1))
+    run.tell(NodeSet("spare", 2, 64_000, 512 * GIB))
+    run.submit(replace(OTHER, project="a0"))
+    state = run.state
+    cls = state.job("x").shape.cls
+    first = Cycle(state, run.now)
+    allocate.run(first)
+    assert first.moves.started
+    for cycle in (first, Cycle(state, run.now), first):
+        counted = state.capacity.counts(cycle.room.idle, cls)
+        assert cycle.counts(cls, soon=False).tolist() == counted.tolist()
