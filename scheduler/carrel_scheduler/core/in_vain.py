@@ -56,7 +56,8 @@ def unless_in_vain(
     not_found = row.id in cycle.not_found
     if answer in REFUSED:
         asked = moment if cycle.time_asked else None
-        memory.note(key, Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found))
+        found = Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
+        memory.note(key, found, cycle.state.queues.changes)
     if before:
         cycle.not_found.add(row.id)
     return answer

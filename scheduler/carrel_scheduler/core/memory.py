@@ -12,9 +12,6 @@ from carrel_scheduler.core.device_choice import Hardware
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.resources import Triple
 
-MOST = 8192
-"""So many searches are remembered, then all are forgotten at once."""
-
 
 @dataclass(frozen=True, slots=True)
 class Vain:
@@ -42,6 +39,7 @@ class Memory:
 
     Attributes:
         searches: what was searched for in vain, and what that followed from.
+        searched_as_of: ``QueueColumns.changes`` at these searches.
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
         largest: resource and key of nodes -> what was running, and who held most of it there.
         hardware: slot of a node -> what was told of it, and its hardware.
@@ -50,6 +48,7 @@ class Memory:
     """
 
     searches: dict[Hashable, Vain] = field(default_factory=dict)
+    searched_as_of: int = -1
     behind: dict[int, tuple[tuple[object, ...], Triple]] = field(default_factory=dict)
     largest: dict[Hashable, tuple[tuple[int, int], tuple[tuple[int, int], ...]]] = field(
         default_factory=dict
@@ -68,8 +67,9 @@ class Memory:
         self.hardware.clear()
         self.total = None
 
-    def note(self, key: Hashable, found: Vain) -> None:
-        """Remember a search in vain."""
-        if len(self.searches) >= MOST:
+    def note(self, key: Hashable, found: Vain, as_of: int) -> None:
+        """Remember a search in vain; those of another count of changes hold no more."""
+        if as_of != self.searched_as_of:
             self.searches.clear()
+            self.searched_as_of = as_of
         self.searches[key] = found
