@@ -6,7 +6,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.resources import Amounts
-from carrel_scheduler.core.settings import Settings
+from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_scheduler.core.victim_invariants import check_plan
 from carrel_scheduler.core.views import NodeView, Place, WorkloadView
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training, workspace
@@ -97,3 +97,19 @@ def test_what_is_not_told_is_nothing_in_particular() -> None:
         devices=(),
     )
     assert (seen.draining, seen.mig_model, seen.extended) == (False, "", ())
+
+
+def test_what_is_decided_without_other_settings() -> None:
+    assert Settings() == Settings(
+        gpu_strategy=Strategy.BIN_PACK,
+        cpu_strategy=Strategy.BIN_PACK,
+        usage_factor_millionths=0,
+        saturation_milli=1000,
+        stale_grace_s=60.0,
+        patience_s=600.0,
+        most_reserved=4,
+        consolidate=True,
+        min_runtime_s=0.0,
+        claims_per_cycle=32,
+        search_steps=1000,
+    )
