@@ -19,7 +19,7 @@ help: ## Show the commands
 up: $(VENV)/.installed ## Install into .venv and start everything on this machine (ARGS="--port 8001 --demo")
 	@exec $(BIN)/carrel up $(ARGS)
 
-test: $(VENV)/.installed-dev browser ## Run every check and test
+test: $(VENV)/.installed-dev browser cluster ## Run every check and test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"
 	$(MAKE) --no-print-directory lint types contracts
 	exec $(BIN)/pytest $(ARGS)
@@ -42,8 +42,8 @@ types: $(VENV)/.installed-dev ## mypy, strict
 contracts: $(VENV)/.installed-dev ## The layers of docs/architecture.md
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.installed-dev ## Unit tests only
-	@$(BIN)/pytest tests/unit -q
+unit: $(VENV)/.installed-dev ## Unit tests only, without the slow ones
+	@$(BIN)/pytest tests/unit -q -m "not slow"
 
 hunt: $(VENV)/.installed-dev ## Long random stories with every invariant (ARGS="--runs 5000 --steps 50")
 	@$(BIN)/python tests/hunts/machine.py $(ARGS)
@@ -61,6 +61,11 @@ clean: ## Remove what was built; the state folder of `carrel up` stays
 .PHONY: browser
 browser:
 	@bash tests/install-browser.sh
+
+# A Kubernetes control plane for tests: built once from Go modules, kept in the user's cache.
+.PHONY: cluster
+cluster: $(VENV)/.installed-dev
+	@PYTHONPATH=tests $(BIN)/python -m k8s.cluster.binaries
 
 $(VENV)/bin/python:
 	@if [ -z "$(PYTHON)" ]; then

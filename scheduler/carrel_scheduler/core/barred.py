@@ -15,21 +15,16 @@ def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
     found = np.zeros(len(rows), np.bool_)
     if not len(rows):
         return found
-    waiting, standings = cycle.state.waiting, cycle.standings
-    used, cap = np.array(standings.used, np.int64), np.array(standings.cap, np.int64)
-    fixed, quota = np.array(standings.fixed, np.int64), np.array(standings.quota, np.int64)
-    if for_ever:
-        used, fixed = np.zeros_like(used), np.zeros_like(fixed)
-    parent = np.array(standings.table.parent, np.int64)
-    left = _on_the_way(np.where(cap > used, cap - used, 0), parent)
-    left_fixed = _on_the_way(np.where(quota > fixed, quota - fixed, 0), parent)
-    demand, queue = waiting.demand.take(rows, 0), waiting.queue.take(rows)
-    over = demand > left.take(queue, 0)
-    found = over[:, 0] | over[:, 1] | over[:, 2]
+    waiting, table, columns = cycle.state.waiting, cycle.standings.table, cycle.columns
+    left, left_fixed = table.caps, table.quotas
+    if not for_ever:
+        left, left_fixed = left - columns.used, left_fixed - columns.fixed
+    left = _on_the_way(np.maximum(left, 0), table.parents)
+    left_fixed = _on_the_way(np.maximum(left_fixed, 0), table.parents)
+    found = ~waiting.within(rows, left)
     some = np.flatnonzero(waiting.fixed.take(rows))
-    over = demand.take(some, 0) > left_fixed.take(queue.take(some), 0)
-    found[some] |= over[:, 0] | over[:, 1] | over[:, 2]
-    return np.asarray(found)
+    found[some] |= ~waiting.within(rows.take(some), left_fixed)
+    return found
 
 
 def _on_the_way(left: Counts, parent: Counts) -> Counts:

@@ -70,7 +70,7 @@ def queue_sums_equal_recount(state: Columns) -> list[str]:
         amounts = state.tasks.footprint
         core = added(amounts(job.rows[index]).amounts for index in core_of(job))
         uses[Sum.FIXED].add(job.queue, core)
-        asked = added(job.shape.amounts[index] for index in job.pending())
+        asked = added(state.classes.amounts(job.shape.classes[index]) for index in job.pending())
         uses[Sum.WAITING].add(job.queue, asked)
         held = added(place.amounts for _, place in job.promise)
         uses[Sum.PROMISED].add(job.queue, held)

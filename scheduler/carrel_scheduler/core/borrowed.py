@@ -2,7 +2,7 @@
 
 Who gives way is decided by claims and by the order of victims; this is the label that people see on
 a job and on the map. It is worked out queue by queue, for those that are asked about, and kept
-until the next event.
+until work comes or goes or rules change.
 """
 
 from typing import TYPE_CHECKING
@@ -17,13 +17,14 @@ from carrel_scheduler.core.resources import UNLIMITED
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
     from carrel_scheduler.core.jobs import Job
+    from carrel_scheduler.core.rules import RuleTable
 
 
 class Borrowed:
-    """The borrowed work of a state as of its present version."""
+    """The borrowed work of a state as it is now."""
 
     def __init__(self) -> None:
-        self._version = -1
+        self._as_of: tuple[int, RuleTable | None] = (-1, None)
         self._by_queue: dict[int, frozenset[str]] = {}
         self._slots: Counts | None = None
         self._queues: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -37,8 +38,9 @@ class Borrowed:
         """
         if not job.rows or state.queues.rule(job.queue).quota.gpu_milli == UNLIMITED:
             return False
-        if self._version != state.version:
-            self._version = state.version
+        as_of = (state.queues.changes, state.queues.table)
+        if self._as_of != as_of:
+            self._as_of = as_of
             self._by_queue.clear()
             self._slots = None
         found = self._by_queue.get(job.queue)

@@ -50,10 +50,7 @@ class Case:
     def of_job(cls, cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> "Case":
         """What one job asks for its next step."""
         spec, demand = job.spec, cycle.demand(job, step)
-        free = spec.preemptible is Preemptibility.YES
-        if spec.preemptible is Preemptibility.SURPLUS and job.rows:
-            free = cycle.grows(job)
-        fixed = NONE if free else demand
+        fixed = demand if cycle.is_fixed(job) else NONE
         fresh = not job.rows
         return cls(
             job.queue, job.shape, step, demand, fixed, spec.preemptible, spec.priority, fresh

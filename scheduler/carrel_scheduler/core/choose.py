@@ -19,7 +19,6 @@ candidates, so none of them can outweigh another.
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +52,8 @@ class Chooser:
         settings: Settings = DEFAULTS,
     ) -> None:
         self._classes, self._nodes, self._eligible = classes, nodes, eligible
-        self._settings = settings
+        self._packs_gpu = settings.gpu_strategy is Strategy.BIN_PACK
+        self._packs_cpu = settings.cpu_strategy is Strategy.BIN_PACK
         self.value = Value(classes, nodes, eligible)
 
     def arrived(self, class_ids: tuple[int, ...]) -> None:
@@ -88,15 +88,18 @@ class Chooser:
         fits = counts > 0
         if within is not None:
             fits &= within
-        nodes = np.flatnonzero(fits)
+        nodes = fits.nonzero()[0]
         if not len(nodes):
             return NOWHERE
-        for tier in self._tiers(class_id, view, score):
+        tiers = self._tiers(class_id, view, score) if len(nodes) > 1 else ()
+        for tier in tiers:
             key = tier(nodes)
             nodes = nodes.compress(key == key.max())
             if len(nodes) == 1:
-                return int(nodes[0])
-        return int(nodes[self._tie(class_id, view, nodes).argmin()])
+                break
+        if len(nodes) > 1:
+            nodes = nodes[self._tie(class_id, view, nodes).argmin() :]
+        return nodes.item(0)
 
     def spread(
         self,
@@ -156,10 +159,10 @@ class Chooser:
         """What comes before packing: keys of nodes, larger first, the most important one first."""
         tiers: list[Tier] = []
         if score is not None:
-            tiers.append(partial(np.take, score))
+            tiers.append(score.take)
         wishes = self._eligible.preferred(self._classes.request(class_id).where)
         if wishes is not None:
-            tiers.append(partial(np.take, wishes))
+            tiers.append(wishes.take)
         kind = self._classes.kinds[class_id]
         by_value = self._ranks_value(class_id)
         if kind.form is Form.NONE:
@@ -202,10 +205,7 @@ class Chooser:
         return self._packs(class_id) and self.value.knows(class_id)
 
     def _packs(self, class_id: int) -> bool:
-        settings = self._settings
-        with_gpu = self._classes.takes_gpu(class_id)
-        strategy = settings.gpu_strategy if with_gpu else settings.cpu_strategy
-        return strategy is Strategy.BIN_PACK
+        return self._packs_gpu if self._classes.takes_gpu(class_id) else self._packs_cpu
 
 
 def _refined(rank: Counts, key: Counts) -> Counts:

@@ -21,26 +21,24 @@ TURN = 7919
 
 def for_reclaim(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from other queues."""
-    waiting, standings = cycle.state.waiting, cycle.standings
-    rows = _open(cycle)
-    leaf, demand = waiting.queue.take(rows), waiting.demand.take(rows, 0)
-    used, fair = np.array(standings.used, np.int64), np.array(standings.fair, np.int64)
-    quota, fixed = np.array(standings.quota, np.int64), np.array(standings.fixed, np.int64)
-    entitled = _within(demand, (fair - used).take(leaf, 0))
-    kept = np.minimum(np.array(standings.allocatable, np.int64), quota)
-    asked = (demand > 0) & (used > kept).any(axis=0)
-    entitled &= asked[:, 0] | asked[:, 1] | asked[:, 2]
-    some = np.flatnonzero(waiting.fixed.take(rows))
-    entitled[some] &= _within(demand.take(some, 0), (quota - fixed).take(leaf.take(some), 0))
-    entitled &= ~held_back(cycle, rows)
-    rows, demand, leaf = rows[entitled], demand[entitled], leaf[entitled]
-    return _in_turns(cycle, rows, _within(demand, (quota - used).take(leaf, 0)))
+    waiting = cycle.state.waiting
+    rows = waiting.used()
+    columns, quota = cycle.columns, cycle.standings.table.quotas
+    rows = rows.compress(waiting.within(rows, columns.fair - columns.used))
+    to_be_had = (columns.used > columns.kept).any(axis=0)
+    asked = waiting.demand.take(rows, 0) > 0
+    rows = rows.compress((asked & to_be_had).any(axis=1))
+    allowed = ~waiting.fixed.take(rows)
+    allowed |= waiting.within(rows, quota - columns.fixed)
+    rows = rows.compress(allowed)
+    rows = rows.compress(~held_back(cycle, rows))
+    return _in_turns(cycle, rows, waiting.within(rows, quota - columns.used))
 
 
 def for_preempt(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from lower priority in their own queue."""
     waiting = cycle.state.waiting
-    rows = _open(cycle)
+    rows = cycle.state.waiting.used()
     lowest = np.full(len(cycle.standings.used), LARGEST, np.int64)
     for queue, counts in cycle.state.tasks.victims.items():
         lowest[queue] = min(counts)
@@ -53,21 +51,11 @@ def for_preempt(cycle: Cycle) -> Counts:
 
 def for_consolidate(cycle: Cycle) -> Counts:
     """Numbers of rows whose first step all free room together would hold."""
-    rows = _open(cycle)
-    demand = cycle.state.waiting.demand.take(rows, 0)
-    rows = rows[_within(demand, np.array(cycle.free_in_all(), np.int64))]
-    rows = rows[~barred(cycle, rows)]
+    rows, waiting = cycle.state.waiting.used(), cycle.state.waiting
+    for demand, free in zip(waiting.demand.T, cycle.free_in_all(), strict=True):
+        rows = rows.compress(demand.take(rows) <= free)
+    rows = rows.compress(~barred(cycle, rows))
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
-
-
-def _open(cycle: Cycle) -> Counts:
-    """Numbers of the rows in use."""
-    return np.flatnonzero(cycle.state.waiting.need)
-
-
-def _within(amounts: Counts, bound: Counts) -> Bools:
-    fits = amounts <= bound
-    return np.asarray(fits[:, 0] & fits[:, 1] & fits[:, 2])
 
 
 def _in_turns(cycle: Cycle, rows: Counts, first: Bools) -> Counts:

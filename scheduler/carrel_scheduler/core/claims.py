@@ -170,10 +170,6 @@ class Claim:
         """Count a victim, which is preemptible, out of the standings."""
         self._standings.add(victim_leaf, amounts, sign=-1)
 
-    def untake(self, victim_leaf: int, amounts: Sequence[int]) -> None:
-        """Count it in again."""
-        self._standings.add(victim_leaf, amounts)
-
     def needs(self) -> tuple[Need, ...]:
         """What has to be taken inside the queues above the claimer to stay within their bounds."""
         demand, used = self._demand, self._standings.used
@@ -279,12 +275,12 @@ class Claim:
         """What may be taken until the sibling is no fuller than a claimer beyond its fair share."""
         standings = self._standings
         rival = self._rivals[standings.table.parent[sibling]]
-        has, share = standings.used[sibling], standings.fair[sibling]
+        has, claims, fairly = standings.used[sibling], standings.used[rival], standings.fair[rival]
         most = [NO_BOUND] * 3
         for r in RESOURCES:
-            claimed, fair = standings.used[rival][r] + self._demand[r], standings.fair[rival][r]
-            if self._demand[r] and claimed > fair and share[r] > 0:
-                floor = claimed * self._multiplier * share[r] // (fair * MILLI) if fair else has[r]
+            claimed, fair = claims[r] + self._demand[r], fairly[r]
+            if self._demand[r] and claimed > fair and (share := standings.fair[sibling][r]) > 0:
+                floor = claimed * self._multiplier * share // (fair * MILLI) if fair else has[r]
                 most[r] = max(has[r] - floor - 1, -1)
         return most[0], most[1], most[2]
 

@@ -106,6 +106,21 @@ class ClassNeeds:
             self._limit_extended(found, view, nodes, class_ids)
         return found
 
+    def row(self, view: Layer, node: int, class_ids: Counts) -> Rows:
+        """(c,) ``rows`` of one node."""
+        if self._extended or self._kinds.has_special:
+            found: Rows = self.rows(view, np.array([node]), class_ids)[0]
+            return found
+        by_class = self._gathered(class_ids)
+        room = (view.host.item(CPU, node) + HALF) / by_class.cpu
+        np.minimum(room, (view.host.item(MEMORY, node) + HALF) / by_class.memory, out=room)
+        np.minimum(room, ANY, out=room)
+        found = room.astype(np.int16)
+        gpus = self._kinds.row(view.devices[:, node])
+        np.minimum(found, gpus.take(by_class.kind), out=found)
+        found *= self._allowed[node].take(by_class.mask)
+        return found
+
     def _gathered(self, class_ids: Counts) -> "_ByClass":
         """The needs of these classes; kept for an array that is asked for again and again."""
         kept = self._last

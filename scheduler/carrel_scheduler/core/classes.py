@@ -59,6 +59,21 @@ def gpu_kind(request: Request) -> GpuKind:
     return NO_GPU
 
 
+def _share_of(kind: GpuKind, memory_mib: int, mig_model: str) -> int:
+    """Thousandths of each GPU that a need takes where GPUs are like this; 0 where it can not."""
+    if kind.form is Form.WHOLE:
+        return MILLI
+    if kind.form is Form.NONE:
+        return 0
+    if mig_model:
+        return _instance_milli(kind, model_of(mig_model))
+    if kind.form is Form.SHARE:
+        return kind.amount
+    if kind.form is Form.MEMORY:
+        return share_of_memory(kind.amount, memory_mib)
+    return 0
+
+
 def _instance_milli(kind: GpuKind, model: Model) -> int:
     """What the MIG instance for a need counts as on a model; 0 where there is none."""
     if kind.form is Form.MIG:
@@ -142,18 +157,12 @@ class Classes:
 
     def share_on(self, class_id: int, nodes: NodeColumns, slot: int) -> int:
         """Thousandths of each of its devices that a task takes on a node; 0 where it can not."""
-        kind, fact = self.kinds[class_id], nodes.fact(slot)
-        if kind.form is Form.WHOLE:
-            return MILLI
-        if kind.form is Form.NONE:
-            return 0
-        if fact.mig_model:
-            return _instance_milli(kind, model_of(fact.mig_model))
-        if kind.form is Form.SHARE:
-            return kind.amount
-        if kind.form is Form.MEMORY:
-            return share_of_memory(kind.amount, fact.gpu_memory_mib)
-        return 0
+        fact = nodes.fact(slot)
+        return _share_of(self.kinds[class_id], fact.gpu_memory_mib, fact.mig_model)
+
+    def on_nodes(self, class_id: int) -> bool:
+        """Whether what its tasks take depends on the node."""
+        return self.kinds[class_id].form in (Form.MEMORY, Form.MIG)
 
     def amounts(self, class_id: int) -> Triple:
         """What counts against quotas before there is a place.
@@ -162,9 +171,8 @@ class Classes:
         now; as a whole GPU when no node can serve it.
         """
         request, kind = self.requests[class_id], self.kinds[class_id]
-        if kind.form in (Form.MEMORY, Form.MIG):
-            slots = sorted(self._nodes.slots.values())
-            each = max((self.share_on(class_id, self._nodes, s) for s in slots), default=0)
+        if self.on_nodes(class_id):
+            each = max((_share_of(kind, *gpu) for gpu in self._nodes.hardware), default=0)
             gpu = (each or MILLI) * kind.devices
         elif kind.form is Form.WHOLE:
             gpu = kind.amount * MILLI

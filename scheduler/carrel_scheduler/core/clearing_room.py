@@ -123,11 +123,19 @@ class Search:
         for share in self._in_order_of_service(shares):
             if share in bound or share.job.uid in ended:
                 continue
-            if not self._move(share) and share.core:
-                ended.add(share.job.uid)  # what it could run beside its minimum is of no use
+            if not self._move(share) and share.carries:
+                ended.add(share.job.uid)  # what it could run beside it is of no use
 
     def _bound_to_move(self, shares: Sequence[Share]) -> list[Share]:
-        return [share for share in shares if self.movers(share)]
+        """Those that must have a place, unless what carries them may be stopped for good."""
+        bound: list[Share] = []
+        ends: set[int] = set()
+        for share in self._in_order_of_service(shares):
+            if not self.movers(share):
+                ends |= {share.job.slot} if share.carries else set()
+            elif share.job.slot not in ends:
+                bound.insert(0, share)
+        return bound
 
     def _place(self) -> bool:
         cycle = self.cycle

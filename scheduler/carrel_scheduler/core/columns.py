@@ -13,6 +13,7 @@ from carrel_scheduler.core.division import Division
 from carrel_scheduler.core.eligible import Eligible
 from carrel_scheduler.core.errors import UnknownWorkload
 from carrel_scheduler.core.jobs import Job, JobTable
+from carrel_scheduler.core.memory import Memory
 from carrel_scheduler.core.nodes import NodeColumns
 from carrel_scheduler.core.queues import QueueColumns
 from carrel_scheduler.core.settings import DEFAULTS, Settings
@@ -36,6 +37,7 @@ class Columns:
         holding: uid -> jobs with placed tasks.
         promised: uid -> jobs for which room is held.
         stale: uid -> jobs that run with fewer tasks than their minimum.
+        memory: what decisions found out and need not find out again; no part of the state.
     """
 
     def __init__(self, settings: Settings = DEFAULTS) -> None:
@@ -55,6 +57,7 @@ class Columns:
         self.waiting = WaitingRows(self.classes)
         self.borrowed = Borrowed()
         self.warm = WarmInstances()
+        self.memory = Memory()
         self.partial: dict[str, Job] = {}
         self.gated: dict[str, Job] = {}
         self.holding: dict[str, Job] = {}

@@ -1,8 +1,7 @@
 """One cycle's working memory: overlays, the moves made on them, and questions about both.
 
 Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
-Capacity rows belong to the state and follow the overlay while the cycle lasts: the nodes that moves
-have touched are marked, so that the next look at them, in this cycle or after it, counts anew.
+What there is room for stands in ``cycle_room``.
 """
 
 from collections.abc import Sequence
@@ -12,50 +11,54 @@ from itertools import chain
 import numpy as np
 
 from carrel_scheduler.core.barriers import Barrier
+from carrel_scheduler.core.cluster_total import cluster_total
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.device_choice import View, choose, hardware_of
+from carrel_scheduler.core.cycle_room import CycleRoom
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.members import leaf_states, protected_members
 from carrel_scheduler.core.moves import Moves
-from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
-from carrel_scheduler.core.room import Room
+from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.settings import Settings
+from carrel_scheduler.core.standing_columns import StandingColumns
 from carrel_scheduler.core.standings import Standings
 from carrel_scheduler.core.steps import LeafState, next_step, satisfied
 
 SMALL = 60
 WORK = 64_000
 SERVED = 200_000
-FEW_MOVES = 256
 
 
-class Cycle:
+class Cycle(CycleRoom):
     """What one call of ``decide`` works on.
 
     Attributes:
-        now: epoch seconds.
-        room, standings, moves: the overlays and the log.
+        time_asked: somebody asked what time it is, since this was last unset.
+        standings, moves: the overlay of the queues and the log.
         starving: see ``starving``; ``None`` before the first look.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
 
     def __init__(self, state: Columns, now: float) -> None:
-        self.state, self.now = state, now
-        self.room = Room(state.nodes)
+        super().__init__(state)
+        self._now, self.time_asked = now, False
         self.standings = Standings(state.queues, state.division, cluster_total(state))
+        self.columns = StandingColumns(self.standings)
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
         self.starving: tuple[Job, ...] | None = None
-        self._seen = 0
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
-        self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
-        state.capacity.forget_tried()
+
+    @property
+    def now(self) -> float:
+        """Epoch seconds."""
+        self.time_asked = True
+        return self._now
 
     # Jobs as the moves leave them
 
@@ -102,7 +105,7 @@ class Cycle:
         kind = job.spec.preemptible
         if kind is Preemptibility.YES:
             return False
-        return kind is Preemptibility.NO or not self.grows(job)
+        return kind is Preemptibility.NO or not (job.uncovered or self.grows(job))
 
     def is_protected(self, job: Job, indices: Sequence[int]) -> bool:
         """Whether these running tasks count as non-preemptible."""
@@ -151,20 +154,19 @@ class Cycle:
 
     # Who still looks, and who may give way
 
-    def free_in_all(self) -> Triple:
-        """The room of all nodes together, coming room included."""
-        view = self.room.soon
-        devices = int(view.devices.sum(dtype=np.int64))
-        return devices, int(view.host[0].sum()), int(view.host[1].sum())
-
     def open_singles(self) -> list[Job]:
-        """Other jobs that ask for room and for which none is held, also those that just started."""
+        """Other jobs that ask for room, also those that just started.
+
+        But none for which room is held, and none that gives way.
+        """
         asking = dict(self.state.partial)
         for uid in self.moves.started:
             job = self.state.jobs.get(uid)
             if job.shape.elastic:
                 asking[uid] = job
-        return [asking[uid] for uid in sorted(asking) if uid not in self.moves.held]
+        held, stopped_of = self.moves.held, self.moves.stopped_of
+        jobs = [asking[uid] for uid in sorted(asking) if uid not in held]
+        return [job for job in jobs if not stopped_of(job)]
 
     def delayed(self, job: Job) -> bool:
         """Whether it may not make others give way yet."""
@@ -195,8 +197,7 @@ class Cycle:
     @property
     def is_small(self) -> bool:
         """Whether so few tasks may be stopped that all of them can be looked at."""
-        counts = self.state.tasks.victims.values()
-        return sum(sum(by_priority.values()) for by_priority in counts) <= SMALL
+        return self.state.tasks.victims_in_all <= SMALL
 
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.
@@ -204,8 +205,7 @@ class Cycle:
         Also those to which this cycle gave room: nothing starts that would give way at once. Room
         that was promised earlier is not taken back, nor room for which others gave way.
         """
-        moves, promised = self.moves, self.state.promised
-        claimers = moves.claimers()
+        moves, claimers = self.moves, self.moves.claimers()
         jobs = dict(self.state.holding)
         for uid in (*moves.started, *moves.held):
             jobs[uid] = self.state.jobs.get(uid)
@@ -214,19 +214,21 @@ class Cycle:
             for uid, job in jobs.items()
             if (job.evictable or uid not in self.state.holding)
             and job.spec.preemptible is not Preemptibility.NO
-            and uid not in promised
-            and uid not in claimers
-            and not any(moves.stopped[row] for row in job.rows.values())
+            and self.is_left_alone(job, claimers)
         ]
+
+    def is_left_alone(self, job: Job, claimers: set[str]) -> bool:
+        """Whether nothing of a job gives way so far, and nothing is held for it that was before.
+
+        ``claimers``: uids of those for whom others give way; they keep what they got.
+        """
+        uid = job.spec.uid
+        return not (uid in self.state.promised or uid in claimers or self.moves.stopped_of(job))
 
     @cached_property
     def borrowers(self) -> Bools:
         """(Q,) queues beyond what they keep against a claim, when this was first asked."""
-        standings = self.standings
-        kept = np.minimum(
-            np.array(standings.allocatable, np.int64), np.array(standings.quota, np.int64)
-        )
-        return np.asarray((np.array(standings.used, np.int64) > kept).any(axis=1))
+        return np.asarray((self.columns.used > self.columns.kept).any(axis=1))
 
     def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
         """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
@@ -242,58 +244,6 @@ class Cycle:
 
     # Room
 
-    def sync(self) -> None:
-        """Bring the capacity rows up to date with the moves."""
-        log = self.room.log
-        if self._seen < len(log):
-            self.state.capacity.mark_tried(log[self._seen :])
-            self._seen = len(log)
-        self.state.capacity.sync(self.room.idle)
-
-    def counts(self, cls: int, *, soon: bool) -> Counts:
-        """(N,) how many tasks of a class fit on each node, at once or soon."""
-        if soon:
-            return self.state.capacity.counts(self.room.soon, cls)
-        self.sync()
-        return self.state.capacity.column(cls).astype(np.int64)
-
-    def counts_kept(self, cls: int, *, soon: bool) -> Counts:
-        """``counts``, kept for the cycle and brought up to date. Do not change it."""
-        log, view = self.room.log, self.room.soon if soon else self.room.idle
-        seen, found = self._kept.get((cls, soon), (0, None))
-        if found is None or len(log) - seen > FEW_MOVES:
-            found = self.state.capacity.counts(view, cls)
-        elif seen < len(log):
-            self.state.capacity.recount(found, view, cls, set(log[seen:]))
-        self._kept[cls, soon] = len(log), found
-        return found
-
-    def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
-        """What a task of this class takes on a node, or ``None`` where it does not fit."""
-        state = self.state
-        view = self.room.soon if soon else self.room.idle
-        host = state.classes.host(cls)
-        if any(amount > int(view.host[row, node]) for row, amount in enumerate(host) if amount):
-            return None
-        kind = state.classes.kinds[cls]
-        if not soon:
-            device = state.chooser.device(cls, view, node)
-            if device >= 0:
-                return Footprint(node, (device,), kind.amount, host)
-        fact = state.nodes.fact(node)
-        idle = self.room.idle
-        choice = choose(
-            kind,
-            hardware_of(fact),
-            View(view.devices[:, node], view.slots[:, node]),
-            idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
-            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
-            tasks=tasks,
-        )
-        if choice is None:
-            return None
-        return Footprint(node, choice.devices, choice.milli, host, choice.slots)
-
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
         """(N,) where tasks of a job run or have room, among ``indices`` of it."""
         mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
@@ -306,18 +256,3 @@ class Cycle:
                 if places and index in places:
                     mask[places[index].node] = True
         return mask
-
-
-def cluster_total(state: Columns) -> Triple:
-    """What is shared out: the room of schedulable nodes, and what others' tasks hold elsewhere."""
-    nodes = state.nodes
-    usable = nodes.usable.sum(axis=0)
-    healthy = int((usable * nodes.schedulable).sum()) * MILLI
-    cpu, memory = (nodes.capacity[:2] * nodes.schedulable).sum(axis=1)
-    resting = ~nodes.schedulable
-    if resting.any():
-        used = (nodes.capacity[:2] - nodes.free.host[:2]) * resting
-        cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
-        held = nodes.usable & resting & (nodes.free.devices < MILLI)
-        healthy += int(held.sum()) * MILLI
-    return healthy, int(cpu), int(memory)

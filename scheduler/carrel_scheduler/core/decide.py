@@ -1,9 +1,9 @@
 """One decision: the state and the time in, a plan out; nothing outside changes.
 
-The order of the actions: what was promised; what is free; what can be had by moving work, for those
-within their fair share; what other queues borrowed; what is of lower priority in the own queue;
-moving work for those who borrow. Then what runs in vain, what has to leave its node, and places for
-those who have waited too long.
+The order of the actions: what was promised; what is free; another way for those who wait for others
+to end; what can be had by moving work, for those within their fair share; what other queues
+borrowed; what is of lower priority in the own queue; moving work for those who borrow. Then what
+runs in vain, what has to leave its node, and places for those who have waited too long.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from carrel_scheduler.core.actions import (
     allocate,
     consolidate,
     drain,
+    hasten,
     preempt,
     promises,
     reclaim,
@@ -27,6 +28,7 @@ Action = Callable[[Cycle], None]
 ACTIONS: Sequence[Action] = (
     promises.run,
     allocate.run,
+    hasten.run,
     consolidate.for_entitled,
     reclaim.run,
     preempt.run,

@@ -140,7 +140,7 @@ def _whole(
 ) -> Choice | None:
     available = _bits_of(room.devices)
     free = available if idle is None else available & _bits_of(idle.devices)
-    kept = sum(1 << device for device, instances in enumerate(warm) if instances)
+    kept = sum(1 << device for device, instances in enumerate(warm) if instances) if warm else 0
     for few in (free & ~kept, free, available & ~kept):
         if few.bit_count() >= wanted:
             available = few
@@ -152,7 +152,12 @@ def _whole(
 
 
 def _bits_of(devices: Milli) -> int:
-    return sum(1 << device for device, free in enumerate(devices.tolist()) if free >= MILLI)
+    bits, bit = 0, 1
+    for free in devices.tolist():
+        if free >= MILLI:
+            bits |= bit
+        bit <<= 1
+    return bits
 
 
 def _instance(

@@ -18,6 +18,8 @@ from carrel_scheduler.core.rules import (
 from carrel_scheduler.core.siblings import NO_PAST, UNITS, Past, Siblings, divide
 
 Row = list[int]
+KnownKeys = dict[int, tuple[tuple[object, ...], tuple[int, ...]]]
+"""By slot: what a place in the order of service followed from, and the place."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class Division:
     """Fair shares by slot, as of the last ``update``.
 
     Attributes:
+        known: what ``order`` keeps as long as the rules and the cluster's amounts stay the same.
         fair: amounts of (GPU thousandths, millicores, MiB).
         allocatable: what a queue may keep when others claim theirs: the larger of quota and fair
             share, within its cap; only the cap where the quota is open.
@@ -47,6 +50,7 @@ class Division:
         self._table: RuleTable | None = None
         self._total: Triple = NONE
         self._families: dict[int, Family] = {}
+        self.known: KnownKeys = {}
         self.fair: list[Triple] = []
         self.allocatable: list[Triple] = []
         self.measure: list[Triple] = []
@@ -74,6 +78,7 @@ class Division:
         for slot, children in enumerate(table.children):
             if children:
                 self._families[slot] = _family(table, children, total)
+        self.known = {}
         self.fair, self.allocatable, self.measure = ([NONE] * len(table.names) for _ in range(3))
 
     def _changed(self, family: Family, total: Triple, demand: list[Row], usage: list[Row]) -> bool:

@@ -18,7 +18,7 @@ def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
     """
     claimer = cause.claimer
     if claimer is None:
-        return Reason(ReasonClass.EVICTED, cause.token)
+        return Reason(ReasonClass.EVICTED, cause.token, nodes=cause.nodes)
     demand = claimer.shape.first
     asked = next((r for r in RESOURCES if demand[r]), 0)
     quota = cycle.standings.quota[claimer.queue][asked]

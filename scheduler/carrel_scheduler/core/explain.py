@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from carrel_scheduler.core.barriers import Barrier
-from carrel_scheduler.core.borrowed import Borrowed
 from carrel_scheduler.core.case import Case
 from carrel_scheduler.core.explain_rooms import Rooms, Sight
 from carrel_scheduler.core.gang_reasons import gang_reason
@@ -49,7 +48,7 @@ class Explainer:
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
         self._rooms = Rooms(cycle.state, cycle.room)
-        self._holders = Holders(cycle, Borrowed())
+        self._holders = Holders(cycle, cycle.state.borrowed)
         self._reach = Reach(cycle)
         self._shortage = Shortage(cycle, self._rooms, self._holders, self._reach)
         self._of_row: dict[int, Reason] = {}

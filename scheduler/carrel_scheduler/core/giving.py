@@ -35,6 +35,11 @@ class Share:
     core: bool
     nodes: tuple[int, ...]
 
+    @property
+    def carries(self) -> bool:
+        """Whether what its job gave before it may be of no use without it."""
+        return self.core or len(self.indices) > 1
+
 
 def lost_work(job: Job, gpu_milli: int, now: float) -> int:
     """Work that stopping it loses, in GPU-milliseconds; work without GPUs counts as on one."""
@@ -52,8 +57,11 @@ class Victim:
         self._cycle, self.job = cycle, job
         states = cycle.states_of(job)
         steps = shed_steps(job.shape.structure, states)
-        keeps_core = not core or job.spec.preemptible is Preemptibility.SURPLUS
-        self._steps: Iterator[Shed] = (s for s in steps if not (s.core and keeps_core))
+        keeps = not core or (job.spec.preemptible is Preemptibility.SURPLUS and not job.uncovered)
+        safe = job.core
+        self._steps: Iterator[Shed] = (
+            s for s in steps if not (s.core and keeps) and safe.isdisjoint(s.tasks)
+        )
         self.left = sum(len(state.running) for state in states)
         self.taken: Share | None = None
 

@@ -11,13 +11,16 @@ import numpy.typing as npt
 from carrel_scheduler.core.classes import Form, GpuKind
 from carrel_scheduler.core.device_choice import capacity
 from carrel_scheduler.core.eligible import Eligible
-from carrel_scheduler.core.layers import Counts, Layer
+from carrel_scheduler.core.layers import Counts, Layer, Milli
 from carrel_scheduler.core.nodes import MOST_DEVICES, NodeColumns
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.shares import share_table
 
 ANY = 32767
 """So many tasks fit where no GPU is asked for, and at most so many are told."""
+
+MOST_KNOWN = 4096
+"""So many states of a node's devices are kept with what they hold."""
 
 Table = npt.NDArray[np.int16]
 
@@ -30,6 +33,24 @@ class GpuKinds:
         self._by_share = np.zeros((MILLI + 1, 0), np.uint16)
         self._by_whole = np.zeros((MOST_DEVICES + 1, 0), np.uint16)
         self._special: list[tuple[int, GpuKind]] = []
+        self._known: dict[bytes, Table] = {}
+
+    @property
+    def has_special(self) -> bool:
+        """Whether some kinds do not follow from the free thousandths of the devices."""
+        return bool(self._special)
+
+    def row(self, devices: Milli) -> Table:
+        """(K,) ``table`` for one node with so much free, (D,), where no kind is special."""
+        key = devices.tobytes()
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            counts = self._by_share.take(devices, 0).sum(0, dtype=np.uint16)
+            counts += self._by_whole[int((devices == MILLI).sum())]
+            found = self._known[key] = np.minimum(counts, ANY).view(np.int16)
+        return found
 
     def number(self, kind: GpuKind) -> int:
         """The number of a kind, new if need be."""
@@ -37,6 +58,7 @@ class GpuKinds:
         if number is not None:
             return number
         number = self._numbers[kind] = len(self._numbers)
+        self._known.clear()
         share = np.zeros(MILLI + 1, np.uint16)
         whole = np.zeros(MOST_DEVICES + 1, np.uint16)
         if kind.form is Form.NONE:

@@ -8,11 +8,8 @@ gated tasks is passed over for one that can start.
 A task that succeeded counts towards the minimum: nobody waits for a place that it will not need.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.structures import LeafState, Part, Structure, Tally
 
 Step = tuple[tuple[int, ...], ...]
@@ -64,25 +61,6 @@ def first_step(structure: Structure) -> tuple[int, ...]:
         states.append(LeafState(pending=tuple(range(index, index + leaf.size))))
         index += leaf.size
     return tuple(task for tasks in next_step(structure, states) for task in tasks)
-
-
-def least_demand(group: Group, of: Callable[[Request], Amounts]) -> Amounts:
-    """In each resource the least that any start of the workload takes.
-
-    Exact when the choice of tasks and of groups is free of it (equal tasks, all groups required),
-    otherwise a lower bound in each resource by itself; a limit below it means *never*.
-
-    Args:
-        group: the tree.
-        of: what a task of a request takes of the quotas.
-    """
-    parts = (
-        [of(request).as_tuple() for request in group.requests]
-        if group.is_leaf
-        else [least_demand(child, of).as_tuple() for child in group.groups]
-    )
-    sums = [sum(sorted(column)[: group.least]) for column in zip(*parts, strict=True)]
-    return Amounts(*sums)
 
 
 def next_size(there: int, least: int) -> int:

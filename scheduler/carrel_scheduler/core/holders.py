@@ -4,7 +4,7 @@ Sums per workload are made once for all holders of a cycle, so that each further
 look through a column.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,8 @@ from carrel_scheduler.core.sentence_parts import MOST
 from carrel_scheduler.core.tasks import device_mask, devices_of
 
 Floats = npt.NDArray[np.float64]
+Amounts = tuple[tuple[int, int], ...]
+"""Slots of jobs and what they hold."""
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.cycle import Cycle
@@ -41,7 +43,7 @@ class Holders:
         self._known: dict[object, tuple[Holder, ...]] = {}
         self._given: dict[str, dict[int, list[int]]] | None = None
 
-    def of(self, resource: int, mask: Bools, key: object) -> tuple[Holder, ...]:
+    def of(self, resource: int, mask: Bools, key: Hashable) -> tuple[Holder, ...]:
         """The largest holders on some nodes.
 
         Args:
@@ -51,8 +53,8 @@ class Holders:
         """
         known = ("nodes", resource, key)
         if known not in self._known:
-            there = mask.take(self._cycle.state.tasks.node.take(self._used()))
-            self._known[known] = self._largest(resource, there)
+            found = self._largest_kept(resource, mask, key)
+            self._known[known] = self._told(found)
         return self._known[known]
 
     def in_queue(self, slot: int, resource: int, *, only_fixed: bool) -> tuple[Holder, ...]:
@@ -65,7 +67,7 @@ class Holders:
             mine = np.array(below, np.bool_).take(queue) & ~state.tasks.stopping.take(rows)
             if only_fixed:
                 mine &= state.tasks.victim.take(rows) < 0
-            self._known[known] = self._largest(resource, mine)
+            self._known[known] = self._told(self._largest(resource, mine))
         return self._known[known]
 
     def in_the_way(self, places: Iterable[Footprint], resource: int) -> tuple[Holder, ...]:
@@ -100,14 +102,28 @@ class Holders:
             self._rows = self._cycle.state.tasks.used()
         return self._rows
 
-    def _largest(self, resource: int, chosen: Bools) -> tuple[Holder, ...]:
+    def _largest_kept(self, resource: int, mask: Bools, key: Hashable) -> Amounts:
+        """``_largest`` on some nodes, kept until work comes or goes or nodes change."""
+        state = self._cycle.state
+        kept, stamp = state.memory.largest, (state.queues.changes, state.nodes.version)
+        known = kept.get((resource, key))
+        if known is None or known[0] != stamp:
+            there = mask.take(state.tasks.node.take(self._used()))
+            known = kept[resource, key] = stamp, self._largest(resource, there)
+        return known[1]
+
+    def _told(self, amounts: Amounts) -> tuple[Holder, ...]:
+        at = self._cycle.state.jobs.at
+        return _first(self._holder(at(slot), amount) for slot, amount in amounts)
+
+    def _largest(self, resource: int, chosen: Bools) -> Amounts:
         state, rows = self._cycle.state, self._used()
         if resource not in self._amounts:
             self._amounts[resource] = self._held_by(resource, rows)
         slots = state.tasks.job.take(rows)
         sums = np.bincount(slots, weights=self._amounts[resource] * chosen).astype(np.int64)
         best = _most(sums, state.jobs.created)
-        return _first(self._holder(state.jobs.at(slot), int(sums[slot])) for slot in best.tolist())
+        return tuple(zip(best.tolist(), sums.take(best).tolist(), strict=True))
 
     def _held_by(self, resource: int, rows: Counts) -> Counts:
         """(r,) what the tasks of these rows hold of a resource."""

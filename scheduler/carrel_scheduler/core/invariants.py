@@ -9,9 +9,18 @@ from collections import Counter
 from collections.abc import Callable
 
 from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.mig import model_of
-from carrel_scheduler.core.recount import Uses, all_held, core_of, jobs_of, path_names
+from carrel_scheduler.core.recount import (
+    Uses,
+    all_held,
+    core_of,
+    counting,
+    jobs_of,
+    met,
+    path_names,
+)
 from carrel_scheduler.core.resources import MILLI, Triple, added
 from carrel_scheduler.core.rules import NO_BOUND, RESOURCES
 from carrel_scheduler.core.standings import RESOURCE_NAMES
@@ -126,19 +135,35 @@ def promised_to_waiting_tasks(state: Columns) -> list[str]:
 def non_preemptible_within_quota(state: Columns) -> list[str]:
     """Non-preemptible work stays within quota at every level.
 
-    Where a rule was set below what was held, what was held then is the bound. Members that move
-    still count in the place of those that would be the core without them.
+    Where a rule was set below what was held, what was held then is the bound.
     """
     uses = Uses(state)
     for job in jobs_of(state):
-        core = core_of(job, (index for index, _ in job.promise if index in job.halted))
-        places = (state.tasks.footprint(job.rows[index]) for index in core)
+        places = (state.tasks.footprint(job.rows[index]) for index in core_of(job))
         uses.add(job.queue, added(place.amounts for place in places))
     return [
         f"{name} holds {held} {what} in non-preemptible work, bound {bound}"
         for name, slot in sorted(state.queues.slots.items())
         for what, held, bound in _over(uses.of[name], state.queues.ceiling(slot).fixed)
     ]
+
+
+def cores_are_minima(state: Columns) -> list[str]:
+    """What is protected of semi-preemptible work is its minimum, as long as it has that.
+
+    Nothing only where that was noted, or where it needs no task.
+    """
+    found = []
+    for job in jobs_of(state):
+        core, running = core_of(job), frozenset(job.running())
+        if job.spec.preemptible is not Preemptibility.SURPLUS or core == running:
+            continue
+        group, kept = job.shape.group, counting(job, (), running - core)
+        if not core <= running or (job.uncovered and core):
+            found.append(f"{job.uid} is protected in {sorted(core)}, which does not run")
+        elif not job.uncovered and met(group, counting(job)) and not met(group, kept):
+            found.append(f"{job.uid} is protected in {sorted(core)}, which is no minimum")
+    return found
 
 
 def limits_held(state: Columns) -> list[str]:
@@ -203,6 +228,7 @@ STATE_INVARIANTS: tuple[Invariant, ...] = (
     promised_once,
     promised_to_waiting_tasks,
     non_preemptible_within_quota,
+    cores_are_minima,
     limits_held,
     gated_tasks_wait,
     only_leaves_hold_work,

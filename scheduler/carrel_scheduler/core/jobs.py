@@ -37,6 +37,8 @@ class Job:
         waiting: its row among the waiting, when none of its tasks holds or was promised room.
         asked: what its pending tasks count for in the queue's sum of waiting amounts.
         fixed: what of its placed tasks counts as non-preemptible.
+        core: of elastic semi-preemptible work the indices that are protected; ``uncovered``: its
+            minimum came to rest on more than its rights, so nothing of this life is protected.
         promise: places held for it: (task index, place); ``promise_fixed``: they count as
             non-preemptible.
         started, saved: of its present life; epoch seconds.
@@ -46,6 +48,7 @@ class Job:
 
     __slots__ = (
         "asked",
+        "core",
         "evicted_at",
         "fixed",
         "halted",
@@ -62,6 +65,7 @@ class Job:
         "stale_since",
         "started",
         "stuck",
+        "uncovered",
         "waiting",
     )
 
@@ -71,7 +75,8 @@ class Job:
         self.queue = queue
         self.shape = shape
         self.rows: dict[int, int] = {}
-        self.halted = self.stuck = NOTHING
+        self.halted = self.stuck = self.core = NOTHING
+        self.uncovered = False
         self.out: dict[int, Outcome] | None = None
         self.queued = True
         self.waiting: WaitingRow | None = None
@@ -138,9 +143,11 @@ class JobTable:
         gpu: (J,) GPU thousandths of the running tasks.
         placed: (J,) how many tasks hold room.
         whole: (J,) it is stopped whole or not at all.
+        saves: how many checkpoints were seen.
     """
 
     def __init__(self) -> None:
+        self.saves = 0
         self.by_uid: dict[str, Job] = {}
         self.by_slot: list[Job | None] = []
         self.uids: list[str] = []

@@ -43,7 +43,7 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
     """The step as ``clearing`` understands it, or ``None``."""
     shape, classes = job.shape, cycle.state.classes
     kind = classes.kinds[shape.cls]
-    if not shape.plain and not (shape.apart == HOST and shape.alike):
+    if not shape.plain and not (shape.apart == HOST and shape.alike and not shape.levelled):
         return None
     if job.rows or step != shape.first_step:
         return None
@@ -71,13 +71,12 @@ def budgets_of(cycle: Cycle, claim: Claim) -> Budgets | None:
         room = found.most[queues] + 1 - largest
         strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
         excess[queues] = np.maximum(strict, 0)
-    parent = np.array(cycle.standings.table.parent, np.int64)
-    return Budgets(parent, excess, excess[:, 0] >= NO_BOUND)
+    return Budgets(cycle.standings.table.parents, excess, excess[:, 0] >= NO_BOUND)
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
     """No bound at all."""
-    parent = np.array(cycle.standings.table.parent, np.int64)
+    parent = cycle.standings.table.parents
     queues = len(parent)
     return Budgets(parent, np.zeros((queues, 3), np.int64), np.ones(queues, np.bool_))
 

@@ -12,7 +12,7 @@ NONE: frozenset[int] = frozenset()
 def leaf_states(
     job: Job, started: Collection[int] = NONE, stopped: Collection[int] = NONE
 ) -> tuple[LeafState, ...]:
-    """Where the tasks of each leaf are.
+    """Where the tasks of each leaf are; those that are protected before the others.
 
     Args:
         job: the workload.
@@ -33,6 +33,9 @@ def leaf_states(
                 pending.append(index)
         elif job.queued and index not in job.spec.gated:
             pending.append(index)
+    if core := job.core:
+        for _, running in leaves:
+            running.sort(key=lambda index: index not in core)
     return tuple(
         LeafState(tuple(pending), tuple(running), ended)
         for (pending, running), ended in zip(leaves, succeeded, strict=True)
@@ -43,13 +46,23 @@ def protected_members(job: Job) -> frozenset[int]:
     """Indices of the placed tasks that are never stopped for others.
 
     All of a non-preemptible workload, none of a preemptible one, and of a semi-preemptible one
-    those without which it would fall below its minimum.
+    its core (``changes.cores``).
     """
     if job.spec.preemptible is Preemptibility.YES or not job.rows:
         return NONE
-    if job.spec.preemptible is Preemptibility.NO or not job.shape.elastic:
-        return frozenset(job.rows)
+    return job.core if has_core(job) else frozenset(job.rows)
+
+
+def has_core(job: Job) -> bool:
+    """Whether some of its tasks may be protected and others not."""
+    return job.spec.preemptible is Preemptibility.SURPLUS and job.shape.elastic
+
+
+def minimum_of(
+    job: Job, started: Collection[int] = NONE, stopped: Collection[int] = NONE
+) -> frozenset[int]:
+    """Indices of the running tasks without which it would fall below its minimum."""
     core: tuple[int, ...] = ()
-    for step in shed_steps(job.shape.structure, leaf_states(job)):
+    for step in shed_steps(job.shape.structure, leaf_states(job, started, stopped)):
         core = step.tasks if step.core else ()
     return frozenset(core)

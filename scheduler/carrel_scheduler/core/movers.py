@@ -8,8 +8,11 @@ of movable tasks makes room.
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from carrel_scheduler.core.classes import Form, GpuKind
 from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.tasks import devices_of
 
@@ -35,23 +38,26 @@ class Occupant:
 
 def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
     """The tasks of these rows."""
-    tasks, jobs = cycle.state.tasks, cycle.state.jobs
+    tasks, jobs, now = cycle.state.tasks, cycle.state.jobs, cycle.now
+    at = np.array(rows, np.int64)
+    slots = tasks.job.take(at)
+    may_stop = (tasks.victim.take(at) >= 0) & ~cycle.moves.stopped.take(at)
+    columns = (
+        *(slots.tolist(), tasks.mask.take(at).tolist(), tasks.share.take(at).tolist()),
+        *(tasks.cls.take(at).tolist(), may_stop.tolist(), jobs.since.take(slots).tolist()),
+    )
     found = []
-    for row in rows:
-        slot = tasks.job.item(row)
-        job = jobs.at(slot)
-        devices = devices_of(tasks.mask.item(row))
-        movable = (
-            tasks.victim.item(row) >= 0
-            and not cycle.moves.stopped.item(row)
-            and not job.spec.interactive
-            and not job.shape.bound
-            and not cycle.answered(job)
-        )
-        lost = max(1, len(devices)) * max(0.0, cycle.now - jobs.since.item(slot))
-        host = tasks.hosts[tasks.cls.item(row)]
-        found.append(Occupant(row, slot, devices, tasks.share.item(row), host, lost, movable))
+    for row, slot, mask, share, cls, stops, since in zip(rows, *columns, strict=True):
+        movable = stops and _moves(cycle, jobs.at(slot))
+        devices = devices_of(mask)
+        lost = max(1, len(devices)) * max(0.0, now - since)
+        found.append(Occupant(row, slot, devices, share, tasks.hosts[cls], lost, movable))
     return found
+
+
+def _moves(cycle: Cycle, job: Job) -> bool:
+    """Whether a job may lie elsewhere as well."""
+    return not (job.spec.interactive or job.shape.bound or cycle.answered(job))
 
 
 def movers(cycle: Cycle, cls: int, node: int, here: Sequence[Occupant]) -> list[Occupant] | None:

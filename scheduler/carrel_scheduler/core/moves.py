@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.reasons import Token
@@ -25,11 +24,12 @@ Masks = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why tasks are told to stop: which rule, and for whom."""
+    """Why tasks are told to stop: which rule, and for whom; or which nodes are being emptied."""
 
     token: Token
     claimer: Job | None = None
     within_quota: bool = False
+    nodes: tuple[str, ...] = ()
 
 
 class Kind(Enum):
@@ -134,17 +134,6 @@ class Moves:
         self.room.lift(place)
         self._count(job, place, fixed, -1)
         self.log.append(Move(Kind.LIFT, job, index, place, fixed))
-
-    def held_as_fixed(self, job: Job) -> bool:
-        """Whether the room held for it counts as non-preemptible."""
-        if job.spec.preemptible is not Preemptibility.SURPLUS:
-            return job.spec.preemptible is Preemptibility.NO
-        mine = (
-            move.fixed
-            for move in reversed(self.log)
-            if isinstance(move, Move) and move.kind is Kind.HOLD and move.job is job
-        )
-        return next(mine, job.promise_fixed)
 
     def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
         """A task that was to start in this cycle does not."""

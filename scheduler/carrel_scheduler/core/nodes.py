@@ -5,6 +5,7 @@ by ``rank``, the place of the name in alphabetical order. ``version`` changes wi
 decides where tasks may run (names, labels, taints, devices), so that masks may be cached by it.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -27,6 +28,7 @@ class NodeColumns:
     Attributes:
         slots: name -> slot; ``names``: slot -> name, empty for a slot without a node.
         facts: slot -> the last ``NodeSet``.
+        hardware: (MiB of a GPU, MIG model) -> how many nodes have such GPUs.
         devices: (N,) number of GPUs; ``gpu_memory``: (N,) MiB of each, 0 unknown.
         capacity: (H, N) host resources; ``extended``: name -> host row.
         usable: (D, N) the device exists and is not broken.
@@ -41,6 +43,7 @@ class NodeColumns:
         self.slots: dict[str, int] = {}
         self.names: list[str] = []
         self.facts: list[NodeSet | None] = []
+        self.hardware: Counter[tuple[int, str]] = Counter()
         self.extended: dict[str, int] = {}
         self.devices: Counts = np.zeros(0, np.int64)
         self.gpu_memory: Counts = np.zeros(0, np.int64)
@@ -112,7 +115,16 @@ class NodeColumns:
         self.schedulable[slot] = event.schedulable and not event.draining
         if _elsewhere(self.facts[slot], event):
             self.version += 1
-        self.facts[slot] = event
+        self._tell(slot, event)
+
+    def _tell(self, slot: int, fact: NodeSet | None) -> None:
+        old = self.facts[slot]
+        for node, change in ((old, -1), (fact, 1)):
+            if node is not None:
+                self.hardware[node.gpu_memory_mib, node.mig_model] += change
+        if old is not None:
+            self.hardware = +self.hardware
+        self.facts[slot] = fact
 
     def _set_devices(self, event: NodeSet, slot: int) -> None:
         before = int(self.devices[slot])
@@ -132,7 +144,8 @@ class NodeColumns:
     def drop(self, name: str) -> None:
         """Forget a node on which nothing is placed."""
         slot = self.slots.pop(name)
-        self.names[slot], self.facts[slot] = "", None
+        self.names[slot] = ""
+        self._tell(slot, None)
         self.devices[slot] = self.gpu_memory[slot] = 0
         self.capacity[:, slot] = 0
         self.usable[:, slot] = False

@@ -8,41 +8,20 @@ without looking at the rest.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, auto
 
 import numpy as np
 
+from carrel_scheduler.core.answers import REFUSED, SEARCHED, Answer
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.openings import Openings
 from carrel_scheduler.core.order import Service
 from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.waiting import WaitingRow
 
-
-class Answer(Enum):
-    """What became of an offer."""
-
-    SERVED = auto()
-    NO = auto()
-    """Neither this job nor any that looks like it."""
-    PLAINLY_NO = auto()
-    """Like ``NO``, found out at a glance."""
-    NOT_THIS = auto()
-    """Others that look like it may still be served."""
-
-
 MISSES = 8
 """After so many offers in vain all rows are looked at together."""
-REFUSED = (Answer.NO, Answer.PLAINLY_NO)
-SEARCHED = (Answer.NO, Answer.NOT_THIS)
-
-
-def answered(found: bool) -> Answer:
-    """The answer of a search."""
-    return Answer.SERVED if found else Answer.NO
-
-
 Key = tuple[int, int, float, str]
 
 
@@ -83,7 +62,7 @@ class Offers:
     """All that waits and may be worth trying, by queue.
 
     Rows stand sorted in columns and become lines only when their turn is near: of thousands few are
-    ever looked at.
+    ever looked at. The first candidates of all queues are read from the columns at once.
     """
 
     def __init__(
@@ -91,7 +70,7 @@ class Offers:
         cycle: Cycle,
         rows: Counts,
         singles: Iterable[Job],
-        fits: Callable[[Counts], Bools] | None = None,
+        openings: Openings | None = None,
     ) -> None:
         """What is offered, in the room as it is now.
 
@@ -99,16 +78,20 @@ class Offers:
             cycle: the cycle.
             rows: numbers of waiting rows that fit now.
             singles: jobs that stand in no row.
-            fits: a quick look at rows, (n,) numbers; those to which it says no are dropped when
+            openings: tells which rows may still find room; those that may not are dropped when
                 their turn comes.
         """
-        self._cycle = cycle
-        self._fits = fits
+        self._cycle, self._openings = cycle, openings
         self._singles = 0
         self._missed = 0
-        self._sorted_at = len(cycle.room.log)
+        self._first: dict[int, Triple] = {}
         self._heaps: dict[int, list[tuple[Key, Line]]] = {}
-        self._sort(rows)
+        self._numbers = self._above = self._leaves = rows[:0]
+        self._since = np.zeros(0, np.float64)
+        self._next: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        if len(rows):
+            self._sort(rows)
         for job in singles:
             self._push_single(job)
 
@@ -119,7 +102,6 @@ class Offers:
         touches_all: bool = False,
         most: int | None = None,
         served: int | None = None,
-        exhausted: Callable[[], bool] = lambda: False,
     ) -> None:
         """Offer everything to ``attempt``.
 
@@ -128,61 +110,109 @@ class Offers:
             touches_all: what it serves changes other queues too.
             most: it ends after so many searches in vain.
             served: and after so many that were served.
-            exhausted: whether no row can be served any more.
         """
-        service = Service(self._cycle.standings, self._head, self._heaps)
+        leaves = self._next.keys() | self._heaps.keys()
+        if not leaves:
+            return
+        service = Service(self._cycle.standings, self._head, leaves)
         left, more = -1 if most is None else most, -1 if served is None else served
         while left and more and (leaf := service.pop()) is not None:
-            _, line = heapq.heappop(self._heaps[leaf])
-            if line.row is None:
-                self._singles -= 1
-            elif not self._singles and exhausted():
+            line = self._take(leaf)
+            if line is None and self._is_exhausted():
                 return
-            answer = attempt(line.job, line.step)
-            job = line.job if answer is Answer.SERVED else None
+            answer = Answer.PLAINLY_NO if line is None else attempt(line.job, line.step)
             left -= answer in SEARCHED
-            self._missed += job is None
-            if self._missed >= MISSES and self._fits is not None:
-                self._prune(service)
-            more -= job is not None
-            if answer not in REFUSED and line.next(self._cycle):
-                self._push(line, stage=0)
-            if job is not None and job.shape.elastic:
-                self._push_single(job)
-            if touches_all and job is not None:
-                service.update_all()
+            if line is None or answer is not Answer.SERVED:
+                self._miss(service)
+            more -= answer is Answer.SERVED
+            if not (left and more):
+                return
+            if line is not None and answer not in REFUSED:
+                self._go_on(line, service, answer, touches_all=touches_all)
             service.update(leaf)
+
+    def _go_on(self, line: Line, service: Service, answer: Answer, *, touches_all: bool) -> None:
+        """Offer the next job of a row, and what more a job that was served asks for."""
+        job = line.job
+        if line.next(self._cycle):
+            self._push(line, stage=0)
+        if answer is Answer.SERVED:
+            if job.shape.elastic:
+                self._push_single(job)
+            if touches_all:
+                service.update_all()
+
+    def _take(self, leaf: int) -> Line | None:
+        """The candidate of a queue; ``None`` where its room has gone since, or it has given way."""
+        heap = self._heaps.setdefault(leaf, [])
+        if self._first.pop(leaf, None) is not None:
+            place = self._next[leaf]
+            self._next[leaf] = place + 1
+            self._line_of(place, heap)
+        line = heapq.heappop(heap)[1]
+        if line.row is None:
+            self._singles -= 1
+            return None if self._cycle.moves.stopped_of(line.job) else line
+        if self._openings is not None and not self._openings.fits_row(line.row.id):
+            return None
+        return line
+
+    def _is_exhausted(self) -> bool:
+        return not self._singles and self._openings is not None and self._openings.exhausted()
 
     def _sort(self, rows: Counts) -> None:
         """Rows of each queue by priority and submission, so far only as numbers."""
         waiting = self._cycle.state.waiting
-        leaf, since = waiting.queue.take(rows), waiting.since.take(rows)
-        above = -waiting.priority.take(rows)
-        order = np.lexsort((since, above, leaf))
-        self._numbers = rows.take(order)
-        self._above, self._since = above.take(order).tolist(), since.take(order).tolist()
-        self._leaves = leaves = leaf.take(order)
+        wanted = np.zeros(len(waiting.rows), np.bool_)
+        wanted[rows] = True
+        order = waiting.in_order()
+        self._numbers = order.compress(wanted.take(order))
+        self._above = -waiting.priority.take(self._numbers)
+        self._since = waiting.since.take(self._numbers)
+        self._leaves = leaves = waiting.queue.take(self._numbers)
         first = np.flatnonzero(np.diff(leaves, prepend=-1))
-        ends = [*first.tolist(), len(leaves)][1:]
-        self._next: dict[int, int] = dict(
-            zip(leaves.take(first).tolist(), first.tolist(), strict=True)
-        )
-        self._ends = dict(zip(self._next, ends, strict=True))
-        self._heaps = {slot: [] for slot in self._next}
+        slots = leaves.take(first).tolist()
+        self._next = dict(zip(slots, first.tolist(), strict=True))
+        self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))
+        alone = first.compress(~self._tied().take(first))
+        demand = waiting.demand.take(self._numbers.take(alone), 0).tolist()
+        self._first = dict(zip(leaves.take(alone).tolist(), map(tuple, demand), strict=True))
+        for leaf in self._served_leaves():
+            self._forget_first(leaf)
 
-    def _prune(self, service: Service) -> None:
-        """Leave out, all at once, the queues of which no row fits any more."""
-        self._missed = 0
-        if self._fits is None or self._singles:
+    def _tied(self) -> Bools:
+        """(r,) whether only uids tell which of a row and the next one of its queue comes first."""
+        kept = (self._leaves, self._above, self._since)
+        found = np.zeros(len(self._leaves), np.bool_)
+        found[:-1] = np.logical_and.reduce([column[1:] == column[:-1] for column in kept])
+        return found
+
+    def _served_leaves(self) -> set[int]:
+        """Queues of those in rows whom this cycle has served: their first may be another by now."""
+        moves, state = self._cycle.moves, self._cycle.state
+        served = {*moves.started, *moves.held, *moves.held_many} - state.promised.keys()
+        return {state.jobs.get(uid).queue for uid in served}
+
+    def _miss(self, service: Service) -> None:
+        """Leave out, after many offers in vain, all queues of which no row fits any more."""
+        self._missed += 1
+        if self._missed < MISSES or self._openings is None:
             return
-        left = set(self._leaves.compress(self._fits(self._numbers)).tolist())
-        service.forget([leaf for leaf in self._next if leaf not in left])
+        self._missed = 0
+        if not self._singles:
+            left = set(self._leaves.compress(self._openings.fits(self._numbers)).tolist())
+            service.forget([leaf for leaf in self._next if leaf not in left])
 
     def _push_single(self, job: Job) -> None:
         step = self._cycle.next_step(job)
         if step:
+            self._forget_first(job.queue)
             self._push(Line(job, None, step), stage=self._cycle.stage(job))
             self._singles += 1
+
+    def _forget_first(self, leaf: int) -> None:
+        """Let the first row of a queue be compared with what does not stand in rows."""
+        self._first.pop(leaf, None)
 
     def _push(self, line: Line, *, stage: int) -> None:
         heap = self._heaps.setdefault(line.job.queue, [])
@@ -191,38 +221,39 @@ class Offers:
     def _pull(self, leaf: int, heap: list[tuple[Key, Line]]) -> None:
         """Make lines of the rows that may come before what stands in the heap."""
         place, end = self._next.get(leaf, 0), self._ends.get(leaf, 0)
-        cycle = self._cycle
+        openings = self._openings
         while place < end:
             if heap:
                 above, stage, since, _ = heap[0][0]
-                if (above, stage, since) < (self._above[place], 0, self._since[place]):
+                if (above, stage, since) < (self._above.item(place), 0, self._since.item(place)):
                     break
-            place = self._next_fitting(place, end)
-            if place >= end:
-                break
-            row = cycle.state.waiting.rows[self._numbers.item(place)]
+            if openings is not None:
+                place = openings.first(self._numbers, place, end)
+                if place >= end:
+                    break
+            self._line_of(place, heap)
             place += 1
-            job = None if row is None else row.first()
-            if job is not None:
-                line = Line(job, row, job.shape.first_step)
-                if not cycle.answered(job) or line.next(cycle):
-                    self._push(line, stage=0)
         self._next[leaf] = place
 
-    def _next_fitting(self, place: int, end: int) -> int:
-        if self._fits is None or len(self._cycle.room.log) == self._sorted_at:
-            return place
-        fits = self._fits(self._numbers[place:end])
-        first = int(fits.argmax())
-        return place + first if fits[first] else end
+    def _line_of(self, place: int, heap: list[tuple[Key, Line]]) -> None:
+        """Make a line of a row, unless all its jobs were answered."""
+        row = self._cycle.state.waiting.rows[self._numbers.item(place)]
+        job = None if row is None else row.first()
+        if job is not None:
+            line = Line(job, row, job.shape.first_step)
+            if not self._cycle.answered(job) or line.next(self._cycle):
+                heapq.heappush(heap, (line.key(stage=0), line))
 
     def _head(self, leaf: int) -> Triple | None:
-        heap, fits = self._heaps[leaf], self._fits
+        first = self._first.get(leaf)
+        if first is not None:
+            return first
+        heap, openings = self._heaps.setdefault(leaf, []), self._openings
         while True:
             self._pull(leaf, heap)
             if not heap:
                 return None
             line = heap[0][1]
-            if fits is None or line.row is None or fits(np.array([line.row.id]))[0]:
+            if openings is None or line.row is None or openings.fits_row(line.row.id):
                 return self._cycle.demand(line.job, line.step)
             heapq.heappop(heap)

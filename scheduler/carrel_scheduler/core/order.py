@@ -18,6 +18,9 @@ standings those without the victims taken before.
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
+from typing_extensions import override
+
+from carrel_scheduler.core.division import KnownKeys
 from carrel_scheduler.core.resources import NONE
 from carrel_scheduler.core.rules import RESOURCES
 from carrel_scheduler.core.standings import Standings, dominant_share
@@ -33,7 +36,7 @@ SHARE_WITH = 4
 
 def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
     """The place of a queue among its siblings; smaller is served first, no two are equal."""
-    gpu, cpu, memory = standings.used[slot]
+    used = gpu, cpu, memory = standings.used[slot]
     fair, quota = standings.fair[slot], standings.quota[slot]
     keeps, measure = standings.allocatable[slot], standings.measure[slot]
     then = (gpu + demand[0], cpu + demand[1], memory + demand[2])
@@ -43,7 +46,7 @@ def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> 
         -standings.table.rank[slot],
         0 in keeps and any(then[r] > 0 and not keeps[r] for r in RESOURCES),
         dominant_share(then, measure),
-        dominant_share((gpu, cpu, memory), measure),
+        dominant_share(used, measure),
         *keeps,
         standings.table.place[slot],
     )
@@ -79,7 +82,7 @@ class Service:
         self._best: dict[int, tuple[int, Sequence[int]]] = {}
         self._keys: dict[int, Key] = {}
         self._heaps: dict[int, list[tuple[Key, int]]] = {}
-        self._known: dict[int, tuple[tuple[int, ...], Key]] = {}
+        self._known = self._keys_known()
         self.update_all()
 
     def pop(self) -> int | None:
@@ -126,16 +129,18 @@ class Service:
             self._place(slot, table.parent[slot], self._top_of(slot))
         self._top_of(TOP)
 
+    def _keys_known(self) -> KnownKeys:
+        """Keys by slot, with what they follow from; kept from cycle to cycle."""
+        return self._standings.known
+
     def _set_head(self, leaf: int, demand: Sequence[int] | None) -> None:
         best = None if demand is None else (leaf, demand)
-        table, slot = self._standings.table, leaf
-        while True:
-            parent = table.parent[slot]
+        parents, slot = self._standings.table.parent, leaf
+        while slot != TOP:
+            parent = parents[slot]
             self._place(slot, parent, best)
             best = self._top_of(parent)
             slot = parent
-            if parent == TOP:
-                return
 
     def _place(self, slot: int, parent: int, best: tuple[int, Sequence[int]] | None) -> None:
         """Note the best candidate below a queue, and the queue's place among its siblings."""
@@ -145,24 +150,33 @@ class Service:
             return
         self._best[slot] = best
         key = self._key_of(slot, best[1])
-        if self._keys.get(slot) != key:
+        if self._keys.get(slot) is not key:
             self._keys[slot] = key
-            heapq.heappush(self._heaps.setdefault(parent, []), (key, slot))
+            heap = self._heaps.get(parent)
+            if heap is None:
+                heap = self._heaps[parent] = []
+            heapq.heappush(heap, (key, slot))
 
     def _key_of(self, slot: int, demand: Sequence[int]) -> Key:
         """The key, worked out again only when what it follows from has changed."""
-        inputs = (*self._standings.used[slot], *demand)
+        stand = self._standings
+        shares = stand.fair[slot], stand.allocatable[slot], stand.measure[slot]
+        inputs = (*stand.used[slot], *demand, *shares)
         known = self._known.get(slot)
         if known is None or known[0] != inputs:
-            known = self._known[slot] = inputs, self._key(self._standings, slot, demand)
+            known = self._known[slot] = inputs, self._key(stand, slot, demand)
         return known[1]
 
     def _top_of(self, parent: int) -> tuple[int, Sequence[int]] | None:
         """The best candidate below ``parent``; entries that no longer hold are thrown away."""
-        heap = self._heaps.get(parent, [])
-        while heap and self._keys.get(heap[0][1]) != heap[0][0]:
+        heap, keys = self._heaps.get(parent, ()), self._keys
+        best = None
+        while heap:
+            key, slot = heap[0]
+            if keys.get(slot) is key:
+                best = self._best[slot]
+                break
             heapq.heappop(heap)
-        best = self._best[heap[0][1]] if heap else None
         if parent == TOP:
             if best is None:
                 self._best.pop(TOP, None)
@@ -178,3 +192,8 @@ class VictimOrder(Service):
     """
 
     _key = staticmethod(victim_key)
+
+    @override
+    def _keys_known(self) -> KnownKeys:
+        """Keys of victims are of another kind, and few."""
+        return {}

@@ -53,8 +53,8 @@ class Placing:
         moves = self._cycle.moves
         for nodes in self._candidates(group, group.level, first, indices, within):
             mark = moves.mark()
-            score = self._preferred(group.level, nodes, indices, score)
-            if self._inside(group, first, indices, nodes, score):
+            gathered = self._preferred(group.level, nodes, indices, score)
+            if self._inside(group, first, indices, nodes, gathered):
                 return True
             moves.rollback(mark)
         return False

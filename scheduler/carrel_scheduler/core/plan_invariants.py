@@ -95,11 +95,14 @@ def holds_are_honoured(after: After) -> list[str]:
 def starts_keep_to_rules(after: After) -> list[str]:
     """Whatever starts or gets room held stays within limits and quotas at every level.
 
-    Within quota where borrowing is off, and in its non-preemptible part.
+    Within quota where borrowing is off, and in its non-preemptible part. What only moves takes no
+    more than it did.
     """
     uses, fixed = _uses_after(after.state, after)
     found = []
     for job, index, place in after.new_places():
+        if index in after.stops.get(job.uid, ()):
+            continue
         core = index in core_of(job, _indices(after, job), after.stops.get(job.uid, ()))
         for rule in path_names(after.state, job.queue):
             bounds = [("limit", uses, rule.limit)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from carrel_scheduler.core.amounts import GPU_MEMORY
 from carrel_scheduler.core.barriers import lasting_barrier
 from carrel_scheduler.core.blame import to_blame
 from carrel_scheduler.core.classes import Form
@@ -18,7 +19,7 @@ from carrel_scheduler.core.explain_rooms import GPU, Parts, Rooms, Sight
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.resources import MILLI, NONE
 from carrel_scheduler.core.shapes import Shape
 from carrel_scheduler.core.standings import RESOURCE_NAMES
 
@@ -99,20 +100,40 @@ def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int)
     never = sight is Sight.WHOLE
     if scarce == GPU and state.classes.kinds[cls].form is Form.MIG:
         return _no_instance(state, cls, need, parts.total(), never=never)
-    largest = largest_with_rest(rooms, sight, cls, scarce)
-    if largest < asked[scarce]:
+    resource, largest = resource_name(state, scarce), largest_with_rest(rooms, sight, cls, scarce)
+    form = _form_too_large(state, cls, parts) if scarce == GPU else None
+    if form is not None:
+        resource, requested, bound = form
+    elif largest < asked[scarce]:
         requested, bound = asked[scarce], largest
     else:
         requested, bound = need * asked[scarce], parts.total() * asked[scarce]
     return Reason(
         ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
         Token.NEVER_FITS if never else Token.NO_NODE_FITS,
-        resource=resource_name(state, scarce),
+        resource=resource,
         requested=requested,
         short=max(0, requested - bound),
         bound=bound,
         nodes=largest_nodes(state, rooms, sight, cls, scarce) if never else (),
     )
+
+
+def _form_too_large(state: "Columns", cls: int, parts: Parts) -> tuple[str, int, int] | None:
+    """What of a share no node has, measured as it was asked for: GPUs side by side, their memory.
+
+    The resource, how much of it is asked for, and the most on a node.
+    """
+    kind, nodes = state.classes.kinds[cls], state.nodes
+    if kind.form not in (Form.SHARE, Form.MEMORY):
+        return None
+    most = int(nodes.devices.compress(parts.mask).max(initial=0))
+    if most < kind.devices:
+        return resource_name(state, GPU), kind.devices * MILLI, most * MILLI
+    memory = int(nodes.gpu_memory.compress(parts.mask).max(initial=0))
+    if kind.form is Form.MEMORY and memory < kind.amount:
+        return GPU_MEMORY, kind.amount, memory
+    return None
 
 
 def _no_instance(state: "Columns", cls: int, need: int, bound: int, *, never: bool) -> Reason:

@@ -35,23 +35,19 @@ def check_rules(event: QueueSet) -> None:
             raise InvalidEvent("bad_time", field, runtime, "seconds that are not negative")
 
 
-def check_parent(event: QueueSet, *, known: bool, below: bool, busy: bool) -> None:
+def check_parent(event: QueueSet, *, known: bool, below: bool) -> None:
     """Refuse a parent that cannot be one.
 
     Args:
         event: names the parent.
         known: there is a queue of that name.
         below: it is the queue itself or one of its descendants.
-        busy: it is a leaf that holds workloads.
     """
     if event.parent == event.name or below:
         expected = "a queue that is not the queue itself or below it"
         raise InvalidEvent("queue_cycle", "parent", event.parent, expected)
     if not known:
         raise InvalidEvent("unknown_queue", "parent", event.parent, "the name of a known queue")
-    if busy:
-        expected = "a queue without workloads: only queues without children hold them"
-        raise InvalidEvent("parent_holds_workloads", "parent", event.parent, expected)
 
 
 def check_usage(event: UsageSeen) -> None:

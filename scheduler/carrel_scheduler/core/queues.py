@@ -60,6 +60,8 @@ class QueueColumns:
         rules: slot -> the last ``QueueSet``, ``None`` when unused.
         parent: slot -> the slot above, -1 at the top.
         usage: (Q, 3) int64, past use in millionths of the cluster (``UsageSeen``).
+        changes: grows whenever work gets or loses room, or room that is held for it.
+        changed_at: slot of a leaf -> ``changes`` after its own last one.
     """
 
     def __init__(self) -> None:
@@ -67,6 +69,8 @@ class QueueColumns:
         self.rules: list[QueueSet | None] = []
         self.parent: list[int] = []
         self.usage: Counts = np.zeros((0, 3), np.int64)
+        self.changes = 0
+        self.changed_at: dict[int, int] = {}
         self._ceilings: list[Ceiling] = []
         self._paths: list[tuple[int, ...]] = []
         self._unused: list[int] = []
@@ -83,6 +87,7 @@ class QueueColumns:
         twin = QueueColumns()
         twin.slots, twin.rules, twin.parent = dict(self.slots), list(self.rules), list(self.parent)
         twin.usage = self.usage.copy()
+        twin.changes, twin.changed_at = self.changes, dict(self.changed_at)
         twin._ceilings, twin._paths = list(self._ceilings), list(self._paths)
         twin._unused, twin._table = list(self._unused), self._table
         twin._keep(self._sums.copy())
@@ -162,6 +167,9 @@ class QueueColumns:
     def add(self, which: Sum, leaf: int, amounts: Triple, sign: int = 1) -> None:
         """Add amounts to a sum of a leaf and of all queues above it."""
         gpu, cpu, memory = sign * amounts[0], sign * amounts[1], sign * amounts[2]
+        if which is not Sum.WAITING:
+            self.changes += 1
+            self.changed_at[leaf] = self.changes
         flat, first = self._flat, which * len(self.rules)
         for slot in self._paths[leaf]:
             at = 3 * (first + slot)
@@ -220,7 +228,6 @@ class QueueColumns:
             event,
             known=parent is not None,
             below=parent is not None and self.slots.get(event.name) in self._paths[parent],
-            busy=parent is not None and self.is_leaf(parent) and self.holds_work(parent),
         )
         return -1 if parent is None else parent
 

@@ -78,8 +78,8 @@ class Reason:
 
     Attributes:
         resource: what is short: ``gpu`` (thousandths), ``cpu`` (millicores), ``memory`` (MiB),
-            ``tasks``, ``mig`` (instances), or the name of an extended resource; empty when it is
-            not about an amount.
+            ``gpu_memory`` (MiB of one GPU), ``tasks``, ``mig`` (instances), or the name of an
+            extended resource; empty when it is not about an amount.
         requested, short, bound: amounts in the unit of ``resource``: asked for in all, missing, and
             the quota, limit or node size that binds.
         project: whose quota or limit binds (a project, or a queue above it), or, for an eviction,

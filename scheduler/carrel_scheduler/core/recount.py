@@ -13,10 +13,9 @@ from carrel_scheduler.core.footprints import footprint_of
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.members import leaf_states
+from carrel_scheduler.core.members import minimum_of
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.resources import Triple
-from carrel_scheduler.core.steps import shed_steps
 
 Task = tuple[str, int]
 Places = dict[int, Footprint]
@@ -136,17 +135,19 @@ def counting(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ())
 
 
 def core_of(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> frozenset[int]:
-    """Indices of running tasks that count as non-preemptible."""
+    """Indices of running tasks that count as non-preemptible.
+
+    With ``started`` and ``stopped``, by a plan: what is left of the core, or the minimum that the
+    plan fills.
+    """
     on, off = set(started), set(stopped)
-    running = {i for i in job.running() if i not in off} | on
     if job.spec.preemptible is Preemptibility.YES:
         return frozenset()
-    if job.spec.preemptible is Preemptibility.NO:
-        return frozenset(running)
-    last: tuple[int, ...] = ()
-    for step in shed_steps(job.shape.structure, leaf_states(job, on, off)):
-        last = step.tasks if step.core else ()
-    return frozenset(last)
+    if job.spec.preemptible is Preemptibility.NO or not job.shape.elastic:
+        return frozenset({i for i in job.running() if i not in off} | on)
+    if not on or job.uncovered or met(job.shape.group, counting(job, (), off)):
+        return job.core - off
+    return minimum_of(job, on, off)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,10 @@ a new rule makes a new one, and its identity tells caches whether rules changed.
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from carrel_scheduler.core.events import QueueSet
+from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts, Triple
 
@@ -32,6 +35,7 @@ class RuleTable:
         weight: shares of the surplus; ``None`` where the quota takes their place.
         rank, place: served first when higher; and age among all queues (0 is the oldest, ties by
             name).
+        parents, quotas, caps: ``parent``, ``quota`` and ``cap`` as columns.
         bounds: what work of this queue can run into on its way up, nearest queue first.
     """
 
@@ -58,6 +62,9 @@ class RuleTable:
         self.children = [tuple(slots) for slots in below]
         self.path = [path_of(slot, parent) if rule else () for slot, rule in enumerate(rules)]
         self.bounds = [self._bounds(path) for path in self.path]
+        self.parents: Counts = np.array(self.parent, np.int64).reshape(-1)
+        self.quotas: Counts = np.array(self.quota, np.int64).reshape(-1, 3)
+        self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
 
     def _bounds(self, path: tuple[int, ...]) -> tuple[Bound, ...]:
         found: list[Bound] = []

@@ -4,7 +4,7 @@ Thousands of waiting workloads are a few hundred shapes, so whatever depends on 
 computed once, and whoever fails for a shape need not be tried for its next workload.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from carrel_scheduler.core.classes import Classes
 from carrel_scheduler.core.events import WorkloadQueued
@@ -29,6 +29,7 @@ class Shape:
         alike: all tasks are alike.
         plain: all tasks are alike, one group without a level, and start together.
         elastic: some tasks are surplus.
+        levelled: a group asks for a level of a topology.
         bound: where some tasks lie depends on where others do: a level, or members apart.
         apart: a label key on which the members differ, or empty.
     """
@@ -46,6 +47,7 @@ class Shape:
     alike: bool
     plain: bool
     elastic: bool
+    levelled: bool
     bound: bool
     apart: str
 
@@ -78,6 +80,21 @@ class Shapes:
             shape = self._known[key] = self._new(spec)
         return shape
 
+    def renewed(self) -> dict[int, Shape]:
+        """Shapes whose amounts are others now, by id: known nodes have come, changed or gone."""
+        found: dict[int, Shape] = {}
+        on_nodes = [cls for cls in range(len(self._classes)) if self._classes.on_nodes(cls)]
+        for key, shape in self._known.items():
+            if not set(on_nodes).intersection(shape.classes):
+                continue
+            amounts = tuple(self._classes.amounts(cls) for cls in shape.classes)
+            if amounts != shape.amounts:
+                first = added(amounts[index] for index in shape.first_step)
+                total = added(amounts)
+                new = replace(shape, amounts=amounts, total=total, first=first)
+                found[shape.id] = self._known[key] = new
+        return found
+
     def _new(self, spec: WorkloadQueued) -> Shape:
         group = spec.gang or Group(requests=(spec.request,) * spec.tasks)
         parts = leaves(group)
@@ -103,6 +120,7 @@ class Shapes:
             alike=alike,
             plain=alike and not elastic and group.is_leaf and group.level is None and not apart,
             elastic=elastic,
+            levelled=_has_level(group),
             bound=_has_level(group) or any(request.where.apart for request in requests),
             apart=apart,
         )

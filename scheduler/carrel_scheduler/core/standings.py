@@ -7,7 +7,7 @@ queue above it, never the shares.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from carrel_scheduler.core.barriers import Barrier, find_barrier
 from carrel_scheduler.core.division import Division
@@ -17,6 +17,37 @@ from carrel_scheduler.core.rules import RuleTable
 
 SCALE: Final = 1_000_000_000
 RESOURCE_NAMES: Final = ("gpu", "cpu", "memory")
+
+
+class Shares(Protocol):
+    """An amount of every resource by slot of a queue."""
+
+    def __getitem__(self, slot: int, /) -> Triple:
+        """That of one queue."""
+
+    def __len__(self) -> int:
+        """How many slots there are."""
+
+
+class Watched:
+    """Shares that note whose were asked for: an answer follows from no others."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._asked: set[int] = set()
+
+    def __getitem__(self, slot: int, /) -> Triple:
+        """The share of a queue."""
+        self._asked.add(slot)
+        return self._shares[slot]
+
+    def __len__(self) -> int:
+        """How many slots there are."""
+        return len(self._shares)
+
+    def asked(self) -> tuple[tuple[int, Triple], ...]:
+        """Slots that were asked for, and what the answers were."""
+        return tuple((slot, self._shares[slot]) for slot in sorted(self._asked))
 
 
 class Standings:
@@ -29,10 +60,13 @@ class Standings:
         fair: its share of the cluster in this cycle.
         allocatable: what it may keep when others claim theirs (see ``Division``).
         measure: what dominant shares are parts of.
+        known: places in the order of service, which ``order`` keeps from cycle to cycle.
+        touched: queues of which ``used`` or ``fixed`` changed since whoever cares emptied it.
     """
 
     __slots__ = (
-        "allocatable", "cap", "fair", "fixed", "measure", "quota", "table", "total", "used",
+        "allocatable", "cap", "fair", "fixed", "known", "measure", "quota", "table", "total",
+        "touched", "used",
     )  # fmt: skip
 
     def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
@@ -40,18 +74,21 @@ class Standings:
         division.update(columns, total)
         self.table: RuleTable = columns.table
         self.total = total
+        self.touched: set[int] = set()
         self.quota, self.cap = self.table.quota, self.table.cap
         self.used: list[list[int]] = (columns.used + columns.promised).tolist()
         self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
-        self.fair = list(division.fair)
+        self.fair: Shares = list(division.fair)
         self.allocatable = list(division.allocatable)
         self.measure = list(division.measure)
+        self.known = division.known
 
     def copy(self) -> "Standings":
         """An independent copy, for moves that are only tried."""
         twin = object.__new__(Standings)
         for name in Standings.__slots__:
             setattr(twin, name, getattr(self, name))
+        twin.touched = set(self.touched)
         twin.used, twin.fixed = [row[:] for row in self.used], [row[:] for row in self.fixed]
         return twin
 
@@ -68,6 +105,7 @@ class Standings:
         """
         gpu, cpu, memory = sign * demand[0], sign * demand[1], sign * demand[2]
         path = self.table.path[leaf]
+        self.touched.update(path)
         for slot in path:
             row = self.used[slot]
             row[0] += gpu
@@ -114,7 +152,9 @@ def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
     What is held of something that a queue has no share of counts a thousandfold.
     """
     gpu, cpu, memory = measure
-    first = amounts[0] * SCALE // gpu if gpu else amounts[0] * SCALE * 1000
-    second = amounts[1] * SCALE // cpu if cpu else amounts[1] * SCALE * 1000
-    third = amounts[2] * SCALE // memory if memory else amounts[2] * SCALE * 1000
-    return max(first, second, third)
+    largest = amounts[0] * SCALE // gpu if gpu else amounts[0] * SCALE * 1000
+    part = amounts[1] * SCALE // cpu if cpu else amounts[1] * SCALE * 1000
+    if part > largest:
+        largest = part
+    part = amounts[2] * SCALE // memory if memory else amounts[2] * SCALE * 1000
+    return max(largest, part)

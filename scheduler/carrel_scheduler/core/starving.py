@@ -10,6 +10,8 @@ them in their queue does not start (here), and places are held for them on which
 """
 
 from collections import Counter
+from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 
@@ -35,13 +37,16 @@ def held_back(cycle: Cycle, rows: Counts) -> Bools:
     waiting = cycle.state.waiting
     found = np.zeros(len(rows), np.bool_)
     for job in starving(cycle):
-        if _fits(cycle, job, cycle.room.idle):
+        cycle.sync()
+        if _fits(job, cycle.state.capacity.total):
             continue
         mine = job.waiting.id if job.waiting is not None else -1
-        priority, spec = waiting.priority.take(rows), job.spec
-        later = waiting.since.take(rows) > spec.created_at
+        places = (waiting.queue.take(rows) == job.queue).nonzero()[0]
+        some = rows.take(places)
+        priority, spec = waiting.priority.take(some), job.spec
+        later = waiting.since.take(some) > spec.created_at
         after = (priority < spec.priority) | ((priority == spec.priority) & later)
-        found |= (waiting.queue.take(rows) == job.queue) & after & (rows != mine)
+        found[places] |= after & (some != mine)
     return found
 
 
@@ -70,7 +75,7 @@ def _starving(cycle: Cycle) -> tuple[Job, ...]:
 def _late_rows(cycle: Cycle) -> Counts:
     """Rows of large work that has waited too long and is next in its queue; oldest first."""
     waiting = cycle.state.waiting
-    rows = np.flatnonzero(waiting.need)
+    rows = waiting.used()
     large = (waiting.demand[:, 0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
     late = large & (waiting.since.take(rows) + cycle.settings.patience_s < cycle.now)
     if not late.any():
@@ -90,27 +95,40 @@ def _has_right(cycle: Cycle, job: Job) -> bool:
         return False
     right = _is_free(cycle, job, step)
     if not right:
-        behind = _behind(cycle, job)
+        behind = _behind_known(cycle, job)
         standings.add(job.queue, behind, sign=-1)
         right = _is_free(cycle, job, step)
         standings.add(job.queue, behind)
-    return right and _fits(cycle, job, _empty(cycle))
+    return right and _fits(job, lambda cls: _on_empty_nodes(cycle, cls))
 
 
 def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     return cycle.within_share(job, step) and cycle.barrier(job, step) is None
 
 
+def _behind_known(cycle: Cycle, job: Job) -> Triple:
+    """``_behind``, worked out again when the queue's work has changed."""
+    if cycle.moves.stopped.any():
+        return _behind(cycle, job)
+    memory, changed_at = cycle.state.memory, cycle.state.queues.changed_at
+    stamp = changed_at.get(job.queue, 0), job.spec.priority, job.spec.created_at
+    known = memory.behind.get(job.queue)
+    if known is None or known[0] != stamp:
+        known = memory.behind[job.queue] = stamp, _behind(cycle, job)
+    return known[1]
+
+
 def _behind(cycle: Cycle, job: Job) -> Triple:
     """What runs in its queue and would be served after it."""
     state = cycle.state
     jobs, tasks = state.jobs, state.tasks
-    rows = np.flatnonzero((tasks.node >= 0) & ~tasks.stopping & ~cycle.moves.stopped)
-    rows = rows[jobs.queue.take(tasks.job.take(rows)) == job.queue]
-    slots = tasks.job.take(rows)
+    slots = np.flatnonzero((jobs.queue == job.queue) & (jobs.placed > 0))
     priority, spec = jobs.priority.take(slots), job.spec
     later = jobs.created.take(slots) > spec.created_at
-    rows = rows[(priority < spec.priority) | ((priority == spec.priority) & later)]
+    slots = slots[(priority < spec.priority) | ((priority == spec.priority) & later)]
+    every = (jobs.at(slot).rows.values() for slot in slots.tolist())
+    rows = np.fromiter(chain.from_iterable(every), np.int64)
+    rows = rows[~(tasks.stopping.take(rows) | cycle.moves.stopped.take(rows))]
     gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
     host = tasks.host.take(rows, 1).sum(axis=1)
     return int(gpu.sum()), int(host[0]), int(host[1])
@@ -123,8 +141,20 @@ def _empty(cycle: Cycle) -> Layer:
     return Layer(full, nodes.capacity * nodes.schedulable, nodes.empty_slots())
 
 
-def _fits(cycle: Cycle, job: Job, view: Layer) -> bool:
-    """Whether there is room for the first step, as far as counting tells."""
+def _on_empty_nodes(cycle: Cycle, cls: int) -> int:
+    """How many tasks of a class empty nodes would hold."""
+    state, memory = cycle.state, cycle.state.memory
+    if memory.empty_version != state.nodes.version:
+        memory.empty.clear()
+        memory.empty_version = state.nodes.version
+    found = memory.empty.get(cls)
+    if found is None:
+        counts = state.capacity.counts(_empty(cycle), cls)
+        found = memory.empty[cls] = int(counts.sum())
+    return found
+
+
+def _fits(job: Job, total: Callable[[int], int]) -> bool:
+    """Whether there is room for the first step, by how many tasks of a class fit in all."""
     needs = Counter(job.shape.classes[index] for index in job.shape.first_step)
-    counts = cycle.state.capacity.counts
-    return all(int(counts(view, cls).sum()) >= need for cls, need in needs.items())
+    return all(total(cls) >= need for cls, need in needs.items())

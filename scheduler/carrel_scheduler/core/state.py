@@ -30,6 +30,20 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
 }
 
 
+COUNTED: Final = frozenset(
+    {
+        events.WorkloadQueued,
+        events.WorkloadGone,
+        events.CheckpointSeen,
+        events.TaskPlaced,
+        events.TaskReleasing,
+        events.TaskReleased,
+        events.RoomPromised,
+    }
+)
+"""What these change the memory of decisions can tell by counts; others are rare, and end it."""
+
+
 class State(Columns):
     """All nodes, queues and workloads. ``version`` counts the events applied."""
 
@@ -37,6 +51,8 @@ class State(Columns):
         """Take in a fact. Raises ``InvalidEvent`` when it contradicts the state."""
         HANDLERS[type(event)](self, event)
         self.version += 1
+        if type(event) not in COUNTED:
+            self.memory.forget()
 
     @property
     def asking(self) -> int:

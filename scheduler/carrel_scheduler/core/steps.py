@@ -8,7 +8,6 @@ what runs in vain.
 from carrel_scheduler.core.growing import (
     Step,
     first_step,
-    least_demand,
     next_step,
     ready,
     satisfied,
@@ -23,7 +22,6 @@ __all__ = [
     "Structure",
     "first_step",
     "is_stale",
-    "least_demand",
     "next_step",
     "ready",
     "satisfied",

@@ -5,6 +5,7 @@ from its class. A row belongs to one task from ``TaskPlaced`` to ``TaskReleased`
 """
 
 from collections import Counter
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ class TaskColumns:
             already), else -1.
         priority: (T,) of its workload.
         victims: slot of a queue -> priority -> how many tasks may be evicted; none where empty.
+        victims_in_all: the sum of these.
         stopping: (T,) it was told to stop and still holds its room; stuck: (T,) for good, it seems.
     """
 
@@ -46,6 +48,7 @@ class TaskColumns:
         self.stuck: Bools = np.zeros(0, np.bool_)
         self.hosts: dict[int, tuple[int, ...]] = {}
         self.victims: dict[int, dict[int, int]] = {}
+        self.victims_in_all = 0
         self._spare: list[int] = []
         self._lending: Lending | None = None
 
@@ -126,6 +129,7 @@ class TaskColumns:
             self._lending.lend(queue, node, sign * gpu, sign * cpu)
 
     def _count_victim(self, queue: int, priority: int, change: int) -> None:
+        self.victims_in_all += change
         counts = self.victims.setdefault(queue, {})
         counts[priority] = counts.get(priority, 0) + change
         if not counts[priority]:
@@ -196,6 +200,7 @@ def device_mask(devices: tuple[int, ...]) -> int:
     return mask
 
 
+@lru_cache(maxsize=4096)
 def devices_of(mask: int) -> tuple[int, ...]:
     """The devices of these bits, ascending."""
     found = []

@@ -6,7 +6,7 @@ nodes where nothing is required; inside a level the tightest domain first, ties 
 of inner groups are the same question asked again with the chosen set as ``within``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,6 @@ from carrel_scheduler.core.gangs import Level
 from carrel_scheduler.core.gathering import candidate_sets, gathering_scores
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.levels import Levels
-from carrel_scheduler.core.nesting import most_parts
 
 
 @dataclass(eq=False)
@@ -113,31 +112,6 @@ class Topologies(Levels):
                 room = room * (tier.counts(pinned) > 0)
             have = int(room.max(initial=0))
         return (have, need) if have < need else None
-
-    def impossible_nested(
-        self, nest: Sequence[tuple[Level, int]], within: Bools, counts: Counts
-    ) -> tuple[int, int] | None:
-        """The same for equal segments: parts in domains inside the domain of the whole.
-
-        Args:
-            nest: outermost first: the required level of a group, and of how many equal parts it
-                consists; the parts of the innermost are tasks. ``((zone, 4), (rack, 8))`` are four
-                segments of eight tasks, each in one rack, all in one zone.
-            within: (N,) the nodes that are open to it.
-            counts: (N,) int64, how many of the tasks fit on each node.
-
-        Returns:
-            How many parts of the outermost group the best domain holds, and how many it needs; or
-            ``None``: it fits (exact, as equal segments are again equal items).
-        """
-        spans = [
-            self.span(Level(required=level.required, topology=level.topology), within.size)
-            for level, _ in nest
-        ]
-        sizes = [size for _, size in nest]
-        tiers = [s.tiers[s.top] if s.top >= 0 else None for s in spans if s is not None]
-        have = most_parts(tiers, sizes, within, counts) if len(tiers) == len(spans) else 0
-        return (have, sizes[0]) if have < sizes[0] else None
 
     def _candidates(
         self, level: Level, within: Bools, fit: Fit, pinned: Bools | None

@@ -67,6 +67,7 @@ class Value:
         self._due = FIRST
         self._prices: _Prices | None = None
         self._states: States | None = None
+        self._needs: dict[int, Need] = {}
         self._made_for: tuple[object, int] = (None, -1)
 
     def seen(self, class_id: int, tasks: int = 1) -> None:
@@ -78,6 +79,11 @@ class Value:
     def ended(self, tasks: int = 1) -> None:
         """Tasks ended for good and their room came back."""
         self._ended += tasks
+
+    @property
+    def prices(self) -> object:
+        """The prices of now; another object once they are others."""
+        return self._prices
 
     def memory(self) -> Memory:
         """What was learned so far; ``recall`` forgets what came after."""
@@ -133,10 +139,13 @@ class Value:
         return int(best[free.take(best).argmin()])
 
     def _need(self, class_id: int) -> Need:
-        kind, cpu = self._classes.kinds[class_id], self._classes.request(class_id).cpu_milli
-        if kind.form in (Form.NONE, Form.WHOLE):
-            return (kind.amount, 0, cpu)
-        return (0, self._classes.amounts(class_id)[0], cpu)
+        known = self._needs.get(class_id)
+        if known is None:
+            kind, cpu = self._classes.kinds[class_id], self._classes.request(class_id).cpu_milli
+            if kind.form not in (Form.NONE, Form.WHOLE):
+                return (0, self._classes.amounts(class_id)[0], cpu)
+            known = self._needs[class_id] = kind.amount, 0, cpu
+        return known
 
     def _refresh(self) -> None:
         """Estimate needs and prices anew, from the room as events have made it."""

@@ -5,6 +5,8 @@ another on use that is counted from single tasks: each claimer's victims, then t
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import groupby
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Outcome, QueueSet
@@ -26,8 +28,6 @@ from carrel_scheduler.core.resources import UNLIMITED, Triple, added
 
 FORCED = (Token.GANG_INCOMPLETE, Token.NODE_DRAINED)
 """What ends work whatever its kind: a gang that runs in vain, a node that is emptied."""
-
-Pair = tuple[str, str]
 
 
 def victims_run(after: After) -> list[str]:
@@ -77,7 +77,7 @@ def victims_leave_whole_gangs(after: After) -> list[str]:
         job = after.state.job(uid)
         if Outcome.SUCCEEDED in (job.out or {}).values():
             continue
-        before, there = counting(job), counting(job, stopped=stopped)
+        before, there = counting(job), counting(job, after.fresh.get(uid, ()), stopped)
         left = set(job.running()) - set(stopped)
         broken = not met(job.shape.group, there) or in_vain(job.shape.group, there)
         if left and broken and not in_vain(job.shape.group, before):
@@ -89,12 +89,12 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
     """Where the paths of claimer and victim part, the victim's side is beyond its quota.
 
     In a resource that is claimed and held. The victim's own queue is so too, as far as the quotas
-    on its side are no more than those above them.
+    on its side are no more than those above them. Of the victims of a claim the largest comes last.
     """
-    uses, found = _use_before_claims(after), []
-    for claimer, evictions in _by_claimer(after, Token.RECLAIMED):
-        demand = added(place.amounts for place in after.fresh.get(claimer.uid, {}).values())
-        for one in evictions:
+    uses, found, seen = _use_before_claims(after), [], set[str]()
+    for claimer, evictions in _claims(after, Token.RECLAIMED):
+        demand = added(place.amounts for place in after.holds.get(claimer.uid, {}).values())
+        for one in sorted(evictions, key=partial(_gives, after)):
             victim = after.state.job(one.uid)
             if _only_moves(after, one):
                 continue
@@ -110,8 +110,9 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
                 found.append(f"{one.uid} gives way to {claimer.uid}: {side[-1].name} within quota")
             uses.add(victim.queue, held, -1)
         for job in (claimer, *(after.state.job(one.uid) for one in evictions)):
-            fresh = after.fresh.get(job.uid, {})
+            fresh = after.fresh.get(job.uid, {}) if job.uid not in seen else {}
             uses.add(job.queue, added(place.amounts for place in fresh.values()))
+            seen.add(job.uid)
     return found
 
 
@@ -230,33 +231,16 @@ def check_plan(state: Columns, plan: Plan, now: float) -> list[str]:
     ]
 
 
-def pairs(state: Columns, plan: Plan) -> frozenset[Pair]:
-    """(who gave way, to whom) of a plan, by workload and by queue."""
-    found: set[Pair] = set()
-    for one in plan.evictions:
-        claimer = one.reason.workload_uid
-        if claimer and not one.moved:
-            found.add((one.uid, claimer))
-            ends = (state.job(one.uid).spec.project, state.job(claimer).spec.project)
-            if ends[0] != ends[1]:
-                found.add((f"queue {ends[0]}", f"queue {ends[1]}"))
-    return frozenset(found)
-
-
-def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:
-    """Nobody gives way to whom it made give way in the cycle before.
-
-    Args:
-        before: ``pairs`` of one cycle.
-        now: of the next one, nothing but the plan having happened in between.
-    """
-    return [f"no_ping_pong: {one} and {two} evict each other"
-            for one, two in sorted(now) if (two, one) in before]  # fmt: skip
-
-
 def _only_moves(after: After, one: Eviction) -> bool:
     """Whether it loses nothing but the time of a restart, which anybody's batch work may."""
     return one.moved and not after.state.job(one.uid).spec.interactive
+
+
+def _claims(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
+    """Claims in the order in which they were decided; who grows may claim several times."""
+    mine = (one for one in after.plan.evictions if one.reason.token is token)
+    for uid, evictions in groupby(mine, key=lambda one: one.reason.workload_uid):
+        yield after.state.job(uid), list(evictions)
 
 
 def _by_claimer(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
@@ -284,6 +268,10 @@ def _use_before_claims(after: After) -> Uses:
             amounts = added(place.amounts for place in places[uid].values())
             uses.add(after.state.job(uid).queue, amounts)
     return uses
+
+
+def _gives(after: After, one: Eviction) -> Triple:
+    return _amounts(after.state, after, after.state.job(one.uid))
 
 
 def _amounts(state: Columns, after: After, victim: Job) -> Triple:

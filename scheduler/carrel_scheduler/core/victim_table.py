@@ -20,6 +20,7 @@ from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.members import leaf_states
 from carrel_scheduler.core.order import victim_key
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.sorting import ascending
 from carrel_scheduler.core.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
@@ -29,6 +30,8 @@ BELOW_BITS = LOSS_BITS + 4
 LEVEL_BITS = BELOW_BITS + 4
 MEAN = 1 << 12
 """What a loss of its queue's mean counts as."""
+NEAR = 1 << 16
+"""Priorities that lie so near to one another are told apart by counting."""
 SHOWN = 500
 """Where at most so many jobs run, what is shown as borrowed goes first; beyond, nobody follows
 labels."""
@@ -92,7 +95,8 @@ class VictimTable:
             job = state.jobs.get(uid)
             if job.spec.preemptible is Preemptibility.YES and job.queue in queues:
                 found[job.slot] = job
-        return [job for job in found.values() if job.spec.uid not in state.promised]
+        claimers = moves.claimers()
+        return [job for job in found.values() if self.cycle.is_left_alone(job, claimers)]
 
     def that_hold(self, excess: Counts) -> "VictimTable":
         """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
@@ -197,7 +201,7 @@ class VictimTable:
             place[slot] = number
         ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
         created = -state.jobs.created.take(slots if ranked is None else slots.take(ranked))
-        by_age = _ascending(created)
+        by_age = ascending(created)
         ranked = by_age if ranked is None else ranked.take(by_age)
         kinds, level = _kinds(priority)
         group = (place.take(queue) * len(kinds) + level).take(ranked)
@@ -216,17 +220,15 @@ class VictimTable:
         return found[1]
 
 
-def _ascending(values: Times) -> Counts:
-    """A stable order; a quicker one serves where no two are equal."""
-    order = np.argsort(values)
-    ranked = values.take(order)
-    return np.argsort(values, kind="stable") if (ranked[1:] == ranked[:-1]).any() else order
-
-
 def _kinds(priority: Priorities) -> tuple[Priorities, Counts]:
     """The different priorities, ascending, and (U,) which of them each unit has."""
     if len(priority) and priority.min() == priority.max():
         return priority[:1], np.zeros(len(priority), np.int64)
+    if len(priority) and int(priority.max()) - int(priority.min()) < NEAR:
+        least = int(priority.min())
+        place = priority.astype(np.int64) - least
+        present = np.bincount(place) > 0
+        return np.flatnonzero(present) + least, (present.cumsum() - 1).take(place)
     kinds, which = np.unique(priority, return_inverse=True)
     return kinds, which.astype(np.int64)
 

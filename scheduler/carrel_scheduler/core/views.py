@@ -155,13 +155,6 @@ def queue_use(state: "Columns", name: str) -> QueueUse:
     return _use_of(state, slot, _running(state), _waiting(state, slot))
 
 
-def queue_uses(state: "Columns") -> dict[str, QueueUse]:
-    """All queues by name, inner ones too."""
-    running, waiting = _running(state), _waiting(state)
-    slots = state.queues.slots
-    return {name: _use_of(state, slots[name], running, waiting) for name in sorted(slots)}
-
-
 def _use_of(
     state: "Columns", slot: int, running: Sequence[int], waiting: Sequence[int]
 ) -> QueueUse:

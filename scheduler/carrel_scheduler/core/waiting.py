@@ -79,11 +79,41 @@ class WaitingRows:
         self.priority: Counts = np.zeros(0, np.int64)
         self.fixed: Bools = np.zeros(0, np.bool_)
         self._by_key: dict[Key, WaitingRow] = {}
+        self._used: Counts | None = None
+        self._order: Counts | None = None
         self._spare: list[int] = []
         self.count = 0
 
     def __iter__(self) -> Iterator[WaitingRow]:
         return (row for row in self.rows if row is not None)
+
+    def used(self) -> Counts:
+        """Numbers of the rows in use, ascending. Do not change it."""
+        if self._used is None:
+            self._used = np.flatnonzero(self.need)
+        return self._used
+
+    def in_order(self) -> Counts:
+        """Rows in use by queue, in it by priority and oldest job. Do not change it."""
+        if self._order is None:
+            used = self.used()
+            priority = self.priority.take(used)
+            above, queue = priority.max(initial=0) - priority, self.queue.take(used)
+            keys = (self.since.take(used), narrowed(above), narrowed(queue))
+            self._order = used.take(np.lexsort(keys))
+        return self._order
+
+    def within(self, rows: Counts, bounds: Counts) -> Bools:
+        """(r,) whether the first step of these rows stays within the bound of its queue.
+
+        Args:
+            rows: (r,) numbers.
+            bounds: (Q, 3) by queue.
+        """
+        queue, found = self.queue.take(rows), np.ones(len(rows), np.bool_)
+        for demand, bound in zip(self.demand.T, bounds.T, strict=True):
+            found &= demand.take(rows) <= bound.take(queue)
+        return found
 
     def add(self, job: Job) -> None:
         """Put a job into its row."""
@@ -94,7 +124,9 @@ class WaitingRows:
             row = self._by_key[key] = self._new(job)
         row.members[spec.uid] = job
         heapq.heappush(row.heap, (spec.created_at, spec.uid))
-        self.since[row.id] = min(spec.created_at, self.since[row.id])
+        if spec.created_at < self.since.item(row.id):
+            self.since[row.id] = spec.created_at
+            self._order = None
         job.waiting = row
         self.count += 1
 
@@ -111,12 +143,14 @@ class WaitingRows:
             self.rows[row.id] = None
             self.need[row.id] = 0
             self._spare.append(row.id)
+            self._used = self._order = None
             for cls in sorted(set(row.shape.classes)):
                 self._classes.release(cls)
             return
         if job.spec.created_at <= self.since[row.id]:
             first = row.first()
             self.since[row.id] = job.spec.created_at if first is None else first.spec.created_at
+            self._order = None
         if len(row.heap) > 2 * len(row.members) + 16:
             row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
             heapq.heapify(row.heap)
@@ -124,6 +158,7 @@ class WaitingRows:
     def _new(self, job: Job) -> WaitingRow:
         if not self._spare:
             self._grow()
+        self._used = self._order = None
         number = self._spare.pop()
         row = self.rows[number] = WaitingRow(number, job)
         first = job.shape.first_step
@@ -148,3 +183,8 @@ class WaitingRows:
             setattr(self, name, np.concatenate([column, more]))
         self.rows += [None] * (new - old)
         self._spare += range(new - 1, old - 1, -1)
+
+
+def narrowed(keys: Counts) -> npt.NDArray[np.integer]:
+    """The same keys, none below zero, in a type that sorts faster where they are small."""
+    return keys.astype(np.uint16) if int(keys.max(initial=0)) < 1 << 16 else keys

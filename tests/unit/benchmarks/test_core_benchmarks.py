@@ -8,7 +8,7 @@ import pytest
 from benchmarks import performance_page, static_quota
 from benchmarks.decision_cases import borrowed, hard_no, rearranged, steady
 from benchmarks.decision_cases.timing import Times, figures, percentile
-from benchmarks.fairness import jain
+from benchmarks.fairness import fill, jain
 from benchmarks.growth_plot import draw
 from benchmarks.philly import TraceJob, quotas, read_jobs
 from carrel_scheduler.core.loading import Listing, load
@@ -51,6 +51,11 @@ def test_static_quota_fills_with_what_fits() -> None:
     found = static_quota.run(jobs, {"a": 3000})
     assert found.mean_wait_s == (0 + 9 + 0) / 3
     assert found.ended_at == 20
+
+
+def test_a_project_is_entitled_to_what_its_jobs_can_fill() -> None:
+    assert [fill(room, (8,)) for room in (0, 3, 8, 20)] == [0, 0, 8, 8]
+    assert [fill(room, (4, 2, 4, 1)) for room in (3, 5, 8, 9, 20)] == [3, 5, 8, 9, 11]
 
 
 def test_jain_is_one_for_equals_and_the_part_of_one_for_one() -> None:

@@ -25,10 +25,11 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.invariants import check
 from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.ping_pong import Pair, no_ping_pong, pairs
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.victim_invariants import Pair, check_plan, no_ping_pong, pairs
+from carrel_scheduler.core.victim_invariants import check_plan
 
 Check = Callable[[State, Plan, float], Iterable[str]]
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.actions import promises
+from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.placing import place
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Where

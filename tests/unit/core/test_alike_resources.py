@@ -26,6 +26,8 @@ from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings
 from unit.core.runs import Run
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("gpu", "cpu", "memory")
 UNIT = 1000
 Told = list[object]

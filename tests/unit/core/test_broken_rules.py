@@ -6,6 +6,8 @@ from unit.core.broken_rules import BROKEN, Broken
 from unit.core.runs import Violated
 from unit.core.stories import tell
 
+pytestmark = pytest.mark.slow
+
 MOST_RUNS, STEPS = 150, 25
 
 

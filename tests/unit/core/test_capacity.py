@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from carrel_scheduler.core.capacity import MOST
 from carrel_scheduler.core.device_choice import View, choose, hardware_of
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.never import Never
 from carrel_scheduler.core.requests import NOTHING, Request, Where
 from unit.core.clusters import GIB, Cluster, cluster, node
 
@@ -138,7 +137,7 @@ def check(world: Cluster) -> None:
         many = world.capacity.counts_many(idle, np.array(waiting), every)
         columns = [world.capacity.column(cls).tolist() for cls in waiting]
         assert many.T.tolist() == columns
-        totals = world.capacity.totals_of(world.capacity.columns_of(np.array(waiting)))
+        totals = world.capacity.totals.take(world.capacity.columns_of(np.array(waiting)))
         assert totals.tolist() == many.sum(0).tolist()
 
 
@@ -149,34 +148,3 @@ def test_a_class_that_nobody_waits_in_is_counted_directly() -> None:
         world.capacity.column(cls)
     world.room()
     assert world.capacity.total(cls) == 4 + 2 + 1
-
-
-def test_never_names_what_is_too_large() -> None:
-    world = mixed()
-
-    def never(**asked: object) -> Never | None:
-        cls = world.classes.intern(Request(**asked))  # type: ignore[arg-type]
-        return world.capacity.never(cls)
-
-    assert never(gpus=8, cpu_milli=64_000) is None
-    assert never(gpus=9) == Never("gpu", 9, 8)
-    assert never(gpus=5, where=LABELLED) == Never("gpu", 5, 4)
-    assert never(gpu_memory_mib=81_000) == Never("gpu", 81_000, 80_000)
-    assert never(share_milli=500, devices=9) == Never("gpu", 9, 8)
-    assert never(cpu_milli=65_000) == Never("cpu", 65_000, 64_000)
-    assert never(memory_mib=600 * GIB) == Never("memory", 600 * GIB, 512 * GIB)
-    assert never(extended=(("nic", 6),)) == Never("nic", 6, 5)
-    assert never(extended=(("licence", 1),)) == Never("licence", 1, 0)
-    assert never(mig_profile="1g.5gb") == Never("", 0, 0, no_node=True)
-
-
-def test_never_when_resources_are_there_on_different_nodes_only() -> None:
-    world = cluster(node("a", 8, cpu_milli=8_000), node("b", 0, cpu_milli=96_000))
-    cls = world.classes.intern(Request(gpus=2, cpu_milli=32_000))
-    assert world.capacity.never(cls) == Never("gpu", 2, 0)
-
-
-def test_what_is_busy_broken_or_closed_may_come_back() -> None:
-    world = cluster(node("a", 2, schedulable=False, broken_devices=frozenset({0})))
-    world.take("a", (1,), 1000, 64_000)
-    assert world.capacity.never(world.classes.intern(Request(gpus=2, cpu_milli=1))) is None

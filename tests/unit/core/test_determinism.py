@@ -31,6 +31,8 @@ from unit.core.dice import LEVELS, leaves_of, random_nodes, random_queues, rando
 from unit.core.runs import Run, fingerprint, text_of
 from unit.core.stories import tell
 
+pytestmark = pytest.mark.slow
+
 TESTS = Path(__file__).parents[2]
 SEED, STEPS = 11, 40
 TELL = f"""

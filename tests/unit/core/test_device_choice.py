@@ -34,7 +34,7 @@ def view(milli: list[int], slots: list[int] | None = None) -> View:
 
 
 def divided(model: str, slots: list[int]) -> View:
-    worth = mig.model_of(model).slot_milli
+    worth = 1000 // mig.model_of(model).slots
     return view([worth * bits.bit_count() for bits in slots], slots)
 
 

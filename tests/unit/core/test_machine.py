@@ -6,13 +6,16 @@ story that fails. Longer hunts: ``python tests/hunts/machine.py --runs 5000 --st
 
 import random
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from unit.core.stories import Story
 
-RUNS, STEPS = 300, 12
+pytestmark = pytest.mark.slow
+
+RUNS, STEPS = 480, 20
 SEEDS = st.integers(0, 1 << 16)
 
 

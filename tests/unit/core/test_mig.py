@@ -78,8 +78,8 @@ def test_the_starts_of_the_a100_are_those_of_the_user_guide() -> None:
 
 def test_models_of_four_slots_count_a_quarter_for_each() -> None:
     a30 = mig.model_of("A30-24GB")
-    assert (a30.full, a30.slot_milli, a30.profiles["2g.12gb"].milli) == (0b1111, 250, 500)
-    assert (A100.full, A100.slot_milli, A100.profiles["3g.20gb"].milli) == (255, 125, 500)
+    assert (a30.full, a30.profiles["2g.12gb"].milli) == (0b1111, 500)
+    assert (A100.full, A100.profiles["3g.20gb"].milli) == (255, 500)
     assert mig.full_slots("A30-24GB") == 0b1111
 
 
@@ -206,30 +206,6 @@ def test_media_engines_exist_once() -> None:
     kept = [("1g.5gb+me", 1)]
     assert mig.removals(kept, media, 1 << 6) == tuple(kept)
     assert mig.removals(kept, A100.profiles["1g.5gb"], 1 << 6) == ()
-    assert mig.pack(A100, ["1g.5gb+me", "1g.5gb+me"], A100.full) is None
-    assert mig.pack(A100, ["1g.5gb+me"], A100.full, media_used=True) is None
-    assert mig.pack(A100, ["1g.5gb"], A100.full, media_used=True) is not None
-
-
-@given(
-    st.sampled_from([A100, mig.model_of("A30-24GB")]),
-    masks,
-    st.data(),
-)
-def test_packing_is_exact(model: mig.Model, free: int, data: st.DataObject) -> None:
-    free &= model.full
-    names = data.draw(st.lists(st.sampled_from(sorted(model.profiles)), max_size=4))
-    found = mig.pack(model, names, free)
-    kinds = [model.profiles[name] for name in names]
-    possible = sum(kind.media for kind in kinds) <= 1 and any(
-        sum(bits) == _union(bits) and _union(bits) & ~free == 0
-        for bits in itertools.product(*(kind.places for kind in kinds))
-    )
-    assert (found is not None) == possible
-    if found is not None:
-        assert sum(found) == _union(found)
-        assert _union(found) & ~free == 0
-        assert all(bits in kind.places for bits, kind in zip(found, kinds, strict=True))
 
 
 def _union(bits: tuple[int, ...]) -> int:
@@ -237,11 +213,6 @@ def _union(bits: tuple[int, ...]) -> int:
     for one in bits:
         union |= one
     return union
-
-
-def test_packing_needs_every_profile_to_exist() -> None:
-    assert mig.pack(A100, ["1g.5gb", "9g.90gb"], A100.full) is None
-    assert mig.pack(A100, [], 0) == ()
 
 
 def test_equal_instances_are_counted_over_devices() -> None:
@@ -325,3 +296,33 @@ def test_clearing_finds_the_cheapest_of_all_sets_of_victims(name: str, seed: int
         default=None,
     )
     assert (None if found is None else found.cost) == best
+
+
+@pytest.mark.parametrize(
+    ("name", "profiles"),
+    [
+        ("A100-40GB", "1g.5gb 1g.5gb+me 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb"),
+        ("A100-80GB", "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),
+        ("H100-80GB", "1g.10gb 1g.10gb+me 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"),
+        ("H100-94GB", "1g.12gb 1g.12gb+me 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb"),
+        ("H200-141GB", "1g.18gb 1g.18gb+me 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb"),
+        ("GH200-144GB", "1g.18gb 1g.18gb+me 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb"),
+        ("B200-180GB", "1g.23gb 1g.23gb+me 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"),
+        ("GB200-186GB", "1g.23gb 1g.23gb+me 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb"),
+        ("B300-269GB", "1g.34gb 1g.34gb+me 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb"),
+        ("GB300-278GB", "1g.35gb 1g.35gb+me 1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb"),
+        ("A30-24GB", "1g.6gb 2g.12gb 4g.24gb 1g.6gb+me 2g.12gb+me"),
+        ("RTX-PRO-6000-96GB", "1g.24gb 2g.48gb 4g.96gb"),
+    ],
+)
+def test_profiles_are_called_as_the_maker_calls_them(name: str, profiles: str) -> None:
+    model = mig.model_of(name)
+    assert list(model.profiles) == profiles.split()
+    for profile in model.profiles.values():
+        assert profile.compute == int(profile.name.partition("g.")[0])
+        assert profile.media == profile.name.endswith("+me")
+        assert profile.milli == 1000 * profile.size // model.slots
+        gigabytes = int(profile.name.partition(".")[2].partition("gb")[0])
+        assert 0.85 < profile.memory_mib / (1024 * gigabytes) <= 1
+    assert set(mig.MODELS) >= {name}
+    assert len(mig.MODELS) == 12

@@ -8,7 +8,8 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeGone, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Out
-from carrel_scheduler.core.never import never
+from carrel_scheduler.core.speculation import never
+from carrel_scheduler.core.wording import sentence
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
 
@@ -71,18 +72,28 @@ def test_a_broken_device_is_not_given_to_anybody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "expected"),
+    ("request_", "expected", "told"),
     [
-        ({"gpu_memory_mib": 50_000}, (50_000, 40_960)),
-        ({"gpu_memory_mib": 20_000, "devices": 5}, (5, 4)),
-        ({"share_milli": 500, "devices": 5}, (5, 4)),
-        ({"share_milli": 1, "devices": 8}, (8, 4)),
+        (
+            {"gpu_memory_mib": 50_176},
+            ("gpu_memory", 50_176, 40_960),
+            "49 GiB of GPU memory",
+        ),
+        (
+            {"gpu_memory_mib": 20_000, "devices": 5},
+            ("gpu", 5000, 4000),
+            "5 GPUs",
+        ),
+        ({"share_milli": 500, "devices": 5}, ("gpu", 5000, 4000), "5 GPUs"),
+        ({"share_milli": 1, "devices": 8}, ("gpu", 8000, 4000), "8 GPUs"),
     ],
 )
 def test_what_no_node_could_give_is_told_in_its_own_measure(
-    request_: dict[str, int], expected: tuple[int, int]
+    request_: dict[str, int], expected: tuple[str, int, int], told: str
 ) -> None:
     state = state_of(node("n", 4, gpu_memory_mib=40_960), node("m", 2), queue("a"))
-    found = never(asking(0, **request_), state.nodes, state.eligible)
+    found = never(state, training("w", "a", request=asking(0, **({"share_milli": 0} | request_))))
     assert found is not None
-    assert (found.resource, found.asked, found.largest) == ("gpu", *expected)
+    assert (found.resource, found.requested, found.bound) == expected
+    assert found.short == found.requested - found.bound
+    assert sentence(found, "a").startswith(f"It asks for {told}, and the nodes it may use could")

@@ -9,6 +9,8 @@ from benchmarks.oracle_victims import Case, Running, cost, decided, least
 from benchmarks.report import median
 from unit.core.situations import asking, node, training
 
+pytestmark = pytest.mark.slow
+
 PACKING_CASES = 60
 VICTIM_CASES = range(240)
 LEAST_JUDGED = 80

@@ -16,6 +16,8 @@ if __name__ == "__main__":
 
 from unit.core.outcomes import KINDS, Figures
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(8)
 RECORD = Path(__file__).with_name("outcomes.json")
 

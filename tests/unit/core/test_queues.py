@@ -163,14 +163,6 @@ def test_a_queue_cannot_be_below_itself() -> None:
     assert refused(tree(), queue("team", 8, "team")) == ("queue_cycle", "parent")
 
 
-def test_a_leaf_with_work_cannot_become_a_parent() -> None:
-    built = tree()
-    built.add(Sum.WAITING, built.slot("lone"), gpus(1))
-    assert refused(built, queue("new", 1, "lone")) == ("parent_holds_workloads", "parent")
-    hold(built, "user", 1)
-    built.set(queue("sister", 1, "team"))
-
-
 @pytest.mark.parametrize("name", ["dept", "user"])
 def test_a_queue_in_use_is_not_dropped(name: str) -> None:
     built = tree()

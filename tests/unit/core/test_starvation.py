@@ -88,3 +88,45 @@ def test_the_patience_is_a_setting(patience_s: float) -> None:
     took = waits(full_of_small(patience_s=patience_s), "a")
     assert took is not None
     assert patience_s < took <= patience_s + 4 * SMALL_RUNS_S
+
+
+def reserved() -> Run:
+    """`big` has waited so long that a node is held for it, on which protected work still runs."""
+    protected = queue("a", 8, reclaim_min_runtime_s=1e9)
+    settings = Settings(patience_s=PATIENCE_S)
+    run = Run(node("n1", 8), node("n2", 8), protected, queue("b", 8), settings=settings)
+    run.submit(*(training(f"small-{k}", "a") for k in range(16)))
+    run.wait(0)
+    run.submit(training("big", "b", 8))
+    run.wait(PATIENCE_S + 1)
+    assert "big" in run.state.promised
+    return run
+
+
+def one_more_than_half_ends(run: Run) -> None:
+    """Nine GPUs become free, spread over both nodes."""
+    for node_name, count in (("n1", 5), ("n2", 4)):
+        here = [uid for uid in run.running() if run.nodes_of(uid) == [node_name]]
+        for uid in here[:count]:
+            run.finish(uid)
+
+
+def test_work_moves_for_who_waits_on_others_to_end() -> None:
+    run = reserved()
+    one_more_than_half_ends(run)
+    run.wait(1)
+    run.wait(run.grace + 1)
+    assert "big" in run.running()
+    assert {token for tokens in run.evicted.values() for token in tokens} == {"Consolidated"}
+
+
+def test_places_that_are_being_freed_are_waited_for() -> None:
+    run = reserved()
+    (held,) = {place.node for _, place in run.state.promised["big"].promise}
+    name = run.state.nodes.names[held]
+    for uid in [uid for uid in run.running() if run.nodes_of(uid) == [name]]:
+        run.stop(uid)
+    before = run.state.promised["big"].promise
+    run.wait(1)
+    assert run.state.promised["big"].promise == before
+    assert run.evicted == {}

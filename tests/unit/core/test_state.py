@@ -9,6 +9,7 @@ from carrel_scheduler.core.events import (
     Event,
     NodeGone,
     NodeSet,
+    Outcome,
     QueueGone,
     QueueSet,
     RoomPromised,
@@ -18,6 +19,7 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
+from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants import check
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import Amounts
@@ -251,3 +253,17 @@ def test_who_lies_beyond_the_quota(beyond: set[str], changes: tuple[Event, ...])
     for change in changes:
         state.apply(change)
     assert {w.uid for w in workloads if state.is_borrowed(w.uid)} == beyond
+
+
+def test_room_held_for_work_that_is_gone_is_free(state: State) -> None:
+    members = Group(requests=(Request(gpus=1),) * 2, min_tasks=1)
+    for event in (
+        training("grows", "b", gang=members),
+        TaskPlaced("grows", 0, "n2", (0,), at=10.0),
+        RoomPromised("desk"),
+        RoomPromised("grows", (("n2", (1,), 0),), (1,)),
+        TaskReleased("grows", 0, Outcome.GONE, 20.0),
+    ):
+        state.apply(event)
+    assert (check(state), dict(state.promised)) == ([], {})
+    assert not state.nodes.promised.devices.any()

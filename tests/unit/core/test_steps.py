@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.gangs import Group, Growth, leaves
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.resources import MILLI, Amounts
 from carrel_scheduler.core.steps import (
     LeafState,
     Step,
     Structure,
     first_step,
     is_stale,
-    least_demand,
     next_step,
     ready,
     satisfied,
@@ -203,17 +201,6 @@ class TestShape:
         tree = inner(leaf(2), leaf(1), least=1)
         assert ready(structure_of(tree), states(tree, [0, 0], waiting=[0, 1]))
         assert not ready(structure_of(tree), states(tree, [0, 0], waiting=[1, 0]))
-
-    def test_the_least_that_a_start_takes(self) -> None:
-        def amounts(request: Request) -> Amounts:
-            return Amounts(request.gpus * MILLI, request.cpu_milli, request.memory_mib)
-
-        big, small = Request(gpus=4, cpu_milli=1), Request(gpus=1, cpu_milli=5)
-        master, worker = Group("m", (small,)), Group("w", (big, small, big), 2)
-        assert least_demand(worker, amounts) == Amounts(5000, 2, 0)
-        assert least_demand(inner(master, worker), amounts) == Amounts(6000, 7, 0)
-        assert least_demand(inner(master, worker, least=1), amounts) == Amounts(1000, 2, 0)
-        assert least_demand(Group(), amounts) == Amounts()
 
 
 class TestShedding:

@@ -226,30 +226,6 @@ class TestProof:
         assert racks.impossible(level, all_of([1] * 2), array([1, 1]), 2) is None
         assert racks.impossible(level, all_of([1] * 2), array([1, 1]), 3) == (2, 3)
 
-    def test_segments_need_whole_domains(self) -> None:
-        racks = cluster("a/r1", "a/r2", "b/r3", "b/r4")
-        nest = ((Level(required="zone"), 2), (RACK, 4))
-        within = all_of([1] * 4)
-        assert racks.impossible_nested(nest, within, array([7, 7, 3, 9])) is None
-        assert racks.impossible_nested(nest, within, array([7, 3, 3, 7])) == (1, 2)
-
-    def test_segments_without_a_level_of_the_whole(self) -> None:
-        racks = cluster("a/r1", "a/r2", "b/r3", "b/r4")
-        nest = ((Level(), 3), (RACK, 4))
-        assert racks.impossible_nested(nest, all_of([1] * 4), array([7, 3, 4, 7])) is None
-        assert racks.impossible_nested(nest, all_of([1] * 4), array([7, 3, 3, 7])) == (2, 3)
-
-    def test_nodes_outside_hold_no_segment(self) -> None:
-        racks = cluster("a/r1", "-/-")
-        assert racks.impossible_nested(((RACK, 1),), all_of([1] * 2), array([1, 9])) is None
-        assert racks.impossible_nested(((RACK, 2),), all_of([1] * 2), array([1, 9])) == (1, 2)
-
-    def test_a_host_outside_the_required_zone_holds_none(self) -> None:
-        racks = cluster("a/r1", "-/-")
-        nest = ((Level(required="zone"), 1), (Level(required=HOST), 2))
-        assert racks.impossible_nested(nest, all_of([1] * 2), array([1, 9])) == (0, 1)
-        assert racks.impossible_nested(nest, all_of([1] * 2), array([2, 9])) is None
-
 
 class TestLabels:
     def test_changed_labels_change_the_domains(self) -> None:
@@ -298,7 +274,6 @@ class TestLabels:
         level = Level(required="rack", topology="other")
         assert tried(racks, level, [1], 1) == []
         assert racks.impossible(level, all_of([1]), array([1]), 1) == (0, 1)
-        assert racks.impossible_nested(((level, 1),), all_of([1]), array([1])) == (0, 1)
         assert racks.domains("rack", 1, "other").tolist() == [-1]
         preferred = Level(preferred="rack", topology="other")
         assert tried(racks, preferred, [1], 1) == [[0]]

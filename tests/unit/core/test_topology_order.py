@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.gangs import Level
 from carrel_scheduler.core.requests import HOST
-from unit.core.racks import KEYS, RACK, all_of, array, cluster, nodes, tried
+from unit.core.racks import KEYS, all_of, array, cluster, nodes, tried
 
 LABEL = st.sampled_from(["-", "x", "y"])
 PATHS = st.lists(st.tuples(LABEL, LABEL), min_size=1, max_size=6)
@@ -108,34 +108,6 @@ def segments_fit(
         place([sum(counts[slot] for slot in inner) for inner in outer], segments)
         for outer in groups
     )
-
-
-@given(
-    paths=PATHS,
-    zone=st.booleans(),
-    segments=st.integers(1, 3),
-    tasks=st.integers(1, 4),
-    data=st.data(),
-)
-def test_nested_floors_are_exact(
-    paths: list[Path], zone: bool, segments: int, tasks: int, data: st.DataObject
-) -> None:
-    size = len(paths)
-    counts = data.draw(st.lists(st.integers(0, 5), min_size=size, max_size=size))
-    topologies = cluster(*("/".join(path) for path in paths))
-    racks: dict[Path, list[int]] = {}
-    for slot, labels in enumerate(paths):
-        if (path := path_of(labels, slot, 1)) is not None:
-            racks.setdefault(path, []).append(slot)
-    zones = {path[0] for path in racks}
-    groups = (
-        [[r for path, r in racks.items() if path[0] == name] for name in sorted(zones)]
-        if zone
-        else [list(racks.values())]
-    )
-    nest = ((Level(required="zone" if zone else ""), segments), (RACK, tasks))
-    proof = topologies.impossible_nested(nest, all_of(counts), array(counts))
-    assert (proof is None) == segments_fit(groups, counts, segments, tasks)
 
 
 @given(paths=PATHS, need=st.integers(1, 9), data=st.data())

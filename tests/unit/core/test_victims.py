@@ -7,9 +7,11 @@ import pytest
 
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import CheckpointSeen, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.core.victim_invariants import check_plan
-from unit.core.situations import node, queue, training, workspace
+from unit.core.situations import asking, node, queue, state_of, training, workspace
 
 NOW = 1000.0
 
@@ -317,3 +319,75 @@ def test_a_project_without_a_share_claims_nothing() -> None:
         run=run,
     )
     assert victims(state) == []
+
+
+@pytest.mark.parametrize("elsewhere", [0, 1])
+def test_surplus_gets_no_place_elsewhere_while_its_minimum_ends(elsewhere: int) -> None:
+    """The worker without a GPU may only move, and what it works for gives way."""
+    members = (asking(1, cpu=1), asking(0, cpu=1))
+    gang = Group(requests=members, min_tasks=1)
+    state = State()
+    for event in (
+        *(node("n", 1, cpu=2), node("spare", elsewhere, cpu=2)),
+        *(queue("a", 0), queue("b", 1), training("gang", "a", gang=gang)),
+        *(TaskPlaced("gang", 0, "n", (0,), at=1.0), TaskPlaced("gang", 1, "n", (), at=1.0)),
+        workspace("claim", "b", nodes=("n",), cpu=2),
+    ):
+        state.apply(event)
+    plan = plan_of(state)
+    assert [one.uid for one in plan.evictions] == ["gang"]
+    held = [one.indices for one in plan.nominations if one.uid == "gang"]
+    assert held == ([(0, 1)] if elsewhere else [])
+
+
+def test_nobody_gives_way_for_members_that_must_share_a_rack_in_which_they_do_not_fit() -> None:
+    """They must lie in one rack, and on different nodes; only one node is in a rack."""
+    member = asking(1, where=Where(apart=HOST))
+    inner = Group("g", requests=(member, member))
+    both = Group("gang", groups=(inner,), level=Level(required="rack"))
+    run = {uid: (place, (0,), 1.0) for uid, place in (("x", "racked"), ("y", "loose"))}
+    state = situation(
+        *(node("racked", 1, labels=(("rack", "r"),)), node("loose", 1)),
+        *(queue("a", 0), queue("b", 2), training("x", "a"), training("y", "a")),
+        training("claim", "b", gang=both),
+        run=run,
+    )
+    assert victims(state) == []
+    state.apply(node("loose", 1, labels=(("rack", "r"),)))
+    assert sorted(victims(state)) == ["x", "y"]
+
+
+def test_who_gives_way_gets_no_room_for_the_member_that_it_lacked() -> None:
+    """The gang lacks a member, for which other work would have to move; then it gives way."""
+    gang = training("gang", "a", tasks=3, cpu=1)
+    state = state_of(
+        *(node("n", 3, cpu=6), node("spare", 0, cpu=16)),
+        *(queue("a", 0.5), queue("b", 1), queue("c", 0)),
+        gang,
+        *(TaskPlaced("gang", index, "n", (index,), at=1.0) for index in range(2)),
+        training("cpus", "c", request=asking(0, share_milli=0, cpu=4)),
+        TaskPlaced("cpus", 0, "n", (), at=1.0),
+        workspace("claim", "b", 1, cpu=2),
+    )
+    plan = plan_of(state)
+    assert "claim" in {one.uid for one in plan.nominations}
+    gave = {one.uid for one in plan.evictions if not one.moved}
+    assert gave == {"gang"}
+    assert gave.isdisjoint(one.uid for one in plan.nominations)
+
+
+def test_what_starts_beside_a_group_gets_no_place_elsewhere_while_the_group_ends() -> None:
+    """The helper without a GPU is to start in this cycle; the group that it helps gives way."""
+    helped = Group("h", requests=(asking(1), asking(0, share_milli=0)), min_tasks=1)
+    pair = Group("pair", groups=(helped, Group("other", requests=(asking(1),))))
+    whole = Group("gang", groups=(Group("first", requests=(asking(1),)), pair), min_groups=1)
+    state = state_of(
+        *(node("n", 3, cpu=4), node("spare", 0, cpu=1), queue("a", 4)),
+        training("gang", "a", gang=whole),
+        *(TaskPlaced("gang", index, "n", (place,), 1.0) for place, index in enumerate((0, 1, 3))),
+        training("claim", "a", 1, priority=80, nodes=("n",)),
+    )
+    plan = plan_of(state)
+    assert [(one.uid, one.indices) for one in plan.evictions] == [("gang", (1, 3))]
+    assert [one.uid for one in plan.nominations] == ["claim"]
+    assert plan.bindings == ()

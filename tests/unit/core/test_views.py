@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.views import DeviceHolding, queue_uses
+from carrel_scheduler.core.views import DeviceHolding
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 
@@ -28,8 +28,7 @@ def test_every_queue_counts_what_is_below_it() -> None:
         training("z", "b", 3),
         TaskReleasing("x", 0),
     )
-    uses = queue_uses(state)
-    dep, a, b = uses["dep"], uses["a"], state.project_use("b")
+    dep, a, b = (state.project_use(name) for name in ("dep", "a", "b"))
     assert (dep.gpu_milli, dep.gpu_fixed_milli, dep.gpu_waiting_milli) == (3000, 1000, 3000)
     assert (dep.running, dep.waiting, dep.leaf, dep.parent) == (2, 1, False, "")
     assert (a.gpu_milli, a.gpu_borrowed_milli, a.running) == (2000, 1000, 1)

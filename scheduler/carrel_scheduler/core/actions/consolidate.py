@@ -11,14 +11,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from carrel_scheduler.core import claimable
+from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.clearing_room import Search, everybody
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving
+from carrel_scheduler.core.in_vain import unless_in_vain
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.movers import Occupant, movers, occupants
 from carrel_scheduler.core.moves import Cause
 from carrel_scheduler.core.nodes import MOST_DEVICES
-from carrel_scheduler.core.offers import Answer, Offers
+from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.placing import place
 from carrel_scheduler.core.promising import promising
 from carrel_scheduler.core.reasons import Token
@@ -48,25 +50,31 @@ def _run(cycle: Cycle, *, borrowers: bool) -> None:
     if cycle.settings.consolidate and cycle.has_victims:
         offers = Offers(cycle, claimable.for_consolidate(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step, borrowers=borrowers),
+            lambda job, step: attempt(cycle, job, step, borrowers=borrowers),
             touches_all=True,
             most=ATTEMPTS if cycle.is_small else 1,
             served=cycle.served,
         )
 
 
-def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool) -> Answer:
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool = False) -> Answer:
+    """Move work so that a step fits, if its queue stays within its fair share, or may borrow."""
     if cycle.delayed(job) or (not borrowers and not cycle.within_share(job, step)):
         return Answer.NOT_THIS
     if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
         return Answer.NO
+    return unless_in_vain(cycle, "consolidate", job, step, _find)
+
+
+def _find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by moving others."""
     if job.shape.plain:
-        return Answer.SERVED if _step_by_step(cycle, job, step) else Answer.NO
+        return answered(_step_by_step(cycle, job, step))
     everybody_else = np.ones(len(cycle.standings.used), np.bool_)
     movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
     giving = Giving(cycle, movable, lambda _: False)
     search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
-    return Answer.SERVED if search.run(giving.shares(lambda _: True)) else Answer.NO
+    return answered(search.run(giving.shares(lambda _: True)))
 
 
 def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:

@@ -36,7 +36,9 @@ def run(cycle: Cycle) -> None:
 def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
     if job.spec.preemptible is Preemptibility.NO or job.promise or cycle.answered(job):
         return
-    moves, cause = cycle.moves, Cause(Token.NODE_DRAINED)
+    moves, nodes, tasks = cycle.moves, cycle.state.nodes, cycle.state.tasks
+    left = {nodes.names[tasks.node.item(job.rows[index])] for index in indices}
+    cause = Cause(Token.NODE_DRAINED, nodes=tuple(sorted(left)))
     mark = moves.mark()
     fixed = cycle.is_protected(job, indices)
     for index in indices:

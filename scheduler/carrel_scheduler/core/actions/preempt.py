@@ -7,13 +7,16 @@ queue holds in all does not grow, except into free room, so no other queue is to
 import numpy as np
 
 from carrel_scheduler.core import claimable, mass
+from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving
+from carrel_scheduler.core.in_vain import unless_in_vain
+from carrel_scheduler.core.instance_victims import in_the_way
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.promising import promising
 from carrel_scheduler.core.protection import preempt_protects_s
 from carrel_scheduler.core.reasons import Token
@@ -24,7 +27,7 @@ def run(cycle: Cycle) -> None:
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_preempt(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step),
+            lambda job, step: attempt(cycle, job, step),
             touches_all=True,
             most=cycle.claims,
             served=cycle.served,
@@ -65,11 +68,17 @@ def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     if not victims:
         return False
     least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
-    giving = Giving(cycle, victims, lambda victim: victim.started + least > cycle.now)
-    return Search(cycle, job, step, Cause(Token.PREEMPTED, job)).run(giving.shares(lambda _: True))
+    search = Search(cycle, job, step, Cause(Token.PREEMPTED, job))
+    few = in_the_way(cycle, job, step, victims, lambda _, __: True)
+    for some in (few, victims):
+        giving = Giving(cycle, some, lambda victim: victim.started + least > cycle.now)
+        if search.run(giving.shares(lambda _: True)):
+            return True
+    return False
 
 
-def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken inside its queue, once it may make others."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return find(cycle, job, step)
+    return unless_in_vain(cycle, "preempt", job, step, find)

@@ -7,13 +7,16 @@ way, in ``giving``.
 import numpy as np
 
 from carrel_scheduler.core import claimable, mass
+from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.claims import Claim
 from carrel_scheduler.core.clearing_room import Search
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.giving import Giving, Share
+from carrel_scheduler.core.in_vain import unless_in_vain
+from carrel_scheduler.core.instance_victims import in_the_way
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Answer, Offers, answered
+from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.promising import in_reach, looks_at_all, promising
 from carrel_scheduler.core.protection import reclaim_protects_s
 from carrel_scheduler.core.reasons import Token
@@ -25,7 +28,7 @@ def run(cycle: Cycle) -> None:
     if cycle.has_victims:
         offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
         offers.run(
-            lambda job, step: _attempt(cycle, job, step),
+            lambda job, step: attempt(cycle, job, step),
             touches_all=True,
             most=cycle.claims,
             served=cycle.served,
@@ -76,10 +79,16 @@ def _one_by_one(
     cause: Cause,
     victims: list[Job],
 ) -> bool:
-    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
-    shares = giving.shares(lambda share: _legal(claim, share), lambda share: _wholly(claim, share))
-    if Search(cycle, job, step, cause).run(shares):
-        return True
+    few = in_the_way(
+        cycle, job, step, victims, lambda victim, held: claim.legal(victim.queue, held)
+    )
+    for some in (few, victims):
+        giving = Giving(cycle, some, lambda victim: _protected(cycle, job, victim))
+        shares = giving.shares(
+            lambda share: _legal(claim, share), lambda share: _wholly(claim, share)
+        )
+        if Search(cycle, job, step, cause).run(shares):
+            return True
     return cycle.is_small and _with_moves(cycle, job, step, claim, cause)
 
 
@@ -103,10 +112,11 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
     return search.run(giving.shares(legal))
 
 
-def _attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by what may be taken from other queues, once it may make them."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return find(cycle, job, step)
+    return unless_in_vain(cycle, "reclaim", job, step, find)
 
 
 def _legal(claim: Claim, share: Share) -> bool:

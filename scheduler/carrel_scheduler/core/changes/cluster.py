@@ -1,6 +1,7 @@
 """Nodes, topologies and queues appear, change and go."""
 
 from carrel_scheduler.core.changes.asking import ask, stop_asking
+from carrel_scheduler.core.changes.needs import recount_needs
 from carrel_scheduler.core.changes.promises import end_promise
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
@@ -17,7 +18,10 @@ from carrel_scheduler.core.events import (
 
 def node_set(state: Columns, event: NodeSet) -> None:
     """A node appeared or changed."""
+    before = set(state.nodes.hardware)
     state.nodes.set(event)
+    if before != set(state.nodes.hardware):
+        recount_needs(state)
     slot = state.nodes.slot(event.name)
     state.topologies.set_node(slot, event.name, event.labels)
     state.capacity.mark(slot)
@@ -35,7 +39,10 @@ def node_gone(state: Columns, event: NodeGone) -> None:
             end_promise(state, job)
             ask(state, job)
     state.warm.forget(slot)
+    before = set(state.nodes.hardware)
     state.nodes.drop(event.name)
+    if before != set(state.nodes.hardware):
+        recount_needs(state)
     state.topologies.remove_node(slot)
     state.capacity.mark(slot)
 

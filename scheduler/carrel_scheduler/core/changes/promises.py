@@ -1,16 +1,15 @@
 """Room that is held for work that waits, or that was told to stop and moves."""
 
 from carrel_scheduler.core.changes.asking import ask, stop_asking
+from carrel_scheduler.core.changes.cores import next_is_fixed
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import Preemptibility, RoomPromised
+from carrel_scheduler.core.events import RoomPromised
 from carrel_scheduler.core.footprints import check_promises, footprint_of
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.members import leaf_states
 from carrel_scheduler.core.queues import Sum
 from carrel_scheduler.core.resources import added
-from carrel_scheduler.core.steps import satisfied
 
 
 def promised(state: Columns, event: RoomPromised) -> None:
@@ -65,24 +64,17 @@ def hold(state: Columns, job: Job, promise: tuple[tuple[int, Footprint], ...]) -
     for _, place in promise:
         state.nodes.promised.add(place)
         state.capacity.mark(place.node)
-    job.promise, job.promise_fixed = promise, _is_fixed(job)
+    job.promise, job.promise_fixed = promise, next_is_fixed(job)
     state.promised[job.spec.uid] = job
     _count(state, job, 1)
 
 
 def follow_minimum(state: Columns, job: Job) -> None:
     """Whether what is held for it is for its minimum may have changed with its tasks."""
-    if job.promise and job.promise_fixed != _is_fixed(job):
+    if job.promise and job.promise_fixed != next_is_fixed(job):
         _count(state, job, -1)
         job.promise_fixed = not job.promise_fixed
         _count(state, job, 1)
-
-
-def _is_fixed(job: Job) -> bool:
-    """Whether its next tasks, once placed, may not be stopped for others."""
-    if job.spec.preemptible is not Preemptibility.SURPLUS:
-        return job.spec.preemptible is Preemptibility.NO
-    return not satisfied(job.shape.structure, [state.there for state in leaf_states(job)])
 
 
 def _count(state: Columns, job: Job, sign: int) -> None:

@@ -1,6 +1,7 @@
 """Tasks get places, are told to stop, end."""
 
 from carrel_scheduler.core.changes.asking import ask, stop_asking
+from carrel_scheduler.core.changes.cores import next_is_fixed, settle_core
 from carrel_scheduler.core.changes.promises import end_promise, follow_minimum
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
@@ -12,7 +13,7 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.footprints import check_free, footprint_of
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.jobs import NOTHING, Job
 from carrel_scheduler.core.members import leaf_states, protected_members
 from carrel_scheduler.core.queues import Sum
 from carrel_scheduler.core.resources import added
@@ -28,6 +29,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
     where = (event.node, event.devices, event.slots)
     place = footprint_of(state.nodes, state.classes, cls, where)
     check_free(state.nodes.free, place)
+    new = frozenset((event.index,)) if next_is_fixed(job) else NOTHING
     stop_asking(state, job)
     end_promise(state, job)
     if not job.rows:
@@ -50,7 +52,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
     state.capacity.mark(place.node)
     state.queues.add(Sum.USED, job.queue, place.amounts)
     state.jobs.gpu[job.slot] += place.amounts[0]
-    _settle(state, job, event.at)
+    _settle(state, job, event.at, new)
     if len(job.rows) < job.shape.tasks:
         ask(state, job)
 
@@ -113,6 +115,8 @@ def released(state: Columns, event: TaskReleased) -> None:
     del job.rows[event.index]
     state.jobs.placed[job.slot] -= 1
     _note_outcome(job, event)
+    if not job.queued:
+        end_promise(state, job)
     if not job.rows:
         del state.holding[event.uid]
     _settle(state, job, event.at)
@@ -128,8 +132,12 @@ def _note_outcome(job: Job, event: TaskReleased) -> None:
         job.queued = False
 
 
-def _settle(state: Columns, job: Job, at: float | None) -> None:
-    """After a change of a job's tasks: what is fixed, who may be evicted, whether it is stale."""
+def _settle(state: Columns, job: Job, at: float | None, new: frozenset[int] = NOTHING) -> None:
+    """After a change of a job's tasks: what is fixed, who may be evicted, whether it is stale.
+
+    ``new``: a task that was placed as non-preemptible.
+    """
+    settle_core(state, job, new)
     protected = protected_members(job)
     amounts = state.tasks.footprint
     fixed = added(amounts(job.rows[i]).amounts for i in protected if i not in job.halted)

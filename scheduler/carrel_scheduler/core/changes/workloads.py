@@ -52,6 +52,7 @@ def saved(state: Columns, event: CheckpointSeen) -> None:
     job = state.jobs.get(event.uid)
     job.saved = event.at
     state.jobs.since[job.slot] = job.since
+    state.jobs.saves += 1
 
 
 def forget(state: Columns, job: Job) -> None:

@@ -7,7 +7,6 @@ every model also keeps the compute slices within bounds. So every question is a 
 - ``models``: the profiles of each GPU model;
 - ``slots``: per profile and mask, how many more fit and which start is best;
 - ``placing``: the start when instances that nobody uses are still there;
-- ``packing``: a list of different profiles on one device, exactly;
 - ``clearing``: whom to evict so that a profile fits.
 """
 
@@ -24,7 +23,6 @@ from carrel_scheduler.core.mig.models import (
     slots_of,
     smallest_profile,
 )
-from carrel_scheduler.core.mig.packing import pack
 from carrel_scheduler.core.mig.placing import Instance, Placement, place, removals
 from carrel_scheduler.core.mig.slots import MASKS, count, fitting, memory_rows, profile_rows
 
@@ -46,7 +44,6 @@ __all__ = [
     "memory_rows",
     "model_code",
     "model_of",
-    "pack",
     "place",
     "profile_rows",
     "removals",

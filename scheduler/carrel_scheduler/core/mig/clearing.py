@@ -43,6 +43,11 @@ class Clearing(NamedTuple):
     victims: tuple[Occupant, ...]
     cost: int
 
+    @property
+    def rank(self) -> tuple[int, int, list[int]]:
+        """The order in which places are taken, smallest first."""
+        return (self.cost, len(self.victims), [victim.order for victim in self.victims])
+
 
 def cheapest_clearing(
     profile: Profile, devices: Sequence[tuple[int, Sequence[Occupant]]]
@@ -60,7 +65,7 @@ def cheapest_clearing(
     for device, (free, occupants) in enumerate(devices):
         for bits in reversed(profile.places):
             option = _clear(profile, device, bits, free, occupants)
-            if option is not None and (best is None or _rank(option) < _rank(best)):
+            if option is not None and (best is None or option.rank < best.rank):
                 best = option
     return best
 
@@ -77,7 +82,3 @@ def _clear(
         return None
     ordered = tuple(sorted(victims, key=lambda victim: victim.order))
     return Clearing(device, bits, ordered, sum(victim.cost for victim in ordered))
-
-
-def _rank(option: Clearing) -> tuple[int, int, list[int]]:
-    return (option.cost, len(option.victims), [victim.order for victim in option.victims])

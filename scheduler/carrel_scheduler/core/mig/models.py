@@ -64,11 +64,6 @@ class Model:
         """All memory slots as bits."""
         return (1 << self.slots) - 1
 
-    @property
-    def slot_milli(self) -> int:
-        """Thousandths of a GPU that one memory slot counts as."""
-        return MILLI // self.slots
-
 
 _LOW_MIB_PER_GB: Final = {1: 900}
 """MiB of a slot that each GB in a profile's name is worth at least, by size in slots."""

@@ -10,6 +10,8 @@ from carrel_scheduler.core.clearing.claims import Answer, Cleared, Impossible
 from carrel_scheduler.core.clearing.clear import clear
 from unit.core.clearing.situations import legal, optimum, places, random_situation, suffices
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(120)
 
 

@@ -31,6 +31,8 @@ from unit.core.clearing.large import (
 )
 from unit.core.clearing.situations import Situation, legal, places, suffices
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(5)
 RECORD = Path(__file__).with_name("quality.json")
 FILLS = {"single": single_devices, "blocks": blocks, "shares": shares, "gangs": gangs}

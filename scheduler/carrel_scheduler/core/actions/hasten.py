@@ -1,0 +1,55 @@
+"""Hasten: who has waited long, and waits on for others to end, has every other way tried again.
+
+Places on which others still run are held when nothing else was to be had (``reserve``). Soon
+something may be: work has ended elsewhere, so that a few moves make room, or rights have come back.
+What leads nowhere leaves the places held.
+"""
+
+from collections.abc import Iterable
+
+from carrel_scheduler.core.actions import consolidate, preempt, reclaim
+from carrel_scheduler.core.answers import Answer
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.layers import Footprint
+
+
+def run(cycle: Cycle) -> None:
+    """Try for each of them."""
+    patience = cycle.settings.patience_s
+    if patience < 0 or not cycle.has_victims:
+        return
+    for uid in sorted(cycle.state.promised):
+        job = cycle.state.promised[uid]
+        held = cycle.moves.held.get(uid, {})
+        late = held and not job.rows and cycle.waited_s(job) > patience
+        if late and not _is_coming(cycle, held.values()):
+            _try(cycle, job)
+
+
+def _try(cycle: Cycle, job: Job) -> None:
+    moves = cycle.moves
+    mark, fixed = moves.mark(), cycle.is_fixed(job)
+    step = tuple(sorted(moves.held[job.spec.uid]))
+    for index in step:
+        moves.lift(job, index, fixed=fixed)
+    for attempt in (consolidate.attempt, reclaim.attempt, preempt.attempt):
+        if attempt(cycle, job, step) is Answer.SERVED:
+            return
+    moves.rollback(mark)
+
+
+def _is_coming(cycle: Cycle, places: Iterable[Footprint]) -> bool:
+    """Whether these places are free or being released."""
+    free, releasing = cycle.room.free, cycle.room.releasing
+    for place in places:
+        for device in place.devices:
+            there = free.devices.item(device, place.node) + releasing.devices.item(
+                device, place.node
+            )
+            if there < place.share:
+                return False
+        for row, amount in enumerate(place.host):
+            if amount > free.host.item(row, place.node) + releasing.host.item(row, place.node):
+                return False
+    return True

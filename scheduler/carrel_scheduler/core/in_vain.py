@@ -1,0 +1,94 @@
+"""Searches that were in vain are not made again as long as nothing changed that they looked at.
+
+What a search for victims finds follows from: what runs where and holds what, which every event
+about placed tasks and held room changes (``QueueColumns.changes``); the nodes; the rules; those
+fair shares that it asked for; the moves made before it in the same cycle; the values by which nodes
+are chosen; and the time, if it asked for it (lost work grows, protections end). Work that merely
+waits is not among these, so what comes and goes in the queues, a question of a speculation too,
+makes nobody search again. Events that are rare drop the whole memory (``State.apply``).
+"""
+
+from collections.abc import Callable
+
+from carrel_scheduler.core.answers import REFUSED, Answer
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.memory import Vain
+from carrel_scheduler.core.moves import ManyHeld, ManyStopped, Move
+from carrel_scheduler.core.standings import Watched
+
+MOST_MOVES = 48
+"""After more moves in a cycle hardly anything would be found again."""
+
+Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
+
+
+def unless_in_vain(
+    cycle: Cycle, action: str, job: Job, step: tuple[int, ...], find: Find
+) -> Answer:
+    """The answer of ``find``, without asking it where it is known to find nothing.
+
+    Args:
+        cycle: the cycle.
+        action: whose search it is.
+        job: who is to be served.
+        step: which of its tasks.
+        find: searches; what it finds in vain leaves no trace but in ``Cycle.not_found``.
+    """
+    row, memory = job.waiting, cycle.state.memory
+    if row is None or len(cycle.moves.log) > MOST_MOVES:
+        return find(cycle, job, step)
+    key = (action, row.queue, row.shape.id, row.priority, row.preemptible, step)
+    stamp, moment = _stamp(cycle), (cycle.now, cycle.state.jobs.saves)
+    known = memory.searches.get(key)
+    if known is not None and _holds(cycle, known, stamp, moment):
+        if known.not_found:
+            cycle.not_found.add(row.id)
+        return Answer.PLAINLY_NO if known.plainly else Answer.NO
+    before = row.id in cycle.not_found
+    cycle.not_found.discard(row.id)
+    cycle.time_asked, every = False, cycle.standings.fair
+    cycle.standings.fair = fair = Watched(every)
+    try:
+        answer = find(cycle, job, step)
+    finally:
+        cycle.standings.fair = every
+    not_found = row.id in cycle.not_found
+    if answer in REFUSED:
+        asked = moment if cycle.time_asked else None
+        found = Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
+        memory.note(key, found, cycle.state.queues.changes)
+    if before:
+        cycle.not_found.add(row.id)
+    return answer
+
+
+def _holds(cycle: Cycle, known: Vain, stamp: tuple[object, ...], moment: tuple[float, int]) -> bool:
+    """Whether everything that a search followed from is the same."""
+    fair = cycle.standings.fair
+    return (
+        known.moment in (None, moment)
+        and known.stamp == stamp
+        and all(fair[slot] == share for slot, share in known.fair)
+    )
+
+
+def _stamp(cycle: Cycle) -> tuple[object, ...]:
+    """What every search follows from, but for the time."""
+    state, standings = cycle.state, cycle.standings
+    return (
+        *(state.queues.changes, state.nodes.version, standings.table, state.chooser.value.prices),
+        *(standings.allocatable, cycle.borrowers.tobytes()),
+        tuple(map(_told, cycle.moves.log)),
+    )
+
+
+def _told(move: Move | ManyStopped | ManyHeld) -> tuple[object, ...]:
+    """A move without the records that it names."""
+    if isinstance(move, ManyHeld):
+        where = move.nodes.tobytes(), move.masks.tobytes()
+        return move.kind, move.job.spec.uid, move.indices, *where, move.fixed
+    claimer = move.cause.claimer.spec.uid if move.cause and move.cause.claimer else ""
+    if isinstance(move, ManyStopped):
+        return move.kind, move.rows.tobytes(), claimer
+    return move.kind, move.job.spec.uid, move.index, move.place, move.fixed, claimer

@@ -1,0 +1,120 @@
+"""What a run started, written down, so that a run that was killed leaves nothing behind.
+
+Each run has a folder with a lock that it holds while it lives and a line for each process: pid and
+start time, which together name a process for ever. The next run ends the processes of every folder
+whose lock is free and removes the folder.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, Self
+
+END_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.05
+_STARTED: Final = 19  # of the fields of /proc/<pid>/stat behind the name
+
+
+def home() -> Path:
+    """Where the folders of all runs of this user lie."""
+    return Path(tempfile.gettempdir()) / f"carrel-test-clusters-{os.getuid()}"
+
+
+class Record:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path, lock: IO[str]) -> None:
+        self.folder = folder
+        self._lock = lock
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    @classmethod
+    def begin(cls, at: Path | None = None) -> Self:
+        """A new folder, after ending what earlier runs left."""
+        base = home() if at is None else at
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        clean_up(base)
+        folder = Path(tempfile.mkdtemp(dir=base))
+        lock = (folder / "lock").open("w")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return cls(folder, lock)
+
+    def start(self, command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+        """Start a process of this run and write it down."""
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._children.append(process)
+        with (self.folder / "processes").open("a") as lines:
+            lines.write(f"{process.pid} {start_of(process.pid)}\n")
+        return process
+
+    def end(self) -> None:
+        """End every process, the last one first, and remove the folder."""
+        for process in reversed(self._children):
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self.folder)
+        self._lock.close()
+
+
+def clean_up(base: Path) -> None:
+    """End what runs left that are no more."""
+    for folder in base.iterdir():
+        try:
+            lock = (folder / "lock").open("w")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            _end_all(folder)
+            shutil.rmtree(folder)
+
+
+def _end_all(folder: Path) -> None:
+    file = folder / "processes"
+    if not file.exists():
+        return
+    for line in reversed(file.read_text().splitlines()):
+        pid, start = line.split()
+        _end(int(pid), start)
+
+
+def _end(pid: int, start: str) -> None:
+    """SIGTERM, and SIGKILL when that does not do; nothing when it is another process by now."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if start_of(pid) != start:
+            return
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + END_SECONDS
+        while start_of(pid) == start and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+
+
+def start_of(pid: int) -> str:
+    """When a process began, in the kernel's ticks; empty when it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] == "Z" else fields[_STARTED]
