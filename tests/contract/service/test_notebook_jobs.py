@@ -23,6 +23,16 @@ class House:
         self.scheduler, self._session = scheduler, session
         self.homes = scheduler.state_dir / "engine" / "homes"
 
+    async def ready(self) -> None:
+        async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as session:
+            await self.scheduler.ready(session)
+
+    async def crash(self) -> None:
+        """The scheduler is killed and starts again; what runs goes on."""
+        await self.scheduler.kill()
+        await self.scheduler.start()
+        await self.ready()
+
     async def post(self, path: str, body: Mapping[str, Any], user: str = "ada") -> Json:
         headers = {"Authorization": f"token {user}"}
         url = f"{self.scheduler.api}{path}"
@@ -63,9 +73,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with StandInHub(accounts) as hub, aiohttp.ClientSession() as session:
         scheduler = SchedulerProcess(tmp_path, hub.url, "ada", gpus=1)
         await scheduler.start()
-        async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as first:
-            await scheduler.ready(first)
         made = House(scheduler, session)
+        await made.ready()
         for name, gpus in (("vision", 0), ("speech", 1)):
             await made.post("/projects", {"name": name, "quota": {"gpus": gpus}})
         try:
@@ -127,6 +136,11 @@ async def test_a_reclaimed_notebook_goes_on_from_its_restart_point(house: House)
     assert output == house.homes / "ada" / "work.night.ipynb"
     assert "dear 7" in output.read_text()
     assert seen["status"]["progress"]["unit"] == "cell"
+
+    await house.crash()
+    again = await house.phase(path, "running")
+    assert again["status"]["notebook"] == seen["status"]["notebook"]
+    assert (again["status"]["attempt"], again["status"]["failures"]) == (0, 0)
 
     claim = {"name": "due", "project": "speech", "gpus": 1, "command": ["sleep", "600"]}
     await house.post("/workloads", claim)
