@@ -73,14 +73,14 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     async with StandInHub(accounts) as hub, aiohttp.ClientSession() as session:
         scheduler = SchedulerProcess(tmp_path, hub.url, "ada", gpus=1)
         await scheduler.start()
-        made = House(scheduler, session)
-        await made.ready()
-        for name, gpus in (("vision", 0), ("speech", 1)):
-            await made.post("/projects", {"name": name, "quota": {"gpus": gpus}})
         try:
+            made = House(scheduler, session)
+            await made.ready()
+            for name, gpus in (("vision", 0), ("speech", 1)):
+                await made.post("/projects", {"name": name, "quota": {"gpus": gpus}})
             yield made
-        finally:
             await end_everything(made)
+        finally:
             await scheduler.stop()
 
 
