@@ -30,6 +30,13 @@ async def served(tmp_path: Path) -> AsyncIterator[House]:
         await made.api("POST", "/workloads", "bea", body | {"name": "train-1"})
         await made.until("train-1", lambda one: one["phase"] == "succeeded")
         yield made
+        await made.api("DELETE", "/workloads/vision/board")
+        await until(lambda: names(made), lambda found: found == ["train-1"], "the board's end")
+
+
+async def names(served: House) -> list[str]:
+    listed = await served.api("GET", "/workloads")
+    return [one["name"] for one in listed["items"]]
 
 
 async def board(served: House, **more: Any) -> dict[str, Any]:
