@@ -83,6 +83,8 @@ def release_if_never_launched(cycle: Cycle, entry: Entry) -> None:
     if entry.launched:
         return
     cycle.stops = [stop for stop in cycle.stops if stop.task.workload_uid != entry.uid]
+    for info in entry.workload.status.tasks:
+        cycle.ports.let_go(entry.task_id(info.index))
     entry.workload.status.tasks = []
     rest: Phase = "stopped" if entry.workload.status.phase == "stopping" else "pending"
     reason = entry.workload.status.reason
