@@ -1,6 +1,6 @@
 """Offline batch inference: reads a data set in pieces, writes predictions, goes on where it was.
 
-carrel submit scores --gpus 1 --file batch_inference.py -- python batch_inference.py
+carrel submit scores --gpus 1 --working-dir "$PWD" -- python batch_inference.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """Data-parallel training with JAX: every worker has a part of the data, all share one model.
 
-carrel submit jax --workers 2 --gpus 1 --file jax_data_parallel.py -- python jax_data_parallel.py
+carrel submit jax --workers 2 --gpus 1 --working-dir "$PWD" -- python jax_data_parallel.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """MPI with mpi4py: each rank adds up its part of a series, all parts become pi.
 
-carrel submit pi --workers 2 --launcher mpi --file mpi_sum.py -- mpirun -n 2 python mpi_sum.py
+carrel submit pi --workers 2 --launcher mpi --working-dir "$PWD" -- mpirun -n 2 python mpi_sum.py
 """
 
 import os

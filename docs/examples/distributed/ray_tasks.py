@@ -1,6 +1,6 @@
 """Ray on several workers: the first is the head and the driver, the others lend their processors.
 
-carrel submit ray --workers 2 --file ray_tasks.py -- python ray_tasks.py
+carrel submit ray --workers 2 --working-dir "$PWD" -- python ray_tasks.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """PyTorch DistributedDataParallel under torchrun: on GPUs by NCCL, without by gloo.
 
-carrel submit ddp --workers 2 --gpus 1 --file torch_ddp.py -- torchrun torch_ddp.py
+carrel submit ddp --workers 2 --gpus 1 --working-dir "$PWD" -- torchrun torch_ddp.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """XGBoost on several workers: each has a part of the rows, all grow the same trees.
 
-carrel submit trees --workers 2 --file xgboost_trees.py -- python xgboost_trees.py
+carrel submit trees --workers 2 --working-dir "$PWD" -- python xgboost_trees.py
 """
 
 import os
