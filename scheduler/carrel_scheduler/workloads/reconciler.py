@@ -40,6 +40,7 @@ from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.explaining import Explaining
 from carrel_scheduler.workloads.inbox import Inbox
+from carrel_scheduler.workloads.lifecycle import AT_REST
 from carrel_scheduler.workloads.messages import (
     Claimed,
     ClaimRefused,
@@ -150,6 +151,7 @@ class Reconciler:
     async def finish(self, cycle: Cycle) -> None:
         """Record the turn, then act on it and tell the listeners."""
         self._note_borrowing(cycle)
+        await self._write_last_values(cycle)
         version = await self.recorder.record(cycle)
         self._input_version = max(self._input_version, version)
         await self._write_reports(cycle)
@@ -194,6 +196,13 @@ class Reconciler:
         timer = self._timers[0][0] if self._timers else None
         due = (timer, self.reports.due_at, self._pacing.due_at, self._explaining.pacing.due_at)
         return min((when for when in due if when is not None), default=None)
+
+    async def _write_last_values(self, cycle: Cycle) -> None:
+        """Whoever hears that a workload has come to rest finds its curves complete."""
+        for row in cycle.transitions:
+            last = self.reports.last_of(row.workload_uid) if row.to_phase in AT_REST else []
+            if last:
+                await self.ledger.add_metrics(row.workload_uid, last)
 
     async def _write_reports(self, cycle: Cycle) -> None:
         """Write what jobs reported, once it has waited long enough."""

@@ -53,6 +53,10 @@ class PendingReports:
         """Whether it is time to write."""
         return self.due_at is not None and self.due_at <= now
 
+    def last_of(self, uid: str) -> list[MetricPoint]:
+        """Hand over a workload's values alone: no more of them come."""
+        return self.points.pop(uid, [])
+
     def empty(self) -> tuple[dict[str, list[MetricPoint]], set[str]]:
         """Hand over what is to be written and begin anew."""
         points, touched = dict(self.points), set(self.touched)

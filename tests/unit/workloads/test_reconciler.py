@@ -228,6 +228,22 @@ async def test_reports_reach_the_status_and_the_curves(desk: Desk) -> None:
     assert [point.value for point in curves["loss"]] == [0.5]
 
 
+async def test_curves_are_complete_when_the_end_is_told(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1")
+    await desk.runs(uid)
+    entry = desk.loop.book.get(uid)
+    assert entry is not None
+    report = Report(at=desk.now, step=99, metrics={"loss": 0.25})
+    desk.loop.reports.take(entry, report, desk.loop.state, desk.now)
+    await desk.ends(uid)
+    assert (await desk.stored(uid)).status.phase == "succeeded"
+    curves = await desk.ledger.metrics(uid)
+    assert [(point.step, point.value) for point in curves["loss"]] == [(99, 0.25)]
+    await desk.wait(1.5)
+    assert len((await desk.ledger.metrics(uid))["loss"]) == 1
+
+
 async def test_t11_the_time_limit_stops_a_workspace_and_it_can_start_again(desk: Desk) -> None:
     rule = InteractiveLimits(time_limit_seconds=60.0, warn_before_seconds=10.0)
     await desk.project("vision", 2, interactive=rule)
