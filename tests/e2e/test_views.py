@@ -186,6 +186,7 @@ def run_cell(page: Page, index: int) -> None:
 def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     write_notebook(lab.folder, "views.ipynb", SHOW, BUSY)
     page.goto(lab.page("lab/tree/views.ipynb"))
+    expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible()
     run_cell(page, 0)
     expect(page.get_by_role("form")).to_be_visible()
     gang = page.get_by_role("region", name="Training gang")
