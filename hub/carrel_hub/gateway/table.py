@@ -37,7 +37,7 @@ class Place:
 
     Attributes:
         targets: by the name of the route, servers that take requests.
-        comes_by_itself: requests may be held: it scales from zero, or its first server starts.
+        comes_by_itself: requests may be held: an endpoint that may sleep comes when asked for.
         trusted: its pages may run with the Hub's origin whoever looks at them.
     """
 
