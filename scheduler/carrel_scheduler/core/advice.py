@@ -56,7 +56,8 @@ def _no_node_fits(reason: Reason, _project: str) -> str:
 
 def _never_fits(reason: Reason, _project: str) -> str:
     if not reason.bound:
-        return "Ask for something that the nodes have."
+        like = f": {reason.detail}" if reason.detail else ""
+        return f"Ask for something that the nodes have{like}."
     return f"Ask for {amount(reason.resource, reason.bound)} or less."
 
 

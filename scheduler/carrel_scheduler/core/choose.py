@@ -26,7 +26,7 @@ import numpy.typing as npt
 from carrel_scheduler.core.classes import Classes, Form, GpuKind
 from carrel_scheduler.core.device_choice import capacity
 from carrel_scheduler.core.eligible import Eligible
-from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer
+from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer, free_gpu
 from carrel_scheduler.core.nodes import MOST_DEVICES, NodeColumns
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.settings import DEFAULTS, Settings, Strategy
@@ -36,7 +36,8 @@ NOWHERE = -1
 PARTS = 1 << 20
 WORD_BITS = 62
 SHARED = (Form.SHARE, Form.MEMORY, Form.MIG)
-Tier = Callable[[Counts], Counts]
+Keys = npt.NDArray[np.signedinteger]
+Tier = Callable[[Counts], Keys]
 Spread = list[tuple[int, int]]
 """Pairs of node and number of tasks there."""
 
@@ -55,6 +56,7 @@ class Chooser:
         self._packs_gpu = settings.gpu_strategy is Strategy.BIN_PACK
         self._packs_cpu = settings.cpu_strategy is Strategy.BIN_PACK
         self.value = Value(classes, nodes, eligible)
+        self._bits_of = (-1, (0, 0, 0))
 
     def arrived(self, class_ids: tuple[int, ...]) -> None:
         """A workload with tasks of these classes was queued: typical needs are learned from it."""
@@ -94,7 +96,7 @@ class Chooser:
         tiers = self._tiers(class_id, view, score) if len(nodes) > 1 else ()
         for tier in tiers:
             key = tier(nodes)
-            nodes = nodes.compress(key == key.max())
+            nodes = nodes.compress(key == key[key.argmax()])
             if len(nodes) == 1:
                 break
         if len(nodes) > 1:
@@ -189,17 +191,33 @@ class Chooser:
     def _tie(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
         """(n,) one number per node, smaller first: the amount left, then the name."""
         with_gpu = self._classes.takes_gpu(class_id)
-        cpu = view.host[CPU].take(nodes)
         by_gpu = with_gpu or self._ranks_value(class_id)
-        free = view.devices.take(nodes, 1).sum(0, dtype=np.int64) if by_gpu else cpu
-        rank = self._nodes.rank.take(nodes)
-        if not self._packs(class_id):
+        free = None
+        if by_gpu:
+            free = free_gpu(view.devices, nodes)
+        cpu = view.host[CPU].take(nodes)
+        rank_bits, cpu_bits, gpu_bits = self._bits()
+        if self._packs(class_id):
+            coarser = max(0, gpu_bits + cpu_bits + rank_bits - WORD_BITS)
+            key = cpu if free is None else _joined(free, cpu, cpu_bits, coarser)
+        else:
             total = self._nodes.devices.take(nodes) * MILLI
             if not with_gpu:
                 total = self._nodes.capacity[CPU].take(nodes)
-            used = PARTS - free * PARTS // np.maximum(total, 1)
-            return _joined(used, np.zeros_like(used), rank)
-        return _joined(free, cpu if by_gpu else np.zeros_like(cpu), rank)
+            key = PARTS - (cpu if free is None else free) * PARTS // np.maximum(total, 1)
+        key <<= rank_bits
+        key |= self._nodes.rank.take(nodes)
+        return key
+
+    def _bits(self) -> tuple[int, int, int]:
+        """How many bits places of nodes, millicores and thousandths of a node's GPUs take."""
+        nodes = self._nodes
+        if self._bits_of[0] != nodes.version:
+            places, cpu = int(nodes.rank.max(initial=0)), int(nodes.capacity[CPU].max(initial=0))
+            gpus = len(nodes.usable) * MILLI
+            bits = places.bit_length(), cpu.bit_length(), gpus.bit_length()
+            self._bits_of = nodes.version, bits
+        return self._bits_of[1]
 
     def _ranks_value(self, class_id: int) -> bool:
         return self._packs(class_id) and self.value.knows(class_id)
@@ -208,8 +226,9 @@ class Chooser:
         return self._packs_gpu if self._classes.takes_gpu(class_id) else self._packs_cpu
 
 
-def _refined(rank: Counts, key: Counts) -> Counts:
+def _refined(rank: Counts, keys: Keys) -> Counts:
     """Ranks, smaller first, in which equal ones are told apart by a key, larger first."""
+    key = keys.astype(np.int64)
     top, spread = int(key.max()), int(key.max()) - int(key.min()) + 1
     if int(rank.max()) + 1 > (1 << WORD_BITS) // spread:
         rank = np.unique(rank, return_inverse=True)[1]
@@ -220,14 +239,8 @@ def _refined(rank: Counts, key: Counts) -> Counts:
     return refined
 
 
-def _joined(first: Counts, second: Counts, rank: Counts) -> Counts:
-    """Three keys in one number; when 63 bits are too few, the second is told less finely."""
-    rank_bits = int(rank.max()).bit_length()
-    second_bits = int(second.max()).bit_length()
-    spare = WORD_BITS - int(first.max()).bit_length() - rank_bits
-    coarser = max(0, second_bits - spare)
-    joined: Counts = first << (second_bits - coarser)
-    joined |= second >> coarser
-    joined <<= rank_bits
-    joined |= rank
-    return joined
+def _joined(free: Counts, cpu: Counts, cpu_bits: int, coarser: int) -> Counts:
+    """Both in one number, free GPUs first; so many bits of CPU are left out. Changes ``free``."""
+    free <<= cpu_bits - coarser
+    free |= cpu >> coarser
+    return free

@@ -178,7 +178,7 @@ class Classes:
             gpu = kind.amount * MILLI
         else:
             gpu = kind.amount * kind.devices
-        return (gpu, request.cpu_milli, request.memory_mib)
+        return (gpu + request.counted_milli, request.cpu_milli, request.memory_mib)
 
     def retain(self, class_id: int, tasks: int = 1) -> None:
         """So many more tasks of the class wait."""

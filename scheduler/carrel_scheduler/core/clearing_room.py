@@ -34,6 +34,8 @@ class Search:
         claimer, step: whose tasks need places.
         cause: what victims are told.
         movers: those who may only be stopped if they have a place elsewhere.
+        own: what victims of the claimer's own queue are told, where it is something else; they
+            leave so that the claim stands, so they are not moved either.
     """
 
     cycle: Cycle
@@ -41,6 +43,7 @@ class Search:
     step: tuple[int, ...]
     cause: Cause
     movers: Callable[[Share], bool] = nobody
+    own: Cause | None = None
 
     def run(self, shares: Iterator[Share]) -> bool:
         """Whether room was made: victims are stopped and the step's places are held."""
@@ -121,7 +124,7 @@ class Search:
             raise AssertionError(f"those who make room for {self.claimer.uid} have no place")
         ended: set[str] = set()
         for share in self._in_order_of_service(shares):
-            if share in bound or share.job.uid in ended:
+            if share in bound or share.job.uid in ended or self._is_own(share):
                 continue
             if not self._move(share) and share.carries:
                 ended.add(share.job.uid)  # what it could run beside it is of no use
@@ -151,9 +154,13 @@ class Search:
         counts = self.cycle.state.capacity.counts(self.cycle.room.soon, cls)
         return int(counts.sum()) >= need
 
+    def _is_own(self, share: Share) -> bool:
+        return self.own is not None and share.job.queue == self.claimer.queue
+
     def _stop(self, share: Share) -> None:
+        cause = self.own if self.own is not None and self._is_own(share) else self.cause
         for index in share.indices:
-            self.cycle.moves.take_back(share.job, index, self.cause)
+            self.cycle.moves.take_back(share.job, index, cause)
 
     def _move_all(self, shares: Sequence[Share]) -> bool:
         """Places for all; the largest first, since the small find one anywhere."""

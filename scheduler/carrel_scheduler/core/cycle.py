@@ -16,7 +16,7 @@ from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle_room import CycleRoom
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.members import leaf_states, protected_members
 from carrel_scheduler.core.moves import Moves
 from carrel_scheduler.core.resources import NONE, Triple, added
@@ -45,7 +45,7 @@ class Cycle(CycleRoom):
         super().__init__(state)
         self._now, self.time_asked = now, False
         self.standings = Standings(state.queues, state.division, cluster_total(state))
-        self.columns = StandingColumns(self.standings)
+        self.columns = StandingColumns(self.standings, state.queues)
         self.moves = Moves(state, self.room, self.standings)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
@@ -53,6 +53,7 @@ class Cycle(CycleRoom):
         self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
         self._given: tuple[int, dict[int, Triple]] = (0, {})
+        self._lowest: tuple[int, Counts | None] = (0, None)
 
     @property
     def now(self) -> float:
@@ -119,14 +120,18 @@ class Cycle(CycleRoom):
         """What this cycle has given every queue, at all levels, by slot."""
         moves = self.moves
         if self._given[0] != len(moves.log):
-            found: dict[int, list[Triple]] = {}
+            by_leaf: dict[int, list[Triple]] = {}
             for places in (moves.started, moves.held):
                 for uid, by_index in places.items():
                     if uid in self.state.promised and places is moves.held:
                         continue
-                    amounts = added(place.amounts for place in by_index.values())
-                    for slot in self.standings.table.path[self.state.jobs.get(uid).queue]:
-                        found.setdefault(slot, []).append(amounts)
+                    amounts = by_leaf.setdefault(self.state.jobs.get(uid).queue, [])
+                    amounts += [place.amounts for place in by_index.values()]
+            found: dict[int, list[Triple]] = {}
+            for leaf, each in by_leaf.items():
+                together = added(each)
+                for slot in self.standings.table.path[leaf]:
+                    found.setdefault(slot, []).append(together)
             self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
         return self._given[1]
 
@@ -184,20 +189,39 @@ class Cycle(CycleRoom):
         return any(get(uid).spec.preemptible is not Preemptibility.NO for uid in new)
 
     @property
+    def lowest(self) -> Counts:
+        """(Q,) lowest priority of what may be stopped of a queue, or is to start there."""
+        moves, known = self.moves, self._lowest
+        found = known[1] if known[0] == len(moves.log) else None
+        if found is None:
+            found = np.full(len(self.standings.used), LARGEST, np.int64)
+            for queue, counts in self.state.tasks.victims.items():
+                found[queue] = min(counts)
+            for uid in (*moves.started, *moves.held):
+                job = self.state.jobs.get(uid)
+                found[job.queue] = min(int(found[job.queue]), job.spec.priority)
+            self._lowest = len(moves.log), found
+        return found
+
+    @property
     def claims(self) -> int:
         """How many looks in vain an action that stops others may take: fewer where each is dear."""
-        tasks = max(1, self.state.tasks.count)
-        return max(1, min(self.settings.claims_per_cycle, WORK // tasks))
+        return max(1, min(self.settings.claims_per_cycle, WORK // self._tasks))
 
     @property
     def served(self) -> int:
         """For how many such an action makes room: fewer where each is dear, the rest in turns."""
-        return max(1, SERVED // max(1, self.state.tasks.count))
+        return max(1, SERVED // self._tasks)
+
+    @property
+    def _tasks(self) -> int:
+        """How many are placed, or start in this cycle, at least one."""
+        return max(1, self.state.tasks.count + len(self.moves.started))
 
     @property
     def is_small(self) -> bool:
         """Whether so few tasks may be stopped that all of them can be looked at."""
-        return self.state.tasks.victims_in_all <= SMALL
+        return self.state.tasks.victims_in_all + len(self.moves.started) <= SMALL
 
     def evictable(self) -> list[Job]:
         """Jobs of which something may be stopped and that were left alone so far.

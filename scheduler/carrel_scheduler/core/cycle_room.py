@@ -78,12 +78,13 @@ class CycleRoom:
             if amount and amount > view.host.item(row, node):
                 return None
         kind = state.classes.kinds[cls]
+        counted = state.classes.request(cls).counted_milli
         if kind.form is Form.NONE:
-            return Footprint(node, (), 0, host)
+            return Footprint(node, (), 0, host, counted=counted)
         if not soon and kind.form is Form.SHARE:
             device = state.chooser.device(cls, view, node)
             if device >= 0:
-                return Footprint(node, (device,), kind.amount, host)
+                return Footprint(node, (device,), kind.amount, host, counted=counted)
         fact = state.nodes.fact(node)
         idle = self.room.idle
         choice = choose(
@@ -96,7 +97,7 @@ class CycleRoom:
         )
         if choice is None:
             return None
-        return Footprint(node, choice.devices, choice.milli, host, choice.slots)
+        return Footprint(node, choice.devices, choice.milli, host, choice.slots, counted)
 
     def _hardware(self, node: int, fact: NodeSet) -> Hardware:
         """``hardware_of`` a node, kept as long as it stays what it is."""

@@ -2,14 +2,16 @@
 
 The order of the actions: what was promised; what is free; another way for those who wait for others
 to end; what can be had by moving work, for those within their fair share; what other queues
-borrowed; what is of lower priority in the own queue; moving work for those who borrow. Then what
-runs in vain, what has to leave its node, and places for those who have waited too long.
+borrowed; what is of lower priority in the own queue; both together; moving work for those who
+borrow. Then what runs in vain, what has to leave its node, and places for those who have waited too
+long.
 """
 
 from collections.abc import Callable, Sequence
 
 from carrel_scheduler.core.actions import (
     allocate,
+    combine,
     consolidate,
     drain,
     hasten,
@@ -32,6 +34,7 @@ ACTIONS: Sequence[Action] = (
     consolidate.for_entitled,
     reclaim.run,
     preempt.run,
+    combine.run,
     consolidate.run,
     stale.run,
     drain.run,

@@ -59,6 +59,7 @@ class NodeSet:
         mig_model: the GPU model whose MIG instances the core may create and remove on this node
             (see ``mig``); empty where the geometry is fixed. Shares of GPUs are then not used here.
         extended: countable resources by name.
+        counted_milli: thousandths of GPUs that these are together, beside the devices.
         taints: ``key`` or ``key=value``; keep away tasks that do not tolerate them.
         draining: nothing new starts here and what may be moved is moved away.
         links: pairs of well connected devices.
@@ -77,6 +78,7 @@ class NodeSet:
     taints: frozenset[str] = frozenset()
     draining: bool = False
     links: tuple[Link, ...] = ()
+    counted_milli: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class UsageSeen:
     """Past use of a queue in the window of time-based fair share.
 
     ``part`` is its use over the cluster's capacity in millionths, for GPU, CPU and memory, decayed
-    as the edge is configured; see ``usage.py``.
+    as the edge is configured.
     """
 
     queue: str

@@ -81,6 +81,11 @@ class Rooms:
         self._asked: dict[int, dict[int, int]] = {}
         self._same: dict[Sight, Sight] = {}
 
+    @property
+    def looks(self) -> int:
+        """How many classes stand here, each in one view."""
+        return len(self._parts)
+
     def layer(self, sight: Sight) -> Layer:
         """The room in a view."""
         sight = self._plain(sight)

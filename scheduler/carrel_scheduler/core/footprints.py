@@ -32,7 +32,8 @@ def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -
     share = classes.share_on(cls, nodes, slot) if devices else 0
     if devices and share <= 0:
         raise InvalidEvent("bad_node", "node", name, "a node whose GPUs can be used this way")
-    return Footprint(slot, tuple(sorted(devices)), share, classes.host(cls), slots)
+    counted = classes.request(cls).counted_milli
+    return Footprint(slot, tuple(sorted(devices)), share, classes.host(cls), slots, counted)
 
 
 def check_free(free: Layer, place: Footprint) -> None:

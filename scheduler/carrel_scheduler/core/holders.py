@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.borrowed import Borrowed
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
-from carrel_scheduler.core.moves import Kind, ManyHeld, ManyStopped, Move, popcount
+from carrel_scheduler.core.moves import Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.core.reasons import Holder
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.sentence_parts import MOST
@@ -129,9 +129,7 @@ class Holders:
         """(r,) what the tasks of these rows hold of a resource."""
         tasks = self._cycle.state.tasks
         if resource == 0:
-            share = tasks.share.take(rows).astype(np.int64)
-            found: Counts = share * popcount(tasks.mask.take(rows))
-            return found
+            return tasks.gpu_of(rows)
         if resource < EXTENDED:
             held: Counts = tasks.host[resource - 1].take(rows)
             return held
@@ -203,9 +201,14 @@ def held_places(cycle: "Cycle", job: "Job") -> list[Footprint]:
     if uid in cycle.moves.held_many:
         for move in cycle.moves.log:
             if isinstance(move, ManyHeld) and move.job is job:
-                host = cycle.state.classes.host(job.shape.classes[move.indices[0]])
+                cls = job.shape.classes[move.indices[0]]
+                host = cycle.state.classes.host(cls)
+                counted = cycle.state.classes.request(cls).counted_milli
                 pairs = zip(move.nodes.tolist(), move.masks.tolist(), strict=True)
-                found += [Footprint(n, devices_of(mask), MILLI, host) for n, mask in pairs]
+                found += [
+                    Footprint(n, devices_of(mask), MILLI, host, counted=counted)
+                    for n, mask in pairs
+                ]
     return found
 
 

@@ -20,6 +20,9 @@ from carrel_scheduler.core.standings import Watched
 MOST_MOVES = 48
 """After more moves in a cycle hardly anything would be found again."""
 
+NO_ROW = -1
+"""Of who does not merely wait: room is held for it, which is given up to look for another."""
+
 Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
 
 
@@ -36,30 +39,33 @@ def unless_in_vain(
         find: searches; what it finds in vain leaves no trace but in ``Cycle.not_found``.
     """
     row, memory = job.waiting, cycle.state.memory
-    if row is None or len(cycle.moves.log) > MOST_MOVES:
+    spec = job.spec
+    promised = spec.uid in cycle.state.promised and not job.rows
+    if (row is None and not promised) or len(cycle.moves.log) > MOST_MOVES:
         return find(cycle, job, step)
-    key = (action, row.queue, row.shape.id, row.priority, row.preemptible, step)
+    number, alone = (NO_ROW, spec.uid) if row is None else (row.id, "")
+    key = (action, job.queue, job.shape.id, spec.priority, spec.preemptible, step, alone)
     stamp, moment = _stamp(cycle), (cycle.now, cycle.state.jobs.saves)
     known = memory.searches.get(key)
     if known is not None and _holds(cycle, known, stamp, moment):
         if known.not_found:
-            cycle.not_found.add(row.id)
+            cycle.not_found.add(number)
         return Answer.PLAINLY_NO if known.plainly else Answer.NO
-    before = row.id in cycle.not_found
-    cycle.not_found.discard(row.id)
+    before = number in cycle.not_found
+    cycle.not_found.discard(number)
     cycle.time_asked, every = False, cycle.standings.fair
     cycle.standings.fair = fair = Watched(every)
     try:
         answer = find(cycle, job, step)
     finally:
         cycle.standings.fair = every
-    not_found = row.id in cycle.not_found
+    not_found = number in cycle.not_found
     if answer in REFUSED:
         asked = moment if cycle.time_asked else None
         found = Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
         memory.note(key, found, cycle.state.queues.changes)
     if before:
-        cycle.not_found.add(row.id)
+        cycle.not_found.add(number)
     return answer
 
 

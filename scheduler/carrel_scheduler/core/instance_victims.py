@@ -14,6 +14,7 @@ from carrel_scheduler.core.device_choice import profile_on
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.resources import MILLI, Triple
 from carrel_scheduler.core.tasks import device_mask
+from carrel_scheduler.core.victim_costs import costed
 from carrel_scheduler.core.victim_table import victims_of
 
 Place = tuple[int, int]
@@ -65,7 +66,7 @@ def _places(cycle: Cycle, rows: dict[int, Job]) -> dict[int, Place]:
     giving = np.zeros(len(cycle.standings.used), np.bool_)
     giving[[other.queue for other in rows.values()]] = True
     table = victims_of(cycle, giving)
-    weighed = table.costed(table.plain())
+    weighed = costed(table, table.plain())
     return {
         row: (int(weighed.cost[unit]), int(weighed.order[unit]))
         for row, unit in zip(table.rows.tolist(), table.unit.tolist(), strict=True)

@@ -34,6 +34,7 @@ class Footprint:
         share: thousandths of each of these devices.
         host: amounts by host row; shorter than the rows when the rest is not asked for.
         slots: bits of a MIG instance on its one device.
+        counted: thousandths of GPUs beside these devices, see ``Request.counted_milli``.
     """
 
     node: int
@@ -41,22 +42,43 @@ class Footprint:
     share: int
     host: tuple[int, ...]
     slots: int = 0
+    counted: int = 0
 
     @property
     def amounts(self) -> tuple[int, int, int]:
         """What counts against quotas: GPU thousandths, millicores, MiB."""
-        return (self.share * len(self.devices), self.host[CPU], self.host[MEMORY])
+        gpu = self.share * len(self.devices) + self.counted
+        return (gpu, self.host[CPU], self.host[MEMORY])
+
+
+MANY_PARTS = 4
+"""Where more than one node in so many is asked about, summing all of them is less work."""
+
+
+def free_gpu(devices: Milli, nodes: Counts) -> Counts:
+    """(n,) thousandths on all devices of some nodes together."""
+    if len(nodes) * MANY_PARTS < devices.shape[1]:
+        some: Counts = np.add.reduce(devices.take(nodes, 1), 0, dtype=np.int64)
+        return some
+    sums: npt.NDArray[np.uint16] = np.add.reduce(devices.view(np.uint16), 0, dtype=np.uint16)
+    return sums.take(nodes).astype(np.int64)
 
 
 class Layer:
-    """An amount of everything on every node."""
+    """An amount of everything on every node.
 
-    __slots__ = ("devices", "host", "slots")
+    Attributes:
+        changes: slots of nodes in the order in which they changed, where somebody notes all of
+            them; ``None`` where nobody does.
+    """
+
+    __slots__ = ("changes", "devices", "host", "slots")
 
     def __init__(self, devices: Milli, host: Counts, slots: Slots) -> None:
         self.devices = devices
         self.host = host
         self.slots = slots
+        self.changes: list[int] | None = None
 
     @classmethod
     def empty(cls, devices: int, nodes: int, rows: int = HOST_ROWS) -> "Layer":
@@ -82,18 +104,24 @@ class Layer:
 
     def add(self, place: Footprint) -> None:
         """Add a task's footprint."""
-        node = place.node
-        for device in place.devices:
-            self.devices[device, node] += place.share
-            self.slots[device, node] |= place.slots
-        for row, amount in enumerate(place.host):
-            self.host[row, node] += amount
+        self._change(place, 1)
+        if place.slots:
+            for device in place.devices:
+                self.slots[device, place.node] |= place.slots
 
     def subtract(self, place: Footprint) -> None:
         """Take a task's footprint away."""
-        node = place.node
+        self._change(place, -1)
+        if place.slots:
+            for device in place.devices:
+                self.slots[device, place.node] &= ~place.slots & 0xFF
+
+    def _change(self, place: Footprint, sign: int) -> None:
+        """Plain integers in and out: several times faster than sums of NumPy's."""
+        node, share = place.node, sign * place.share
+        devices, host = self.devices, self.host
         for device in place.devices:
-            self.devices[device, node] -= place.share
-            self.slots[device, node] &= ~place.slots & 0xFF
+            devices[device, node] = devices.item(device, node) + share
         for row, amount in enumerate(place.host):
-            self.host[row, node] -= amount
+            if amount:
+                host[row, node] = host.item(row, node) + sign * amount

@@ -37,8 +37,7 @@ class Lending:
         self._held: npt.NDArray[np.int32] = np.zeros((2, COLUMNS, width), np.int32)
         lent = used[tasks.victim.take(used) >= 0]
         spot = tasks.victim.take(lent).astype(np.int64) % COLUMNS * width + tasks.node.take(lent)
-        gpu = tasks.share.take(lent).astype(np.int64) * np.bitwise_count(tasks.mask.take(lent))
-        for kind, amount in ((GPU, gpu), (CPU, tasks.host[0].take(lent))):
+        for kind, amount in ((GPU, tasks.gpu_of(lent)), (CPU, tasks.host[0].take(lent))):
             sums = np.bincount(spot, amount, COLUMNS * width).astype(np.int32)
             self._held[kind] = sums.reshape(COLUMNS, width)
 

@@ -61,8 +61,7 @@ class Links:
             return None
         free &= available
         if self.alike or count == wanted:
-            in_order = _bits(free) + _bits(available & ~free)
-            return tuple(sorted(in_order[:wanted]))
+            return _first(free, available & ~free, wanted)
         return _best(self, available, wanted, free)
 
 
@@ -99,6 +98,12 @@ def _interned(pairs: tuple[tuple[int, int, int], ...], devices: int) -> Links:
     alike = not between.size or bool((between == between[0]).all())
     rows = tuple(tuple(row) for row in hops.tolist())
     return Links(rows, alike, _groups(rows), hops)
+
+
+@lru_cache(maxsize=1 << 15)
+def _first(free: int, coming: int, wanted: int) -> Devices:
+    """Devices that are free before those that are coming, ascending."""
+    return tuple(sorted((_bits(free) + _bits(coming))[:wanted]))
 
 
 @lru_cache(maxsize=1 << 15)

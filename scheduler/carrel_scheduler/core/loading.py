@@ -159,10 +159,13 @@ class _Places:
         self._hosts = {cls: classes.host(cls) for cls in numbers}
         share = np.zeros(len(classes), np.int64)
         self._wanted = np.zeros(len(classes), np.int64)
+        counted = np.zeros(len(classes), np.int64)
         for cls in numbers:
             kind = classes.kinds[cls]
             share[cls] = kind.amount if kind.form is Form.SHARE else MILLI
             self._wanted[cls] = classes.devices(cls)
+            counted[cls] = classes.request(cls).counted_milli
+        self._counted = counted.take(self._cls)
         self._share = share.take(self._cls) * (self._wanted.take(self._cls) > 0)
         sizes = [len(place.devices) for place in places]
         self._size = np.array(sizes, np.int64)
@@ -221,6 +224,7 @@ class _Places:
             "node": self._node,
             "mask": masks,
             "share": self._share,
+            "counted": self._counted,
             "cls": self._cls,
             "job": slot,
             "index": np.zeros(len(jobs), np.int64),
@@ -233,7 +237,7 @@ class _Places:
             job.started = place.at
             state.holding[place.uid] = job
         state.jobs.since[slot] = np.maximum([place.at for place in self._places], NEVER_SAVED)
-        state.jobs.gpu[slot] = self._share * self._size
+        state.jobs.gpu[slot] = self._share * self._size + self._counted
         state.jobs.placed[slot] = 1
 
     def _sum_up(self) -> None:

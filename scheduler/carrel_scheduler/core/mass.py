@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from carrel_scheduler.core.claims import Budgets as ClaimBudgets
 from carrel_scheduler.core.claims import Claim
 from carrel_scheduler.core.classes import Form
-from carrel_scheduler.core.clearing.board import lay_out
+from carrel_scheduler.core.clearing.board import lay_out, purse_of
+from carrel_scheduler.core.clearing.bounds import by_sums
 from carrel_scheduler.core.clearing.claims import Budgets, Cleared, NotFound
 from carrel_scheduler.core.clearing.claims import Claim as Wish
 from carrel_scheduler.core.clearing.clear import clear
@@ -19,11 +21,12 @@ from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.moves import Cause, Move
-from carrel_scheduler.core.promising import likely_nodes, looks_at_all
+from carrel_scheduler.core.promising import enough_in_all, likely_nodes, looks_at_all
 from carrel_scheduler.core.protection import reclaim_protects_s
 from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.rules import NO_BOUND
+from carrel_scheduler.core.victim_costs import costed
 from carrel_scheduler.core.victim_table import Times, VictimTable, victims_of
 
 FEW = 40
@@ -53,20 +56,21 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
     return Wish(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
 
 
-def budgets_of(cycle: Cycle, claim: Claim) -> Budgets | None:
+def budgets_of(cycle: Cycle, claim: Claim, known: ClaimBudgets | None = None) -> Budgets | None:
     """What may be taken, or ``None`` where room must come from certain queues.
 
     What a queue may lose at most, the last victim included, is turned into what it may lose before
-    the last one: stricter by the largest task there is, never too lenient.
+    the last one: stricter by the largest task there is, never too lenient. ``known``: the claim's
+    budgets, where they were worked out before.
     """
     if claim.needs():
         return None
-    found = claim.budgets()
-    excess, bound = found.excess, found.most < NO_BOUND
+    found = known or claim.budgets()
+    excess, bound = found.excess.copy(), found.most < NO_BOUND
     queues = np.flatnonzero(bound.any(axis=1))
     if len(queues):
         tasks = cycle.state.tasks
-        gpus = tasks.share * np.bitwise_count(tasks.mask)
+        gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
         largest = np.array([gpus.max(initial=0), *tasks.host.max(axis=1, initial=0)], np.int64)
         room = found.most[queues] + 1 - largest
         strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
@@ -89,6 +93,7 @@ def make_room(
     budgets: Budgets,
     cause: Cause,
     one_by_one: Callable[[], bool],
+    own: Cause | None = None,
 ) -> bool:
     """Stop victims and hold their room for a plain step.
 
@@ -101,15 +106,18 @@ def make_room(
         cause: what victims are told.
         one_by_one: the other search; asked where there are few, and where the table does not hold
             everything that could be given.
+        own: what victims of the claimer's own queue are told, where it is something else.
     """
+    plain, ground = table.plain(), table.ground(job.shape.cls)
+    purse = purse_of(plain, budgets)
+    few = are_few(table)
+    if not (few or table.left_out) and by_sums(wish, ground, purse) is not None:
+        return False
+    board = lay_out(ground, plain, budgets, purse)
     weighed = None if bool(budgets.open.all()) else budgets.excess
-    plain = table.plain()
-    board = lay_out(table.ground(job.shape.cls), plain, budgets)
-    board.later = lambda: table.costed(plain, weighed)
+    board.later = lambda: costed(table, plain, weighed)
     answer = clear(wish, board)
-    few = (len(table.rows) <= FEW and table.nodes is None) or (
-        table.left_out and not isinstance(answer, Cleared)
-    )
+    few |= table.left_out and not isinstance(answer, Cleared)
     if not isinstance(answer, Cleared):
         if few and one_by_one():
             return True
@@ -123,7 +131,12 @@ def make_room(
         cycle.moves.rollback(mark)
     if table.nodes is not None:
         answer = replace(answer, nodes=table.nodes.take(answer.nodes))
-    return _carry_out(cycle, job, table, answer, cause)
+    return _carry_out(cycle, job, table, answer, (cause, own or cause))
+
+
+def are_few(table: VictimTable) -> bool:
+    """Whether those who may give way are searched one by one as well."""
+    return len(table.rows) <= FEW and table.nodes is None
 
 
 def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
@@ -137,11 +150,16 @@ def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
     return int(cost.take(units).sum())
 
 
-def _carry_out(cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, cause: Cause) -> bool:
-    moves = cycle.moves
-    mark = moves.mark()
-    if len(answer.units):
-        moves.stop_many(table.rows_of(answer.units), cause)
+def _carry_out(
+    cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, causes: tuple[Cause, Cause]
+) -> bool:
+    """``causes``: what others are told, and what victims of the claimer's own queue are."""
+    moves, tasks = cycle.moves, cycle.state.tasks
+    mark, rows = moves.mark(), table.rows_of(answer.units)
+    own = tasks.victim.take(rows) == job.queue
+    for cause, some in zip(causes, (rows[~own], rows[own]), strict=True):
+        if len(some):
+            moves.stop_many(some, cause)
     step = job.shape.first_step
     if cycle.barrier(job, step) is None and _hold(cycle, job, step, answer.nodes):
         return True
@@ -170,7 +188,7 @@ def _whole_nodes(
     cycle: Cycle, nodes: Counts, devices: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]] | None:
     """(m,) bits of all free devices of each node, where each is just enough for one task."""
-    if len(np.unique(nodes)) < len(nodes):
+    if int(np.bincount(nodes).max(initial=0)) > 1:
         return None
     free: Bools = cycle.room.soon.devices.take(nodes, 1) >= MILLI
     if bool((free.sum(axis=0) != devices).any()):
@@ -186,7 +204,7 @@ def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | Non
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
-    least = _protected(cycle, job.queue)
+    least = protected_s(cycle, job.queue)
     found = offer(cycle, job, wish, giving, budgets, near=cycle.borrowers, protected_s=least)
     if found.table is None:
         return found
@@ -201,7 +219,7 @@ def offer(
     budgets: Budgets,
     *,
     near: Bools | None = None,
-    below: int | None = None,
+    below: int | Counts | None = None,
     protected_s: Times | None = None,
 ) -> Offer:
     """Victims of these queues, in a large cluster only those on promising nodes.
@@ -213,10 +231,12 @@ def offer(
         nodes = likely_nodes(cycle, job.shape.cls, wish.tasks, giving if near is None else near)
         if not len(nodes):
             return Offer(None, budgets)
+    elif not cycle.is_small and not enough_in_all(cycle, job.shape.cls, wish.tasks, giving):
+        return Offer(None, budgets)
     return Offer(victims_of(cycle, giving, below, protected_s=protected_s, nodes=nodes), budgets)
 
 
-def _protected(cycle: Cycle, claimer: int) -> Times | None:
+def protected_s(cycle: Cycle, claimer: int) -> Times | None:
     """(Q,) how long work of each queue is left alone, where anybody is."""
     table, least = cycle.standings.table, cycle.settings.min_runtime_s
     rules = [rule for rule in table.rules if rule is not None]

@@ -7,10 +7,14 @@ be dropped at any time.
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from carrel_scheduler.core.device_choice import Hardware
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.resources import Triple
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.explain_rooms import Rooms
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Memory:
         hardware: slot of a node -> what was told of it, and its hardware.
         total: version of the nodes, and what they have in all; ``None`` while some take no work.
         empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
+        rooms: which nodes there were, and views of them as if nobody held anything.
     """
 
     searches: dict[Hashable, Vain] = field(default_factory=dict)
@@ -57,6 +62,7 @@ class Memory:
     total: tuple[int, Triple] | None = None
     empty: dict[int, int] = field(default_factory=dict)
     empty_version: int = -1
+    rooms: tuple[Hashable, "Rooms"] | None = None
 
     def forget(self) -> None:
         """Drop everything."""
@@ -65,7 +71,7 @@ class Memory:
         self.largest.clear()
         self.empty.clear()
         self.hardware.clear()
-        self.total = None
+        self.total = self.rooms = None
 
     def note(self, key: Hashable, found: Vain, as_of: int) -> None:
         """Remember a search in vain; those of another count of changes hold no more."""

@@ -88,29 +88,38 @@ def _for_whole(
     """Clear the devices that lose least until enough are free; tasks on several count once."""
     cleared = {device for device, milli in enumerate(free) if milli >= MILLI}
     on = _by_device(here, len(free))
-    options = [
-        device
-        for device, there in enumerate(on)
-        if device not in cleared
-        and free[device] + sum([one.share for one in there]) >= MILLI
-        and all(one.movable for one in there)
-        and cycle.room.open.item(device, node)
-    ]
+    clearable = [d for d, there in enumerate(on) if d not in cleared and _clears(free[d], there)]
+    if len(cleared) + len(clearable) < kind.amount:
+        return None
+    options = [device for device in clearable if cycle.room.open.item(device, node)]
     chosen: dict[int, Occupant] = {}
+    lost = {device: _lost(on[device], chosen) for device in options}
     while len(cleared) < kind.amount:
-        best: tuple[float, int] | None = None
-        for device in options:
-            if device not in cleared:
-                lost = sum([o.lost / len(o.devices) for o in on[device] if o.row not in chosen])
-                if best is None or lost < best[0]:
-                    best = lost, device
-        if best is None:
+        left = [device for device in options if device not in cleared]
+        if not left:
             return None
-        chosen |= {one.row: one for one in on[best[1]]}
-        held = {device for one in chosen.values() for device in one.devices}
+        best = min(left, key=lost.__getitem__)
+        new = [one for one in on[best] if one.row not in chosen]
+        chosen |= {one.row: one for one in new}
+        held = {device for one in new for device in one.devices}
         cleared |= {d for d in held if _whole_without(free[d], on[d], chosen)}
-        cleared.add(best[1])
+        cleared.add(best)
+        lost |= {device: _lost(on[device], chosen) for device in held if device in lost}
     return list(chosen.values())
+
+
+def _clears(free: int, there: Sequence[Occupant]) -> bool:
+    """Whether a device is whole once everybody on it has moved, and they may."""
+    for one in there:
+        if not one.movable:
+            return False
+        free += one.share
+    return free >= MILLI
+
+
+def _lost(there: Sequence[Occupant], chosen: Container[int]) -> float:
+    """What clearing a device loses beyond what those lose who are chosen already."""
+    return sum([one.lost / len(one.devices) for one in there if one.row not in chosen])
 
 
 def _by_device(here: Sequence[Occupant], devices: int) -> list[list[Occupant]]:

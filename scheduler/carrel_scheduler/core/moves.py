@@ -182,8 +182,7 @@ class Moves:
         """Many preemptible tasks are told to stop at once."""
         tasks = self.state.tasks
         queue = self.state.jobs.queue.take(tasks.job.take(rows))
-        gpu = tasks.share.take(rows).astype(np.int64) * popcount(tasks.mask.take(rows))
-        amounts = (gpu, tasks.host[0].take(rows), tasks.host[1].take(rows))
+        amounts = (tasks.gpu_of(rows), tasks.host[0].take(rows), tasks.host[1].take(rows))
         sums = [np.bincount(queue, weights=amount) for amount in amounts]
         found = [
             (leaf, (int(sums[0][leaf]), int(sums[1][leaf]), int(sums[2][leaf])))
@@ -259,7 +258,8 @@ class Moves:
             self.held_many.add(job.spec.uid)
         else:
             self.held_many.discard(job.spec.uid)
-        host = self.state.classes.host(job.shape.classes[move.indices[0]])
+        cls = job.shape.classes[move.indices[0]]
+        host, counted = self.state.classes.host(cls), self.state.classes.request(cls).counted_milli
         count = len(move.indices)
         self.room.promise_many(
             move.nodes,
@@ -268,7 +268,7 @@ class Moves:
             np.repeat(np.array(host[:2], np.int64)[:, None] * sign, count, 1),
         )
         devices = int(popcount(move.masks).sum())
-        amounts = (devices * MILLI, host[0] * count, host[1] * count)
+        amounts = (devices * MILLI + counted * count, host[0] * count, host[1] * count)
         self.standings.add(job.queue, amounts, amounts if move.fixed else NONE, sign)
 
 

@@ -31,6 +31,8 @@ class NodeColumns:
         hardware: (MiB of a GPU, MIG model) -> how many nodes have such GPUs.
         devices: (N,) number of GPUs; ``gpu_memory``: (N,) MiB of each, 0 unknown.
         capacity: (H, N) host resources; ``extended``: name -> host row.
+        counted: (N,) thousandths of GPUs that countable resources are, beside the devices.
+        amounts_version: changes with the amounts of nodes, as ``version`` does with the rest.
         usable: (D, N) the device exists and is not broken.
         schedulable: (N,) may take new work: neither switched off nor draining.
         mig: (N,) MIG instances are made here as needed.
@@ -39,7 +41,7 @@ class NodeColumns:
     """
 
     def __init__(self) -> None:
-        self.version = 0
+        self.version = self.amounts_version = 0
         self.slots: dict[str, int] = {}
         self.names: list[str] = []
         self.facts: list[NodeSet | None] = []
@@ -48,6 +50,7 @@ class NodeColumns:
         self.devices: Counts = np.zeros(0, np.int64)
         self.gpu_memory: Counts = np.zeros(0, np.int64)
         self.capacity: Counts = np.zeros((HOST_ROWS, 0), np.int64)
+        self.counted: Counts = np.zeros(0, np.int64)
         self.usable: Bools = np.zeros((1, 0), np.bool_)
         self.schedulable: Bools = np.zeros(0, np.bool_)
         self.mig: Bools = np.zeros(0, np.bool_)
@@ -109,8 +112,12 @@ class NodeColumns:
         capacity = np.zeros(len(self.capacity), np.int64)
         capacity[[CPU, MEMORY]] = event.cpu_milli, event.memory_mib
         capacity[rows] = [amount for _, amount in event.extended]
-        self.free.host[:, slot] += capacity - self.capacity[:, slot]
+        before = self.capacity[:, slot]
+        if self.counted[slot] != event.counted_milli or (capacity != before).any():
+            self.amounts_version += 1
+        self.free.host[:, slot] += capacity - before
         self.capacity[:, slot] = capacity
+        self.counted[slot] = event.counted_milli
         self.gpu_memory[slot] = event.gpu_memory_mib
         self.schedulable[slot] = event.schedulable and not event.draining
         if _elsewhere(self.facts[slot], event):
@@ -146,7 +153,7 @@ class NodeColumns:
         slot = self.slots.pop(name)
         self.names[slot] = ""
         self._tell(slot, None)
-        self.devices[slot] = self.gpu_memory[slot] = 0
+        self.devices[slot] = self.gpu_memory[slot] = self.counted[slot] = 0
         self.capacity[:, slot] = 0
         self.usable[:, slot] = False
         self.schedulable[slot] = self.mig[slot] = False
@@ -191,7 +198,7 @@ class NodeColumns:
         devices = max(devices, d)
         nodes = n if nodes <= n else max(nodes, 2 * n, 8)
         rows = max(rows, len(self.capacity))
-        for name in ("devices", "gpu_memory", "schedulable", "mig"):
+        for name in ("devices", "gpu_memory", "counted", "schedulable", "mig"):
             setattr(self, name, _widened(getattr(self, name), (nodes,)))
         self.usable = _widened(self.usable, (devices, nodes))
         self.capacity = _widened(self.capacity, (rows, nodes))
@@ -227,6 +234,7 @@ def _check_node(event: NodeSet) -> None:
         ("cpu_milli", event.cpu_milli),
         ("memory_mib", event.memory_mib),
         ("gpu_memory_mib", event.gpu_memory_mib),
+        ("counted_milli", event.counted_milli),
         *event.extended,
     )
     for name, value in amounts:

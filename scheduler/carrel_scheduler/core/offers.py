@@ -175,8 +175,9 @@ class Offers:
         self._next = dict(zip(slots, first.tolist(), strict=True))
         self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))
         alone = first.compress(~self._tied().take(first))
-        demand = waiting.demand.take(self._numbers.take(alone), 0).tolist()
-        self._first = dict(zip(leaves.take(alone).tolist(), map(tuple, demand), strict=True))
+        demand = waiting.demand.take(self._numbers.take(alone), 1).tolist()
+        triples = zip(*demand, strict=True)
+        self._first = dict(zip(leaves.take(alone).tolist(), triples, strict=True))
         for leaf in self._served_leaves():
             self._forget_first(leaf)
 
@@ -200,8 +201,9 @@ class Offers:
             return
         self._missed = 0
         if not self._singles:
-            left = set(self._leaves.compress(self._openings.fits(self._numbers)).tolist())
-            service.forget([leaf for leaf in self._next if leaf not in left])
+            left = self._leaves.compress(self._openings.fits(self._numbers))
+            has_some = np.bincount(left, minlength=max(self._next, default=0) + 1).tolist()
+            service.forget([leaf for leaf in self._next if not has_some[leaf]])
 
     def _push_single(self, job: Job) -> None:
         step = self._cycle.next_step(job)

@@ -26,6 +26,8 @@ from carrel_scheduler.core.rules import RESOURCES
 from carrel_scheduler.core.standings import Standings, dominant_share
 
 Key = tuple[int, ...]
+Best = tuple[int, Sequence[int]]
+"""A leaf and what its candidate asks for."""
 Head = Callable[[int], Sequence[int] | None]
 """What the best candidate of a leaf asks for, or ``None`` when there is none."""
 
@@ -36,19 +38,20 @@ SHARE_WITH = 4
 
 def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
     """The place of a queue among its siblings; smaller is served first, no two are equal."""
-    used = gpu, cpu, memory = standings.used[slot]
-    fair, quota = standings.fair[slot], standings.quota[slot]
-    keeps, measure = standings.allocatable[slot], standings.measure[slot]
-    then = (gpu + demand[0], cpu + demand[1], memory + demand[2])
+    gpu, cpu, memory = used = standings.used[slot]
+    with_gpu, with_cpu, with_memory = then = gpu + demand[0], cpu + demand[1], memory + demand[2]
+    fair_gpu, fair_cpu, fair_memory = standings.fair[slot]
+    quota_gpu, quota_cpu, quota_memory = standings.quota[slot]
+    keeps, measure, table = standings.allocatable[slot], standings.measure[slot], standings.table
     return (
-        gpu > fair[0] and cpu > fair[1] and memory > fair[2],
-        then[0] > quota[0] or then[1] > quota[1] or then[2] > quota[2],
-        -standings.table.rank[slot],
+        gpu > fair_gpu and cpu > fair_cpu and memory > fair_memory,
+        with_gpu > quota_gpu or with_cpu > quota_cpu or with_memory > quota_memory,
+        -table.rank[slot],
         0 in keeps and any(then[r] > 0 and not keeps[r] for r in RESOURCES),
         dominant_share(then, measure),
         dominant_share(used, measure),
         *keeps,
-        standings.table.place[slot],
+        table.place[slot],
     )
 
 
@@ -79,7 +82,8 @@ class Service:
         self._standings, self._head = standings, head
         self._leaves = set(leaves)
         self._popped: int | None = None
-        self._best: dict[int, tuple[int, Sequence[int]]] = {}
+        self._parents = standings.table.parent
+        self._best: dict[int, Best] = {}
         self._keys: dict[int, Key] = {}
         self._heaps: dict[int, list[tuple[Key, int]]] = {}
         self._known = self._keys_known()
@@ -105,84 +109,80 @@ class Service:
 
     def forget(self, leaves: Iterable[int]) -> None:
         """These leaves have no candidate any more."""
-        table = self._standings.table
+        paths = self._standings.table.path
         above: set[int] = set()
         for leaf in leaves:
             if self._best.pop(leaf, None) is not None:
                 del self._keys[leaf]
-                above.update(table.path[leaf][1:])
-        for slot in sorted(above, key=lambda slot: -len(table.path[slot])):
-            self._place(slot, table.parent[slot], self._top_of(slot))
-        self._top_of(TOP)
+                above.update(paths[leaf][1:])
+        self._settle(above)
 
     def update_all(self) -> None:
         """Everything may have changed."""
         self._best, self._keys, self._heaps, self._popped = {}, {}, {}, None
-        table = self._standings.table
+        paths = self._standings.table.path
         above: set[int] = set()
         for leaf in sorted(self._leaves):
             demand = self._head(leaf)
             if demand is not None:
-                self._place(leaf, table.parent[leaf], (leaf, demand))
-                above.update(table.path[leaf][1:])
-        for slot in sorted(above, key=lambda slot: -len(table.path[slot])):
-            self._place(slot, table.parent[slot], self._top_of(slot))
-        self._top_of(TOP)
+                self._place(leaf, (leaf, demand))
+                above.update(paths[leaf][1:])
+        self._settle(above)
 
     def _keys_known(self) -> KnownKeys:
         """Keys by slot, with what they follow from; kept from cycle to cycle."""
         return self._standings.known
 
+    def _settle(self, above: Iterable[int]) -> None:
+        """Find the best candidates of these inner queues anew, those of deeper ones first."""
+        paths = self._standings.table.path
+        for slot in sorted(above, key=lambda slot: -len(paths[slot])):
+            self._place(slot, self._top_of(slot))
+        self._note(self._top_of(TOP))
+
     def _set_head(self, leaf: int, demand: Sequence[int] | None) -> None:
         best = None if demand is None else (leaf, demand)
-        parents, slot = self._standings.table.parent, leaf
-        while slot != TOP:
-            parent = parents[slot]
-            self._place(slot, parent, best)
-            best = self._top_of(parent)
-            slot = parent
+        for slot in self._standings.table.path[leaf]:
+            self._place(slot, best)
+            best = self._top_of(self._parents[slot])
+        self._note(best)
 
-    def _place(self, slot: int, parent: int, best: tuple[int, Sequence[int]] | None) -> None:
+    def _note(self, best: Best | None) -> None:
+        """Note the best candidate of all."""
+        if best is None:
+            self._best.pop(TOP, None)
+        else:
+            self._best[TOP] = best
+
+    def _place(self, slot: int, best: Best | None) -> None:
         """Note the best candidate below a queue, and the queue's place among its siblings."""
         if best is None:
             self._best.pop(slot, None)
             self._keys.pop(slot, None)
             return
         self._best[slot] = best
-        key = self._key_of(slot, best[1])
-        if self._keys.get(slot) is not key:
-            self._keys[slot] = key
-            heap = self._heaps.get(parent)
-            if heap is None:
-                heap = self._heaps[parent] = []
-            heapq.heappush(heap, (key, slot))
-
-    def _key_of(self, slot: int, demand: Sequence[int]) -> Key:
-        """The key, worked out again only when what it follows from has changed."""
-        stand = self._standings
-        shares = stand.fair[slot], stand.allocatable[slot], stand.measure[slot]
-        inputs = (*stand.used[slot], *demand, *shares)
+        stand, demand = self._standings, best[1]
+        inputs = (
+            *stand.used[slot], *demand, stand.fair[slot], stand.allocatable[slot],
+            stand.measure[slot],
+        )  # fmt: skip
         known = self._known.get(slot)
         if known is None or known[0] != inputs:
             known = self._known[slot] = inputs, self._key(stand, slot, demand)
-        return known[1]
+        key = known[1]
+        if self._keys.get(slot) is not key:
+            self._keys[slot] = key
+            heapq.heappush(self._heaps.setdefault(self._parents[slot], []), (key, slot))
 
-    def _top_of(self, parent: int) -> tuple[int, Sequence[int]] | None:
+    def _top_of(self, parent: int) -> Best | None:
         """The best candidate below ``parent``; entries that no longer hold are thrown away."""
-        heap, keys = self._heaps.get(parent, ()), self._keys
-        best = None
+        heap, keys = self._heaps.get(parent), self._keys
         while heap:
             key, slot = heap[0]
             if keys.get(slot) is key:
-                best = self._best[slot]
-                break
+                return self._best[slot]
             heapq.heappop(heap)
-        if parent == TOP:
-            if best is None:
-                self._best.pop(TOP, None)
-            else:
-                self._best[TOP] = best
-        return best
+        return None
 
 
 class VictimOrder(Service):

@@ -193,9 +193,9 @@ def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
     """``place`` for what nearly all work is: one task that may lie anywhere."""
     cls, state = job.shape.cls, cycle.state
     if soon:
-        first = (cycle.counts_kept(cls, soon=False) > 0).astype(np.int64)
-        later = cycle.counts_kept(cls, soon=True)
-        node = state.chooser.pick(cls, later, cycle.room.idle, score=first)
+        node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=False), cycle.room.idle)
+        if node < 0:
+            node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=True), cycle.room.idle)
     else:
         cycle.sync()
         node = state.chooser.pick(cls, state.capacity.column(cls), cycle.room.idle)

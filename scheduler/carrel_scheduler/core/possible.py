@@ -26,6 +26,9 @@ from carrel_scheduler.core.standings import RESOURCE_NAMES
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
 
+MOST_LOOKS = 64
+"""Of so many classes it is kept how many of their tasks the nodes would hold: a row each."""
+
 
 def never_reason(
     state: "Columns", queue: int, shape: Shape, kind: Preemptibility, rooms: Rooms | None = None
@@ -43,8 +46,18 @@ def never_reason(
     """
     found = on_rules(state, queue, shape, kind)
     if state.nodes.slots:
-        found = on_nodes(state, shape, rooms or Rooms(state)) or found
+        found = on_nodes(state, shape, rooms or _all_nodes(state)) or found
     return found
+
+
+def _all_nodes(state: "Columns") -> Rooms:
+    """Views of the nodes as if nobody held anything, the same as long as the nodes are."""
+    nodes, memory = state.nodes, state.memory
+    stamp = nodes.version, nodes.amounts_version, nodes.capacity.shape
+    known = memory.rooms
+    if known is None or known[0] != stamp or known[1].looks >= MOST_LOOKS:
+        known = memory.rooms = stamp, Rooms(state)
+    return known[1]
 
 
 def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
@@ -116,7 +129,20 @@ def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int)
         short=max(0, requested - bound),
         bound=bound,
         nodes=largest_nodes(state, rooms, sight, cls, scarce) if never else (),
+        detail="" if bound else _like(state, resource),
     )
+
+
+def _like(state: "Columns", resource: str) -> str:
+    """Names of what nodes offer countably that begin alike: ``gpu-a`` for ``gpu-b``."""
+    nodes = state.nodes
+    kind = resource.partition("-")[0] + "-"
+    there = [
+        name
+        for name, row in nodes.extended.items()
+        if name.startswith(kind) and nodes.capacity[row].any()
+    ]
+    return ", ".join(f"`{name}`" for name in sorted(there)[:MOST_NAMED])
 
 
 def _form_too_large(state: "Columns", cls: int, parts: Parts) -> tuple[str, int, int] | None:
@@ -238,3 +264,4 @@ def _apart(
 
 
 APART_HOSTS = "one node each"
+MOST_NAMED = 8

@@ -47,6 +47,14 @@ def in_reach(cycle: Cycle, cls: int, giving: Bools) -> bool:
     return bool(_may_hold(cycle, cls, giving).any())
 
 
+def enough_in_all(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> bool:
+    """Whether so many tasks might find room with all victims of these queues gone, by sums."""
+    width, size, cpu, _ = cycle.state.classes.clearing_kind(cls)
+    nodes = np.flatnonzero(_may_hold(cycle, cls, giving))
+    asked = _gpu_of(width, size), cpu
+    return len(nodes) >= tasks or _enough(cycle, nodes, asked, cycle.lendable(giving), tasks)
+
+
 def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
     """Nodes that lack least for a task of a class, none if all of them together lack room.
 
@@ -58,11 +66,10 @@ def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
     """
     state, soon = cycle.state, cycle.room.soon
     width, size, cpu, memory = state.classes.clearing_kind(cls)
-    lent_gpu, lent_cpu = cycle.lendable(giving)
     need = _gpu_of(width, size)
     fits = _may_hold(cycle, cls, giving)
     nodes = np.flatnonzero(fits)
-    if len(nodes) < tasks and not _enough(cycle, nodes, (need, cpu), (lent_gpu, lent_cpu), tasks):
+    if len(nodes) < tasks and not _enough(cycle, nodes, (need, cpu), cycle.lendable(giving), tasks):
         return nodes[:0]
     most = NODES + NODES_PER_TASK * tasks
     if len(nodes) <= most:

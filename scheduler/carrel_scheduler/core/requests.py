@@ -48,6 +48,8 @@ class Request:
         devices: how many GPUs a share is taken of.
         mig_profile: a MIG instance such as ``2g.10gb``, on one device.
         extended: countable resources by name, sorted by name.
+        counted_milli: thousandths of GPUs that these are: they count for the queue, no device is
+            held. So are MIG instances where somebody else divides the GPUs.
     """
 
     gpus: int = 0
@@ -59,6 +61,7 @@ class Request:
     mig_profile: str = ""
     extended: tuple[tuple[str, int], ...] = ()
     where: Where = ANYWHERE
+    counted_milli: int = 0
 
     @classmethod
     def of(cls, amounts: Amounts, where: Where = ANYWHERE) -> "Request":

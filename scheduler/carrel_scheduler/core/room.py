@@ -19,6 +19,9 @@ import numpy as np
 from carrel_scheduler.core.layers import Bools, Counts, Footprint, Layer
 from carrel_scheduler.core.nodes import NodeColumns
 
+MANY_PARTS = 8
+"""Where more than one node in so many changed, all are derived again."""
+
 
 class Room:
     """What is free, coming and promised on every node.
@@ -39,6 +42,7 @@ class Room:
         self.soon = Layer.empty(0, 0)
         self.log: list[int] = []
         self._derive_all()
+        self.idle.changes = self.soon.changes = self.log
 
     # Moves of one task
 
@@ -124,7 +128,7 @@ class Room:
             layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
                 np.int64
             )
-        self._derive_some(np.flatnonzero(np.bincount(node)))
+        self._derive_many(np.flatnonzero(np.bincount(node)))
 
     def _add_device_by_device(
         self,
@@ -190,6 +194,18 @@ class Room:
         self.soon = Layer(soon, host, slots)
         self.idle = Layer(idle, idle_host, slots & free.slots)
 
+    def _derive_many(self, nodes: Counts) -> None:
+        """Derive the views of these nodes again; of all, where that is less work."""
+        if len(nodes) * MANY_PARTS > len(self.nodes.schedulable):
+            idle, soon = self.idle, self.soon
+            self._derive_all()
+            for kept, new in ((idle, self.idle), (soon, self.soon)):
+                kept.devices[:], kept.host[:], kept.slots[:] = new.devices, new.host, new.slots
+            self.idle, self.soon = idle, soon
+        else:
+            self._derive_some(nodes)
+        self.log += nodes.tolist()
+
     def _derive_some(self, nodes: Counts) -> None:
         """Derive the views of these nodes again."""
         free, releasing, promised = self.free, self.releasing, self.promised
@@ -212,7 +228,6 @@ class Room:
             slots *= is_open
             self.soon.slots[:, nodes] = slots
             self.idle.slots[:, nodes] = slots & free_slots
-        self.log += nodes.tolist()
 
     def _derive(self, place: Footprint) -> None:
         """Derive the views again where a task's footprint lies."""
@@ -222,26 +237,32 @@ class Room:
             return
         self._derive_devices(place)
         free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
+        soon_host, idle_host = self.soon.host, self.idle.host
         for row, amount in enumerate(place.host):
             if amount:
                 here = free.item(row, node)
-                soon = max(0, here + releasing.item(row, node) - promised.item(row, node))
-                self.soon.host[row, node] = soon
-                self.idle.host[row, node] = min(max(0, here), soon)
+                soon = here + releasing.item(row, node) - promised.item(row, node)
+                soon_host[row, node] = soon = max(0, soon)
+                here = max(0, here)
+                idle_host[row, node] = min(soon, here)
 
     def _derive_devices(self, place: Footprint) -> None:
-        node, free, releasing, promised = place.node, self.free, self.releasing, self.promised
+        node, is_open = place.node, self.open
+        free, releasing = self.free.devices, self.releasing.devices
+        promised = self.promised.devices
+        soon_devices, idle_devices = self.soon.devices, self.idle.devices
         for device in place.devices:
-            if not self.open.item(device, node):
-                continue
-            here = free.devices.item(device, node)
-            soon = here + releasing.devices.item(device, node)
-            soon = max(0, soon - promised.devices.item(device, node))
-            self.soon.devices[device, node] = soon
-            self.idle.devices[device, node] = min(here, soon)
-            if place.slots:
-                bits = free.slots.item(device, node)
-                later = bits | releasing.slots.item(device, node)
-                later &= ~promised.slots.item(device, node)
-                self.soon.slots[device, node] = later
-                self.idle.slots[device, node] = later & bits
+            if is_open.item(device, node):
+                here = free.item(device, node)
+                soon = here + releasing.item(device, node) - promised.item(device, node)
+                soon_devices[device, node] = soon = max(0, soon)
+                idle_devices[device, node] = min(soon, here)
+                if place.slots:
+                    self._derive_slots(device, node)
+
+    def _derive_slots(self, device: int, node: int) -> None:
+        bits = self.free.slots.item(device, node)
+        later = bits | self.releasing.slots.item(device, node)
+        later &= ~self.promised.slots.item(device, node)
+        self.soon.slots[device, node] = later
+        self.idle.slots[device, node] = later & bits

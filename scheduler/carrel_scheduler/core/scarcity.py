@@ -1,8 +1,9 @@
 """How much of each resource a waiting workload could make others give back, at most.
 
-Whose work may be taken follows from claims (other queues) and priority (its own queue); of a queue
-the victims are counted in their order for as long as the claim lets it be taken from. It is a bound
-by sums over all nodes, so what it denies is proved, and what it allows may still be too scattered.
+Whose work may be taken follows from claims (other queues), priority (its own queue), and both
+together; of a queue the victims are counted in their order for as long as the claim lets it be
+taken from. It is a bound by sums over all nodes, so what it denies is proved, and what it allows
+may still be too scattered.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +12,6 @@ import numpy as np
 
 from carrel_scheduler.core.claims import Claim
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.moves import popcount
 from carrel_scheduler.core.resources import NONE, Triple
 
 if TYPE_CHECKING:
@@ -27,29 +27,48 @@ class Reach:
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
         self._victims: Victims | None = None
+        self._own: dict[tuple[int, int], tuple[Bools, Triple]] = {}
         self._known: dict[Key, Triple] = {}
 
     def takeable(self, asker: "Asker") -> Triple:
         """At most so much of each resource could be made free for a claim."""
-        cycle = self._cycle
-        fixed = NONE if asker.preemptible else asker.demand
-        saturation = cycle.settings.saturation_milli
-        claim = Claim(
-            cycle.standings, asker.queue, asker.demand, fixed, saturation_milli=saturation
-        )
+        victims, key = self._all(), (asker.queue, asker.priority)
+        known = self._own.get(key)
+        if known is None:
+            mine = victims.of_own_queue(*key)
+            known = self._own[key] = mine, victims.sums(mine)
+        own, gone = known
+        excess = self._excess(asker, gone)
         asked = tuple(bool(amount) for amount in asker.demand)
-        key: Key = (asker.queue, asked, asker.priority, claim.may)
-        if claim.may:
-            budgets = claim.budgets()
-            key = (*key, budgets.excess.tobytes())
-        found = self._known.get(key)
+        whole: Key = (*key, asked, None if excess is None else excess.tobytes())
+        found = self._known.get(whole)
         if found is None:
-            victims = self._all()
-            chosen = victims.of_own_queue(asker.queue, asker.priority)
-            if claim.may:
-                chosen |= victims.within(budgets.excess, np.array(asked, np.bool_))
-            found = self._known[key] = victims.sums(chosen)
+            chosen = own
+            if excess is not None:
+                chosen = own | victims.within(excess, np.array(asked, np.bool_))
+            found = self._known[whole] = victims.sums(chosen)
         return found
+
+    def _excess(self, asker: "Asker", gone: Triple) -> Counts | None:
+        """(Q, 3) what may be taken of other queues; ``None`` where the claim does not stand.
+
+        A queue within its fair share is judged as if its own lower priority, which holds ``gone``,
+        had left: both rules may be used together.
+        """
+        cycle, standings = self._cycle, self._cycle.standings
+        combined = standings.within(standings.fair[asker.queue], asker.queue, NONE)
+        out = gone if combined else NONE
+        standings.add(asker.queue, out, sign=-1)
+        claim = Claim(
+            standings,
+            asker.queue,
+            asker.demand,
+            NONE if asker.preemptible else asker.demand,
+            saturation_milli=cycle.settings.saturation_milli,
+        )
+        excess = claim.budgets().excess if claim.may else None
+        standings.add(asker.queue, out)
+        return excess
 
     def _all(self) -> "Victims":
         if self._victims is None:
@@ -97,8 +116,7 @@ class Victims:
             )
         )
         rows, slots = rows.take(order), slots.take(order)
-        gpu = tasks.share.take(rows).astype(np.int64) * popcount(tasks.mask.take(rows))
-        self.amounts: Counts = np.vstack([gpu[None], tasks.host.take(rows, 1)])
+        self.amounts: Counts = np.vstack([tasks.gpu_of(rows)[None], tasks.host.take(rows, 1)])
         self.queue: Counts = jobs.queue.take(slots).astype(np.int64)
         self.priority = tasks.priority.take(rows)
         self.before: Counts = self._running_sums()

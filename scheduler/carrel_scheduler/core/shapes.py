@@ -24,6 +24,7 @@ class Shape:
         structure: what the steps of the tree need.
         requests, classes, amounts: of each task; amounts in GPU thousandths, millicores and MiB.
         leaf_of: the leaf of each task.
+        kinds: each of the classes once, ascending.
         total: amounts of all tasks.
         first_step: indices of the tasks with which a fresh workload starts; ``first``: their sum.
         alike: all tasks are alike.
@@ -41,6 +42,7 @@ class Shape:
     classes: tuple[int, ...]
     amounts: tuple[Triple, ...]
     leaf_of: tuple[int, ...]
+    kinds: tuple[int, ...]
     total: Triple
     first_step: tuple[int, ...]
     first: Triple
@@ -114,6 +116,7 @@ class Shapes:
             classes=classes,
             amounts=amounts,
             leaf_of=tuple(number for number, leaf in enumerate(parts) for _ in leaf.requests),
+            kinds=tuple(sorted(set(classes))),
             total=added(amounts),
             first_step=step,
             first=added(amounts[index] for index in step),

@@ -9,15 +9,18 @@ from functools import cached_property
 import numpy as np
 
 from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.queues import QueueColumns
 from carrel_scheduler.core.standings import Standings
 
 
 class StandingColumns:
     """(Q, 3) columns of one cycle's standings. Do not change them."""
 
-    def __init__(self, standings: Standings) -> None:
+    def __init__(self, standings: Standings, queues: QueueColumns) -> None:
+        """``standings`` of these queues, as nothing has changed them yet."""
         self._standings = standings
-        self._used, self._fixed = _column(standings.used), _column(standings.fixed)
+        self._used = queues.used + queues.promised
+        self._fixed = queues.fixed + queues.promised_fixed
         standings.touched.clear()
 
     @cached_property

@@ -152,9 +152,10 @@ def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
     What is held of something that a queue has no share of counts a thousandfold.
     """
     gpu, cpu, memory = measure
-    largest = amounts[0] * SCALE // gpu if gpu else amounts[0] * SCALE * 1000
-    part = amounts[1] * SCALE // cpu if cpu else amounts[1] * SCALE * 1000
+    held_gpu, held_cpu, held_memory = amounts
+    largest = held_gpu * SCALE // gpu if gpu else held_gpu * SCALE * 1000
+    part = held_cpu * SCALE // cpu if cpu else held_cpu * SCALE * 1000
     if part > largest:
         largest = part
-    part = amounts[2] * SCALE // memory if memory else amounts[2] * SCALE * 1000
+    part = held_memory * SCALE // memory if memory else held_memory * SCALE * 1000
     return max(largest, part)

@@ -11,7 +11,6 @@ them in their queue does not start (here), and places are held for them on which
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain
 
 import numpy as np
 
@@ -76,7 +75,7 @@ def _late_rows(cycle: Cycle) -> Counts:
     """Rows of large work that has waited too long and is next in its queue; oldest first."""
     waiting = cycle.state.waiting
     rows = waiting.used()
-    large = (waiting.demand[:, 0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
+    large = (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
     late = large & (waiting.since.take(rows) + cycle.settings.patience_s < cycle.now)
     if not late.any():
         return rows[:0]
@@ -126,12 +125,11 @@ def _behind(cycle: Cycle, job: Job) -> Triple:
     priority, spec = jobs.priority.take(slots), job.spec
     later = jobs.created.take(slots) > spec.created_at
     slots = slots[(priority < spec.priority) | ((priority == spec.priority) & later)]
-    every = (jobs.at(slot).rows.values() for slot in slots.tolist())
-    rows = np.fromiter(chain.from_iterable(every), np.int64)
+    records = map(jobs.by_slot.__getitem__, slots.tolist())
+    rows = np.array([row for job in records if job for row in job.rows.values()], np.int64)
     rows = rows[~(tasks.stopping.take(rows) | cycle.moves.stopped.take(rows))]
-    gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
     host = tasks.host.take(rows, 1).sum(axis=1)
-    return int(gpu.sum()), int(host[0]), int(host[1])
+    return int(tasks.gpu_of(rows).sum()), int(host[0]), int(host[1])
 
 
 def _empty(cycle: Cycle) -> Layer:

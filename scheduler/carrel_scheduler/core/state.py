@@ -4,10 +4,10 @@ An event is checked before anything changes, so a refused one leaves no trace. H
 changes the columns stands in ``changes``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from carrel_scheduler.core import events, views
+from carrel_scheduler.core import events, node_views, views
 from carrel_scheduler.core.changes import cluster, promises, tasks, workloads
 from carrel_scheduler.core.columns import Columns
 
@@ -73,9 +73,13 @@ class State(Columns):
         """What a queue holds and waits for. Raises ``KeyError`` for an unknown name."""
         return views.queue_use(self, name)
 
-    def node_views(self) -> Sequence[views.NodeView]:
+    def use_of_all(self) -> Mapping[str, views.QueueUse]:
+        """The same of every queue, by name."""
+        return views.use_of_all(self)
+
+    def node_views(self) -> Sequence[node_views.NodeView]:
         """All nodes with their devices and who holds them, by name."""
-        return views.node_views(self)
+        return node_views.node_views(self)
 
     def waiting_uids(self) -> Sequence[str]:
         """The uids of all waiting workloads, oldest submission first."""

@@ -14,6 +14,7 @@ from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.lending import Lending
 
 NOBODY = -1
+_OTHERS = ("priority", "stopping", "stuck")
 
 
 class TaskColumns:
@@ -23,6 +24,7 @@ class TaskColumns:
         node: (T,) slot of the node, -1 for an unused row.
         mask: (T,) bit d set when the task holds device d.
         share: (T,) thousandths of each of these devices; slots: (T,) bits of a MIG instance.
+        counted: (T,) thousandths of GPUs beside these devices, see ``Request.counted_milli``.
         cls: (T,) class of its request; job: (T,) slot of its workload; index: (T,) within it.
         host: (2, T) millicores and MiB.
         victim: (T,) slot of the queue while the task may be evicted (preemptible and not stopping
@@ -38,6 +40,7 @@ class TaskColumns:
         self.mask: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
         self.share: npt.NDArray[np.int16] = np.zeros(0, np.int16)
         self.slots: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.counted: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.cls: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self.job: Counts = np.full(0, NOBODY, np.int64)
         self.index: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -70,6 +73,7 @@ class TaskColumns:
         self.mask[row] = device_mask(place.devices)
         self.share[row] = place.share
         self.slots[row] = place.slots
+        self.counted[row] = place.counted
         self.cls[row] = cls
         self.job[row] = job
         self.index[row] = index
@@ -85,8 +89,8 @@ class TaskColumns:
         """Add tasks at once; returns their rows.
 
         Args:
-            columns: (n,) for each of ``node``, ``mask``, ``share``, ``cls``, ``job``, ``index``,
-                ``victim`` and ``priority``.
+            columns: (n,) for each of ``node``, ``mask``, ``share``, ``counted``, ``cls``, ``job``,
+                ``index``, ``victim`` and ``priority``.
             hosts: what a task takes of each host row, by class.
         """
         self._lending = None
@@ -124,7 +128,7 @@ class TaskColumns:
 
     def _lend(self, row: int, queue: int, sign: int) -> None:
         if queue != NOBODY and self._lending is not None:
-            gpu = self.share.item(row) * self.mask.item(row).bit_count()
+            gpu = self.share.item(row) * self.mask.item(row).bit_count() + self.counted.item(row)
             node, cpu = self.node.item(row), self.host.item(0, row)
             self._lending.lend(queue, node, sign * gpu, sign * cpu)
 
@@ -143,7 +147,7 @@ class TaskColumns:
         if self._lending is not None:
             self._lending.leave(row, self.node.item(row))
         self.node[row] = self.job[row] = NOBODY
-        self.mask[row] = self.share[row] = self.slots[row] = 0
+        self.mask[row] = self.share[row] = self.slots[row] = self.counted[row] = 0
         self.host[:, row] = 0
         self.stopping[row] = self.stuck[row] = False
         self._spare.append(row)
@@ -159,7 +163,15 @@ class TaskColumns:
             int(self.share[row]),
             self.hosts[int(self.cls[row])],
             int(self.slots[row]),
+            int(self.counted[row]),
         )
+
+    def gpu_of(self, rows: Counts) -> Counts:
+        """(n,) thousandths of GPUs that these tasks hold, as they count for their queues."""
+        held = np.bitwise_count(self.mask.take(rows)).astype(np.int64)
+        held *= self.share.take(rows)
+        held += self.counted.take(rows)
+        return held
 
     @property
     def count(self) -> int:
@@ -185,7 +197,7 @@ class TaskColumns:
         for name in ("node", "job", "victim"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.full(new - old, NOBODY, column.dtype)]))
-        for name in ("mask", "share", "slots", "cls", "index", "priority", "stopping", "stuck"):
+        for name in ("mask", "share", "slots", "counted", "cls", "index", *_OTHERS):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros(new - old, column.dtype)]))
         self.host = np.concatenate([self.host, np.zeros((2, new - old), np.int64)], axis=1)

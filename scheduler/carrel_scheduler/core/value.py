@@ -24,6 +24,7 @@ Losses are kept per need and node until one of them changes.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.core.classes import Classes, Form
 from carrel_scheduler.core.eligible import Eligible
@@ -31,7 +32,8 @@ from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer
 from carrel_scheduler.core.nodes import NodeColumns
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.shapes_seen import ShapesSeen
-from carrel_scheduler.core.value_states import Need, States
+from carrel_scheduler.core.value_single import Need
+from carrel_scheduler.core.value_states import States
 from carrel_scheduler.core.value_tables import Floats, NeedTables
 
 FIRST = 32
@@ -42,7 +44,6 @@ SLOTS_PART, SLOTS_PART_RETURNING = 0.7, 0.4
 PACK_RETURNING = 0.07
 STRENGTH = 3.0
 BOUND = 0.0005
-EQUAL = 1e-6
 Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_Prices | None"]
 
 
@@ -104,7 +105,7 @@ class Value:
             return False
         return self._classes.kinds[class_id].devices == 1
 
-    def gains(self, class_id: int, view: Layer, nodes: Counts) -> Counts:
+    def gains(self, class_id: int, view: Layer, nodes: Counts) -> npt.NDArray[np.int32]:
         """Minus the loss of placing a task on each node, in steps; larger is better.
 
         Args:
@@ -130,20 +131,17 @@ class Value:
         kind = self._classes.kinds[class_id]
         if kind.form is not Form.SHARE or not self.knows(class_id):
             return -1
-        free = view.devices[:, node]
-        fits = np.flatnonzero(free >= kind.amount)
-        if not len(fits):
-            return -1
-        value = self._current(view).after_share(self._need(class_id), node, view, free.take(fits))
-        best = fits.compress(value >= value.max() - EQUAL)
-        return int(best[free.take(best).argmin()])
+        return self._current(view).device(self._need(class_id), node, view)
 
     def _need(self, class_id: int) -> Need:
         known = self._needs.get(class_id)
         if known is None:
             kind, cpu = self._classes.kinds[class_id], self._classes.request(class_id).cpu_milli
-            if kind.form not in (Form.NONE, Form.WHOLE):
+            if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE):
                 return (0, self._classes.amounts(class_id)[0], cpu)
+            if kind.form is Form.SHARE:
+                known = self._needs[class_id] = 0, self._classes.amounts(class_id)[0], cpu
+                return known
             known = self._needs[class_id] = kind.amount, 0, cpu
         return known
 

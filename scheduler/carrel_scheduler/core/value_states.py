@@ -1,14 +1,18 @@
 """Nodes as the value function sees them, and the losses found so far, kept while they hold.
 
-The view is compared with what was seen last, so nobody has to report changes and any view may be
-asked about, one of a speculation too: what is kept is a function of prices and node state only.
+The view is compared with what was seen last, so any view may be asked about, one of a speculation
+too: what is kept is a function of prices and node state only. Of a view that notes its changes only
+these are compared, as long as no other view is asked about in between.
 """
+
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.layers import CPU, Counts, Layer, Milli
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.value_single import Need, Single, State
 from carrel_scheduler.core.value_tables import Floats, NeedTables, Tables
 
 QUANTUM = 50
@@ -16,10 +20,14 @@ QUANTUM = 50
 
 ROUNDING = 1e-9
 MOST_KEPT = 256
+FEW = 8
+"""So many nodes are compared one by one sooner than as arrays."""
+SINGLY = 5
+"""And so many are valued one by one sooner."""
+EQUAL = 1e-6
+"""A smaller difference of V between devices is none."""
 IMPOSSIBLE = -np.inf
 WORST = -(2.0**31)
-Need = tuple[int, int, int]
-"""Whole devices, thousandths of one device (0 without a share), millicores."""
 
 
 class _Kept:
@@ -62,6 +70,11 @@ class States:
         self._value = np.zeros(width)
         self._valued = np.zeros(width, np.int32)
         self._kept: dict[Need, _Kept] = {}
+        self._view: Layer | None = None
+        self._seen = 0
+        self._single = Single(needs, tables)
+        self._singles: dict[int, State] = {}
+        self._behind: set[int] = set()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -70,38 +83,88 @@ class States:
 
     def follow(self, view: Layer, nodes: Counts) -> None:
         """Take over what differs on some nodes in a view of the same shape."""
-        devices, cpu = view.devices.take(nodes, 1), view.host[CPU].take(nodes)
-        differs = (devices != self._devices.take(nodes, 1)).any(axis=0)
-        differs |= cpu != self._cpu.take(nodes)
-        if not differs.any():
-            return
-        nodes, devices = nodes.compress(differs), devices.compress(differs, 1)
-        self._devices[:, nodes] = devices
-        self._cpu[nodes] = cpu.compress(differs)
-        sums = self._needs.sums(devices)
-        self._places[nodes] = self._tables.places(sums.counts, self._group.take(nodes))
-        self._amounts[nodes] = sums.amounts
+        changes = view.changes
+        if changes is None:
+            self._view = None
+        elif view is self._view:
+            if self._seen == len(changes):
+                return
+            fresh = dict.fromkeys(changes[self._seen :])
+            self._seen = len(changes)
+            if len(fresh) <= FEW:
+                for node in fresh:
+                    if self._differs(view, node):
+                        self._change(view, node)
+                return
+            nodes = np.fromiter(fresh, np.int64, len(fresh))
+        else:
+            self._view, self._seen = view, len(changes)
+            nodes = np.arange(len(self._cpu))
+        differs = (view.devices.take(nodes, 1) != self._devices.take(nodes, 1)).any(axis=0)
+        differs |= view.host[CPU].take(nodes) != self._cpu.take(nodes)
+        if differs.any():
+            self._renew(view, nodes.compress(differs))
+
+    def _differs(self, view: Layer, node: int) -> bool:
+        mine, other = self._devices[:, node], view.devices[:, node]
+        same_cpu = bool(self._cpu.item(node) == view.host.item(CPU, node))
+        return not same_cpu or mine.tobytes() != other.tobytes()
+
+    def _change(self, view: Layer, node: int) -> None:
+        """Take over a node; its sums are worked out when somebody asks for them."""
+        self._devices[:, node] = view.devices[:, node]
+        self._cpu[node] = view.host.item(CPU, node)
+        self._singles.pop(node, None)
+        self._behind.add(node)
+        self._tick += 1
+        self._changed[node] = self._tick
+
+    def _renew(self, view: Layer, nodes: Counts) -> None:
+        """Take over these nodes."""
+        self._devices[:, nodes] = view.devices.take(nodes, 1)
+        self._cpu[nodes] = view.host[CPU].take(nodes)
+        self._sum(nodes)
+        for node in nodes.tolist():
+            self._singles.pop(node, None)
         self._tick += 1
         self._changed[nodes] = self._tick
 
-    def gains(self, need: Need, nodes: Counts) -> Counts:
+    def _sum(self, nodes: Counts) -> None:
+        """Work out the sums of these nodes anew."""
+        sums = self._needs.sums(self._devices.take(nodes, 1))
+        self._places[nodes] = self._tables.places(sums.counts, self._group.take(nodes))
+        self._amounts[nodes] = sums.amounts
+
+    def gains(self, need: Need, nodes: Counts) -> npt.NDArray[np.int32]:
         """(n,) minus the loss of placing such a task on each node, in steps of ``QUANTUM``."""
         kept = self._of(need)
         stale = nodes.compress(kept.found.take(nodes) < self._changed.take(nodes))
-        if len(stale):
+        if len(stale) > SINGLY:
             kept.gain[stale] = self._gains(need, kept, stale)
             kept.found[stale] = self._tick
-        return kept.gain.take(nodes).astype(np.int64)
+        elif len(stale):
+            for node in stale.tolist():
+                kept.gain[node] = self._gain(need, node)
+                kept.found[node] = self._tick
+        return kept.gain.take(nodes)
 
-    def after_share(self, need: Need, node: int, view: Layer, free: Milli) -> Floats:
-        """(d,) V of a node in a view after a share was taken of a device with so much free."""
-        kept, nodes = self._of(need), np.full(len(free), node, np.int64)
-        group = self._group.take(nodes)
-        sums = self._needs.sums(view.devices[:, node, None])
-        places = self._tables.places(sums.counts + kept.counts.take(free, 0), group)
-        amounts = sums.amounts + kept.amounts.take(free, 0)
-        cpu = self._steps(np.full(len(free), view.host[CPU, node]), need[2])
-        return self._tables.value(places, amounts, cpu, group)
+    def device(self, need: Need, node: int, view: Layer) -> int:
+        """The device of a node in a view for a share, -1 where there is none.
+
+        The one after which the node is worth most; of equal ones the fullest, then the first.
+        """
+        devices, cpu = view.devices[:, node].tolist(), view.host.item(CPU, node)
+        state = self._single.state(devices, self._group.item(node))
+        value = {
+            free: self._single.after_share(need, state, free, cpu)
+            for free in set(devices)
+            if free >= need[1]
+        }
+        if not value:
+            return -1
+        least = max(value.values()) - EQUAL
+        best: int = devices.index(min([free for free, found in value.items() if found >= least]))
+        return best
 
     def _of(self, need: Need) -> _Kept:
         kept = self._kept.get(need)
@@ -111,7 +174,25 @@ class States:
             kept = self._kept[need] = _Kept(need, self._needs, len(self._cpu))
         return kept
 
+    def _gain(self, need: Need, node: int) -> int:
+        """``_gains`` of one node."""
+        devices, cpu = self._devices[:, node].tolist(), self._cpu.item(node)
+        state, single = self._singles.get(node), self._single
+        if state is None:
+            state = self._singles[node] = single.state(devices, self._group.item(node))
+        if self._valued.item(node) < self._changed.item(node):
+            self._value[node] = single.value(state, cpu)
+            self._valued[node] = self._tick
+        after = (single.best_share if need[1] else single.after_whole)(need, state, devices, cpu)
+        after -= self._value.item(node)
+        if self._pack:
+            after -= self._pack * sum(devices)
+        return math.floor(min(max(after / QUANTUM, WORST), -WORST - 1) + ROUNDING)
+
     def _gains(self, need: Need, kept: _Kept, nodes: Counts) -> npt.NDArray[np.int32]:
+        if self._behind:
+            self._sum(np.fromiter(self._behind, np.int64, len(self._behind)))
+            self._behind.clear()
         after = (self._best_share if need[1] else self._after_whole)(need, kept, nodes)
         after -= self._before(nodes)
         if self._pack:

@@ -3,8 +3,11 @@
 A state is told by sums over its devices, K + 1 *counts* and K *amounts* for K distinct sizes of
 share: how many shares of each size fit, how many devices are whole, and the thousandths on devices
 on which a share of each size fits. With CPU in steps and nodes in *groups* that may hold the same
-needs, V is one entry per count (``_slots``) plus one factor per amount (``_usable``). Counts are
+needs, V is one entry per count (``slots``) plus one factor per amount (``_usable``). Counts are
 kept multiplied by the number of steps, so that adding CPU makes them places in the table.
+
+Sums of V are made from left to right, here by ``cumsum``, so that whoever adds up the same entries
+one by one (``value_single``) finds the same number to the last bit.
 """
 
 from collections.abc import Sequence
@@ -124,8 +127,18 @@ class Tables:
         self._kinds = usable.shape[2]
         self._of_group = rows * self._steps
         self._offsets = first_row[:-1] * self._steps
-        self._slots = slots.ravel()
+        self.slots: Floats = slots.ravel()
         self._usable = usable.reshape(groups * self._steps, self._kinds)
+
+    def bases(self, group: int) -> list[int]:
+        """(K + 1) where the entries of a group begin, by kind of count."""
+        found: list[int] = (self._offsets + group * self._of_group).tolist()
+        return found
+
+    def weights(self, row: int) -> list[float]:
+        """(K) factors of the amounts; rows are groups times steps of free CPU."""
+        found: list[float] = self._usable[row].tolist()
+        return found
 
     def places(self, counts: Counts, group: Counts) -> Counts:
         """(n, K + 1) counts of nodes of these groups as places in the table, without CPU."""
@@ -143,8 +156,8 @@ class Tables:
             group: (n,) groups of the nodes.
         """
         places += cpu[:, None]
-        found: Floats = self._slots.take(places).sum(1)
+        found: Floats = self.slots.take(places).cumsum(1)[:, -1]
         if self._kinds:
             amounts *= self._usable.take(group * self._steps + cpu, 0)
-            found += amounts.sum(1)
+            found += amounts.cumsum(1)[:, -1]
         return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
+from carrel_scheduler.core.claim_invariants import claims_stay_within_the_fair_share
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Outcome, QueueSet
 from carrel_scheduler.core.jobs import Job
@@ -211,6 +212,7 @@ VICTIM_INVARIANTS: tuple[PlanInvariant, ...] = (
     victims_have_a_beneficiary,
     victims_leave_whole_gangs,
     nobody_within_quota_is_reclaimed,
+    claims_stay_within_the_fair_share,
     preempted_are_of_lower_priority,
     minimum_run_times_respected,
     delays_respected,

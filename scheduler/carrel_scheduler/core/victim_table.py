@@ -1,10 +1,7 @@
 """Those who may give way, as arrays: what ``clearing`` searches when there are many.
 
-Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. What a unit
-costs is its lost work, relative to the mean of its queue: within a queue those who lose least go
-first, and a queue as a whole weighs the same whether its work reports checkpoints or not. A lower
-priority within its queue outweighs any lost work; among a moderate number of units so does being
-shown as borrowed.
+Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. What they
+cost stands in ``victim_costs``.
 """
 
 from dataclasses import dataclass, replace
@@ -18,23 +15,9 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.members import leaf_states
-from carrel_scheduler.core.order import victim_key
-from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.sorting import ascending
 from carrel_scheduler.core.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
-Priorities = npt.NDArray[np.signedinteger]
-LOSS_BITS = 20
-BELOW_BITS = LOSS_BITS + 4
-LEVEL_BITS = BELOW_BITS + 4
-MEAN = 1 << 12
-"""What a loss of its queue's mean counts as."""
-NEAR = 1 << 16
-"""Priorities that lie so near to one another are told apart by counting."""
-SHOWN = 500
-"""Where at most so many jobs run, what is shown as borrowed goes first; beyond, nobody follows
-labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +28,7 @@ class VictimTable:
         rows: (V,) rows of the task columns.
         job: (V,) their jobs' slots.
         unit: (V,) index of the unit.
+        gpu: (V,) thousandths that they hold.
         first: (U,) position in ``rows`` of a task of each unit.
         left_out: some jobs have more to give than stands here.
         nodes: (K,) slots of the only nodes that were looked at; ``None``: all.
@@ -53,38 +37,24 @@ class VictimTable:
     cycle: Cycle
     rows: Counts
     job: Counts
+    gpu: Counts
     unit: Counts
     first: Counts
     left_out: bool
     nodes: Counts | None = None
 
     def plain(self) -> Victims:
-        """Without costs: every unit like the other."""
+        """Without costs: every unit like the other (see ``victim_costs``)."""
         zeros = np.zeros(len(self.first), np.int64)
         return self._victims(zeros, np.arange(len(self.first)))
 
-    def costed(self, plain: Victims, excess: Counts | None = None) -> Victims:
-        """With what each unit loses, and its place in the order of victims.
-
-        ``plain``: the same without. ``excess`` (Q, 3): what may be taken of each queue; a unit that
-        would take its queue below what it keeps weighs more than any that would not.
-        """
-        cost = self._costs()
-        if excess is not None:
-            cost += self._beyond(excess) << BELOW_BITS
-        return replace(plain, cost=cost, order=self._order())
-
-    def _beyond(self, excess: Counts) -> Counts:
-        """(U,) 1 where a unit holds more than its queue may lose, of everything that it may."""
-        tasks, rows = self.cycle.state.tasks, self.rows
-        gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
-        units = len(self.first)
-        left = excess.take(self.cycle.state.jobs.queue.take(self.job.take(self.first)), 0)
-        fits = np.zeros(units, np.bool_)
-        for r, column in enumerate((gpu, tasks.host[0].take(rows), tasks.host[1].take(rows))):
-            held = np.bincount(self.unit, column, minlength=units).astype(np.int64)
-            fits |= (held > 0) & (held <= left[:, r])
-        return 1 - fits.astype(np.int64)
+    def held(self, resource: int) -> Counts:
+        """(U,) what every unit holds of a resource."""
+        host = self.cycle.state.tasks.host
+        column = host[resource - 1].take(self.rows) if resource else self.gpu
+        if len(self.first) == len(self.rows):
+            return column.take(self.first)
+        return np.bincount(self.unit, column, minlength=len(self.first)).astype(np.int64)
 
     def jobs(self) -> list[Job]:
         """The workloads, those to which this cycle gave room included."""
@@ -100,19 +70,20 @@ class VictimTable:
 
     def that_hold(self, excess: Counts) -> "VictimTable":
         """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
-        tasks, rows = self.cycle.state.tasks, self.rows
-        gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
-        open_ = excess.take(self.cycle.state.jobs.queue.take(self.job), 0) > 0
-        useful = open_[:, 0] & (gpu > 0)
-        useful |= open_[:, 1] & (tasks.host[0].take(rows) > 0)
-        useful |= open_[:, 2] & (tasks.host[1].take(rows) > 0)
+        host, rows = self.cycle.state.tasks.host, self.rows
+        queue = self.cycle.state.jobs.queue.take(self.job)
+        useful = (excess[:, 0] > 0).take(queue) & (self.gpu > 0)
+        for r in (1, 2):
+            if not useful.all():
+                useful |= (excess[:, r] > 0).take(queue) & (host[r - 1].take(rows) > 0)
         if useful.all():
             return self
         units = np.zeros(len(self.first), np.bool_)
         units[self.unit[useful]] = True
         kept = units.take(self.unit)
         _, first, unit = np.unique(self.unit[kept], return_index=True, return_inverse=True)
-        return replace(self, rows=rows[kept], job=self.job[kept], unit=unit, first=first)
+        job, gpu = self.job[kept], self.gpu[kept]
+        return replace(self, rows=rows[kept], job=job, gpu=gpu, unit=unit, first=first)
 
     def rows_of(self, units: Counts) -> Counts:
         """Rows of all tasks of these units."""
@@ -126,6 +97,7 @@ class VictimTable:
             node=self._places(tasks.node.take(rows)),
             mask=tasks.mask.take(rows),
             share=tasks.share.take(rows).astype(np.int64),
+            counted=tasks.counted.take(rows).astype(np.int64),
             cpu_milli=tasks.host[0].take(rows),
             memory_mib=tasks.host[1].take(rows),
             queue=self.cycle.state.jobs.queue.take(self.job).astype(np.int64),
@@ -161,93 +133,11 @@ class VictimTable:
         rank[-1] = len(state.nodes.names) + 1
         return Ground(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
 
-    def _costs(self) -> Counts:
-        """(U,) see the head of this module."""
-        jobs = self.cycle.state.jobs
-        slots = self.job.take(self.first)
-        queue = jobs.queue.take(slots).astype(np.int64)
-        priority = jobs.priority.take(slots).astype(np.int64)
-        lost = np.maximum(self.cycle.now - jobs.since.take(slots), 0.0)
-        tasks, rows = self.cycle.state.tasks, self.rows
-        gpu = tasks.share.take(rows) * np.bitwise_count(tasks.mask.take(rows)).astype(np.int64)
-        gpus = np.bincount(self.unit, gpu, minlength=len(self.first)) / MILLI
-        lost *= np.where(gpus > 0, gpus, 1.0)
-        sums = np.bincount(queue, weights=lost)
-        mean = sums / np.maximum(np.bincount(queue), 1)
-        part = lost / np.maximum(mean.take(queue), 1e-9)
-        loss = np.minimum(part * MEAN, (1 << LOSS_BITS) - 1).astype(np.int64)
-        levels = _levels(queue, priority)
-        if len(self.cycle.state.holding) <= SHOWN:
-            loss += self._covered(slots) << LOSS_BITS
-        return loss + (levels << LEVEL_BITS)
-
-    def _covered(self, slots: Counts) -> Counts:
-        """(U,) 1 where a job is shown as covered by its quota while others of its queue are not."""
-        state = self.cycle.state
-        borrowed = [state.borrowed.has(state, state.jobs.at(slot)) for slot in slots.tolist()]
-        shown = np.array(borrowed, np.int64).reshape(-1)
-        queue = state.jobs.queue.take(slots)
-        some = np.bincount(queue, shown, minlength=1) > 0
-        return (1 - shown) * some.take(queue)
-
-    def _order(self) -> Counts:
-        """(U,) queues in the order of victims; in them lower priority, then the younger."""
-        state, standings = self.cycle.state, self.cycle.standings
-        slots = self.job.take(self.first)
-        queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
-        present = np.flatnonzero(np.bincount(queue)).tolist()
-        place = np.zeros(len(standings.used), np.int64)
-        for number, slot in enumerate(sorted(present, key=self._queue_key)):
-            place[slot] = number
-        ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
-        created = -state.jobs.created.take(slots if ranked is None else slots.take(ranked))
-        by_age = ascending(created)
-        ranked = by_age if ranked is None else ranked.take(by_age)
-        kinds, level = _kinds(priority)
-        group = (place.take(queue) * len(kinds) + level).take(ranked)
-        narrow = group.astype(np.uint16) if int(group.max(initial=0)) < 1 << 16 else group
-        ranked = ranked.take(np.argsort(narrow, kind="stable"))
-        order = np.empty(len(ranked), np.int64)
-        order[ranked] = np.arange(len(ranked))
-        return order
-
-    def _queue_key(self, slot: int) -> tuple[int, ...]:
-        """The place of a queue among victims, worked out once for what it holds."""
-        known, used = self.cycle.places_of_victims, tuple(self.cycle.standings.used[slot])
-        found = known.get(slot)
-        if found is None or found[0] != used:
-            found = known[slot] = used, victim_key(self.cycle.standings, slot)
-        return found[1]
-
-
-def _kinds(priority: Priorities) -> tuple[Priorities, Counts]:
-    """The different priorities, ascending, and (U,) which of them each unit has."""
-    if len(priority) and priority.min() == priority.max():
-        return priority[:1], np.zeros(len(priority), np.int64)
-    if len(priority) and int(priority.max()) - int(priority.min()) < NEAR:
-        least = int(priority.min())
-        place = priority.astype(np.int64) - least
-        present = np.bincount(place) > 0
-        return np.flatnonzero(present) + least, (present.cumsum() - 1).take(place)
-    kinds, which = np.unique(priority, return_inverse=True)
-    return kinds, which.astype(np.int64)
-
-
-def _levels(queue: Counts, priority: Counts) -> Counts:
-    """(U,) how many lower priorities there are among the units of the same queue."""
-    kinds, which = _kinds(priority)
-    if len(kinds) == 1:
-        return which
-    table = np.zeros((int(queue.max(initial=0)) + 1, len(kinds)), np.int64)
-    table.ravel()[np.flatnonzero(np.bincount(queue.astype(np.int64) * len(kinds) + which))] = 1
-    below = table.cumsum(axis=1) - table
-    return np.asarray(below[queue, which])
-
 
 def victims_of(
     cycle: Cycle,
     giving: Bools,
-    below: int | None = None,
+    below: int | Counts | None = None,
     *,
     members: bool = False,
     protected_s: Times | None = None,
@@ -258,7 +148,7 @@ def victims_of(
     Args:
         cycle: the cycle; tasks that it has stopped already are left out.
         giving: (Q,) queues.
-        below: only workloads of lower priority.
+        below: only workloads of lower priority; of each queue where it is (Q,).
         protected_s: (Q,) a job is left alone for so long after its start.
         members: every task by itself, whatever it is part of.
         nodes: (K,) only jobs with tasks on these; ``None``: everywhere.
@@ -270,7 +160,10 @@ def victims_of(
     if cycle.moves.log:
         legal &= ~cycle.moves.stopped.take(among)
     if below is not None:
-        legal &= tasks.priority.take(among) < below
+        most = (
+            below if isinstance(below, int) else below.take(tasks.victim.take(among), mode="wrap")
+        )
+        legal &= tasks.priority.take(among) < most
     mixed = _mixed(cycle, among)
     left_out = bool((legal & mixed).any())
     rows = among.compress(legal & ~mixed)
@@ -282,7 +175,8 @@ def victims_of(
         rows, job, whole = rows[old], job[old], whole[old]
     if members:
         each = np.arange(len(rows))
-        return VictimTable(cycle, rows, job, each, each, left_out=False, nodes=nodes)
+        gpu = tasks.gpu_of(rows)
+        return VictimTable(cycle, rows, job, gpu, each, each, left_out=False, nodes=nodes)
     surplus = np.zeros(len(rows), np.bool_)
     if not whole.all():
         surplus = _surplus(cycle, job[~whole]).take(rows)
@@ -294,7 +188,8 @@ def victims_of(
     else:
         names = np.where(surplus, rows + len(jobs.by_slot), job)
         _, first, unit = np.unique(names, return_index=True, return_inverse=True)
-    return VictimTable(cycle, rows, job, unit, first, left_out=left_out, nodes=nodes)
+    gpu = tasks.gpu_of(rows)
+    return VictimTable(cycle, rows, job, gpu, unit, first, left_out=left_out, nodes=nodes)
 
 
 def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:

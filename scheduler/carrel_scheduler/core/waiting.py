@@ -62,7 +62,7 @@ class WaitingRows:
     Attributes:
         rows: by number; ``None`` when unused.
         since: (R,) submission of the oldest job.
-        demand: (R, 3) what the first step counts for; priority: (R,); fixed: (R,) not preemptible.
+        demand: (3, R) what the first step counts for; priority: (R,); fixed: (R,) not preemptible.
         cls, need, queue: (R,) class and number of the tasks of a row's shape, and its queue; need
             is 0 in unused rows. Of shapes with unlike tasks: the class of the first task and how
             many of its first step's tasks are of this class.
@@ -75,7 +75,7 @@ class WaitingRows:
         self.need: Counts = np.zeros(0, np.int64)
         self.queue: Counts = np.zeros(0, np.int64)
         self.since: Times = np.zeros(0, np.float64)
-        self.demand: Counts = np.zeros((0, 3), np.int64)
+        self.demand: Counts = np.zeros((3, 0), np.int64)
         self.priority: Counts = np.zeros(0, np.int64)
         self.fixed: Bools = np.zeros(0, np.bool_)
         self._by_key: dict[Key, WaitingRow] = {}
@@ -111,8 +111,9 @@ class WaitingRows:
             bounds: (Q, 3) by queue.
         """
         queue, found = self.queue.take(rows), np.ones(len(rows), np.bool_)
-        for demand, bound in zip(self.demand.T, bounds.T, strict=True):
-            found &= demand.take(rows) <= bound.take(queue)
+        for demand, bound in zip(self.demand, bounds.T, strict=True):
+            if len(bound) and bound.min() < demand.max(initial=0):
+                found &= demand.take(rows) <= bound.take(queue)
         return found
 
     def add(self, job: Job) -> None:
@@ -144,7 +145,7 @@ class WaitingRows:
             self.need[row.id] = 0
             self._spare.append(row.id)
             self._used = self._order = None
-            for cls in sorted(set(row.shape.classes)):
+            for cls in row.shape.kinds:
                 self._classes.release(cls)
             return
         if job.spec.created_at <= self.since[row.id]:
@@ -166,11 +167,11 @@ class WaitingRows:
         self.cls[number] = cls
         self.need[number] = sum(job.shape.classes[index] == cls for index in first)
         self.queue[number] = job.queue
-        self.demand[number] = job.shape.first
+        self.demand[:, number] = job.shape.first
         self.since[number] = job.spec.created_at
         self.priority[number] = job.spec.priority
         self.fixed[number] = job.spec.preemptible is not Preemptibility.YES
-        for each in sorted(set(job.shape.classes)):
+        for each in job.shape.kinds:
             self._classes.retain(each)
         return row
 
@@ -179,8 +180,8 @@ class WaitingRows:
         new = max(16, 2 * old)
         for name in ("cls", "need", "queue", "since", "demand", "priority", "fixed"):
             column = getattr(self, name)
-            more = np.zeros((new - old, *column.shape[1:]), column.dtype)
-            setattr(self, name, np.concatenate([column, more]))
+            more = np.zeros((*column.shape[:-1], new - old), column.dtype)
+            setattr(self, name, np.concatenate([column, more], axis=-1))
         self.rows += [None] * (new - old)
         self._spare += range(new - 1, old - 1, -1)
 

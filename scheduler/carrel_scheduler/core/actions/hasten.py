@@ -7,7 +7,7 @@ What leads nowhere leaves the places held.
 
 from collections.abc import Iterable
 
-from carrel_scheduler.core.actions import consolidate, preempt, reclaim
+from carrel_scheduler.core.actions import combine, consolidate, preempt, reclaim
 from carrel_scheduler.core.answers import Answer
 from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.jobs import Job
@@ -33,7 +33,7 @@ def _try(cycle: Cycle, job: Job) -> None:
     step = tuple(sorted(moves.held[job.spec.uid]))
     for index in step:
         moves.lift(job, index, fixed=fixed)
-    for attempt in (consolidate.attempt, reclaim.attempt, preempt.attempt):
+    for attempt in (consolidate.attempt, reclaim.attempt, preempt.attempt, combine.attempt):
         if attempt(cycle, job, step) is Answer.SERVED:
             return
     moves.rollback(mark)

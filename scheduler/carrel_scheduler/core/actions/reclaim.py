@@ -18,9 +18,9 @@ from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.moves import Cause
 from carrel_scheduler.core.offers import Offers
 from carrel_scheduler.core.promising import in_reach, looks_at_all, promising
-from carrel_scheduler.core.protection import reclaim_protects_s
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.taking import is_protected, legal, wholly
 
 
 def run(cycle: Cycle) -> None:
@@ -83,9 +83,9 @@ def _one_by_one(
         cycle, job, step, victims, lambda victim, held: claim.legal(victim.queue, held)
     )
     for some in (few, victims):
-        giving = Giving(cycle, some, lambda victim: _protected(cycle, job, victim))
+        giving = Giving(cycle, some, lambda victim: is_protected(cycle, job, victim))
         shares = giving.shares(
-            lambda share: _legal(claim, share), lambda share: _wholly(claim, share)
+            lambda share: legal(claim, share), lambda share: wholly(claim, share)
         )
         if Search(cycle, job, step, cause).run(shares):
             return True
@@ -97,19 +97,19 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
 
     What moves counts as gone while others are judged, so these are judged too strictly at most.
     """
-    kept: set[int] = set()
+    kept: dict[int, Share] = {}  # with the shares themselves: a number is used again after one ends
 
-    def legal(share: Share) -> bool:
-        if not _legal(claim, share):
+    def legal_or_kept(share: Share) -> bool:
+        if not legal(claim, share):
             if share.job.spec.interactive:
                 return False
-            kept.add(id(share))
+            kept[id(share)] = share
         return True
 
     victims = promising(cycle, job, step, np.ones(len(cycle.standings.used), np.bool_))
-    giving = Giving(cycle, victims, lambda victim: _protected(cycle, job, victim))
+    giving = Giving(cycle, victims, lambda victim: is_protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
-    return search.run(giving.shares(legal))
+    return search.run(giving.shares(legal_or_kept))
 
 
 def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
@@ -117,20 +117,3 @@ def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     if cycle.delayed(job):
         return Answer.NOT_THIS
     return unless_in_vain(cycle, "reclaim", job, step, find)
-
-
-def _legal(claim: Claim, share: Share) -> bool:
-    """What this cycle gave a queue may be taken back; it makes no victim of what ran before."""
-    judged = claim if share.job.rows else claim.of_given()
-    return judged.legal(share.job.queue, share.amounts)
-
-
-def _wholly(claim: Claim, share: Share) -> bool:
-    return claim.covers(share.job.queue, share.amounts)
-
-
-def _protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
-    least = reclaim_protects_s(
-        cycle.standings.table, claimer.queue, victim.queue, cycle.settings.min_runtime_s
-    )
-    return victim.started + least > cycle.now

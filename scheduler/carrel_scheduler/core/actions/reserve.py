@@ -8,6 +8,8 @@ time of others, however much small work follows (more when several starve: they 
 Nothing is stopped for it, and it starts elsewhere at once when there is room.
 """
 
+from collections.abc import Container
+
 import numpy as np
 
 from carrel_scheduler.core.cycle import Cycle
@@ -45,7 +47,7 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
         nodes = likely_nodes(cycle, job.shape.cls, len(step), everybody)
     idle = cycle.room.idle.devices.sum(axis=0, dtype=np.int64)
     mark = moves.mark()
-    _cancel_starts(cycle)
+    _cancel_starts(cycle, None if nodes is None else set(nodes.tolist()))
     victims = victims_of(cycle, everybody, members=True, nodes=nodes)
     moves.stop_many(victims.rows, Cause(Token.STARTING))
     found = place(cycle, job, step, soon=True, score=idle)
@@ -57,11 +59,12 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     return found
 
 
-def _cancel_starts(cycle: Cycle) -> None:
-    """As if nothing that may be stopped had been started in this cycle."""
+def _cancel_starts(cycle: Cycle, nodes: Container[int] | None) -> None:
+    """As if nothing that may be stopped had been started there in this cycle."""
     moves, jobs = cycle.moves, cycle.state.jobs
     for uid in sorted(moves.started):
-        job = jobs.get(uid)
+        job, places = jobs.get(uid), moves.started[uid]
         if job.spec.preemptible is Preemptibility.YES:
-            for index in sorted(moves.started[uid]):
-                moves.cancel(job, index, fixed=False)
+            for index in sorted(places):
+                if nodes is None or places[index].node in nodes:
+                    moves.cancel(job, index, fixed=False)

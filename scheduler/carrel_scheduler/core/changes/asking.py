@@ -19,7 +19,7 @@ def ask(state: Columns, job: Job) -> None:
             return
         job.asked = added(job.shape.amounts[index] for index in pending)
         state.partial[job.spec.uid] = job
-        for cls in sorted(set(job.shape.classes)):
+        for cls in job.shape.kinds:
             state.classes.retain(cls)
     state.queues.add(Sum.WAITING, job.queue, job.asked)
 
@@ -30,7 +30,7 @@ def stop_asking(state: Columns, job: Job) -> None:
     if job.waiting is not None:
         state.waiting.remove(job)
     elif state.partial.pop(job.spec.uid, None) is not None:
-        for cls in sorted(set(job.shape.classes)):
+        for cls in job.shape.kinds:
             state.classes.release(cls)
     else:
         return

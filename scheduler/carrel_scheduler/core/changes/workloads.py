@@ -99,6 +99,7 @@ def check_request(request: Request) -> None:
         ("memory_mib", request.memory_mib),
         ("share_milli", request.share_milli),
         ("gpu_memory_mib", request.gpu_memory_mib),
+        ("counted_milli", request.counted_milli),
         *request.extended,
     )
     for name, value in amounts:

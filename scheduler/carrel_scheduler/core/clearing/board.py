@@ -38,14 +38,11 @@ class Board:
     devices: Room
     host: Ints
     later: Callable[[], Victims] | None = None
-    _caps: Caps | None = None
 
     @property
     def caps(self) -> Caps:
-        """Linear caps of the queues, computed when first asked for."""
-        if self._caps is None:
-            self._caps = Caps(self.purse)
-        return self._caps
+        """Linear caps of the queues."""
+        return self.purse.caps
 
     def weigh(self) -> None:
         """From here on victims have their costs."""
@@ -63,23 +60,38 @@ class Board:
         self.ground = ground
 
 
-def lay_out(ground: Ground, victims: Victims, budgets: Budgets) -> Board:
-    """Sort the victims by node and sum the room that they would leave."""
-    units, tasks = len(victims.cost), len(victims.node)
-    alone = units == tasks and bool((victims.unit == np.arange(units)).all())
-    gpu = victims.share * np.bitwise_count(victims.mask)
+def purse_of(victims: Victims, budgets: Budgets) -> Purse:
+    """The budgets as the victims' units see them."""
+    units = len(victims.cost)
+    gpu = victims.share * np.bitwise_count(victims.mask) + victims.counted
     columns = (gpu, victims.cpu_milli, victims.memory_mib)
-    if alone:
-        queue, amounts = victims.queue, columns
-    else:
-        queue = np.zeros(units, np.int64)
-        queue[victims.unit] = victims.queue
-        cpu, memory, gpus = (
-            np.bincount(victims.unit, weights=column, minlength=units).astype(np.int64)
-            for column in (victims.cpu_milli, victims.memory_mib, gpu)
-        )
-        amounts = (gpus, cpu, memory)
-    purse = Purse(budgets, queue, amounts)
+    if _alone(victims):
+        return Purse(budgets, victims.queue, columns)
+    queue = np.zeros(units, np.int64)
+    queue[victims.unit] = victims.queue
+    gpus, cpu, memory = (
+        np.bincount(victims.unit, weights=column, minlength=units).astype(np.int64)
+        for column in columns
+    )
+    return Purse(budgets, queue, (gpus, cpu, memory))
+
+
+def _alone(victims: Victims) -> bool:
+    """Whether every unit is one task, in the order of the tasks."""
+    units = len(victims.cost)
+    return units == len(victims.node) and bool((victims.unit == np.arange(units)).all())
+
+
+def lay_out(
+    ground: Ground, victims: Victims, budgets: Budgets, purse: Purse | None = None
+) -> Board:
+    """Sort the victims by node and sum the room that they would leave.
+
+    ``purse``: the ``purse_of`` these victims, where it was made before; units that lie on no
+    eligible node are taken out of it.
+    """
+    units, tasks, alone = len(victims.cost), len(victims.node), _alone(victims)
+    purse = purse_of(victims, budgets) if purse is None else purse
     rows = _rows(ground, victims, purse.live, units)
     node = victims.node.take(rows)
     if (node[1:] < node[:-1]).any():
@@ -94,7 +106,7 @@ def lay_out(ground: Ground, victims: Victims, budgets: Budgets) -> Board:
     if len(rows) < tasks:
         touched = np.zeros(units, np.bool_)
         touched[victims.unit.take(rows)] = True
-        purse.live = purse.live & touched
+        purse.narrow(touched)
     return Board(ground, victims, purse, rows, start, alone, devices, host)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from carrel_scheduler.core.clearing.board import Board
-from carrel_scheduler.core.clearing.claims import MANY, Claim, Impossible, Ints
-from carrel_scheduler.core.clearing.purse import reach
+from carrel_scheduler.core.clearing.claims import MANY, Claim, Ground, Impossible, Ints
+from carrel_scheduler.core.clearing.purse import Purse, reach
 from carrel_scheduler.core.resources import MILLI
 
 
@@ -41,6 +41,16 @@ def by_budgets(claim: Claim, board: Board, places: Ints) -> Impossible | None:
     suits = (board.devices >= claim.size) & (places > 0)
     free = int(np.where(suits, board.ground.devices, 0).sum(dtype=np.int64))
     have = free + reach(board.purse, board.caps)
+    return Impossible("budgets", have, need) if have < need else None
+
+
+def by_sums(claim: Claim, ground: Ground, purse: Purse) -> Impossible | None:
+    """B1 before the victims are laid out: as if whatever is free could be used."""
+    if not claim.width:
+        return None
+    need = claim.tasks * claim.width * claim.size
+    free = int((ground.devices * ground.eligible).sum(dtype=np.int64))
+    have = free + reach(purse, purse.caps)
     return Impossible("budgets", have, need) if have < need else None
 
 

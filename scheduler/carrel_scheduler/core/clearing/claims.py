@@ -82,6 +82,7 @@ class Victims:
         unit: (V,) its unit, 0..U-1; a unit may lie on several nodes.
         cost: (U,) work lost by stopping the unit, at least 0.
         order: (U,) place in the order of victims, no two alike: the smallest goes first.
+        counted: (V,) thousandths of GPUs that it holds beside the devices, for its queue alone.
     """
 
     node: Ints
@@ -93,6 +94,7 @@ class Victims:
     unit: Ints
     cost: Ints
     order: Ints
+    counted: Ints
 
 
 @dataclass(frozen=True, slots=True)

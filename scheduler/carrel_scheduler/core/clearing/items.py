@@ -59,6 +59,11 @@ class Items:
         flags[units] = True
         return np.flatnonzero(flags)
 
+    def owners(self, chosen: Ints) -> Ints:
+        """For each of ``losses``, the place in ``chosen`` of the item that it belongs to."""
+        count = self.width or self.start.take(chosen + 1) - self.start.take(chosen)
+        return np.arange(len(chosen)).repeat(count)
+
     def losses(self, chosen: Ints) -> Ints:
         """Indices into ``unit`` of the items ``chosen``, item by item."""
         if self.width:

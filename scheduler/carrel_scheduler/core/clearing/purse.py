@@ -65,10 +65,11 @@ class Purse:
         queue: (U,) leaf queue of a unit.
         amounts: three (U,) columns, what a unit's going takes from its queue.
         live: (U,) units that may go at all.
+        relevant: resources that a queue exceeds which may not lose any amount.
         alike: per resource the amount of every unit where all have the same, else 0.
     """
 
-    __slots__ = ("alike", "amounts", "budgets", "live", "queue", "relevant", "tree")
+    __slots__ = ("_caps", "alike", "amounts", "budgets", "live", "queue", "relevant", "tree")
 
     def __init__(self, budgets: Budgets, queue: Ints, amounts: tuple[Ints, Ints, Ints]) -> None:
         self.budgets, self.queue, self.amounts = budgets, queue, amounts
@@ -78,9 +79,24 @@ class Purse:
             for column in amounts
         ]
         exceeds = budgets.excess > 0
-        self.relevant = [r for r in range(RESOURCES) if exceeds[:, r].any()]
+        asked = np.any(exceeds & ~budgets.open[:, None], axis=0).tolist()
+        self.relevant = [r for r in range(RESOURCES) if asked[r]]
         shut = (~(exceeds.any(axis=1) | budgets.open)).astype(np.int64)
         self.live: Bools = (self.tree.along_paths(shut) == 0).take(queue)
+        self._caps: Caps | None = None
+
+    @property
+    def caps(self) -> "Caps":
+        """Linear caps of the queues, computed when first asked for."""
+        if self._caps is None:
+            self._caps = Caps(self)
+        return self._caps
+
+    def narrow(self, units: Bools) -> None:
+        """Only these may go, (U,)."""
+        live = self.live & units
+        if (live != self.live).any():
+            self.live, self._caps = live, None
 
     def held(self, units: Ints | None, resource: int) -> tuple[Ints, Ints]:
         """Sums and largest unit per queue, (Q,) each, of ``units`` (``None``: all live ones)."""

@@ -103,8 +103,7 @@ class Walk:
                 break
             items = order[open_]
             losses = self.items.losses(items)
-            count = self.items.start.take(items + 1) - self.items.start.take(items)
-            owner = np.repeat(np.arange(len(items)), count)
+            owner = self.items.owners(items)
             safe = np.ones(len(items), np.bool_)
             refused = np.zeros(len(items), np.bool_)
             for line, (queues, amounts) in enumerate(self.lines):
@@ -125,7 +124,10 @@ class Walk:
         total = spent + np.bincount(queue + 1, weights=amount, minlength=size + 1)[1:].astype(
             np.int64
         )
-        risky = np.flatnonzero((queue >= 0) & (total > self.excess).take(queue))
+        over = total > self.excess
+        if not over.any():
+            return
+        risky = np.flatnonzero((queue >= 0) & over.take(queue))
         if not len(risky):
             return
         queue, amount, owner = queue.take(risky), amount.take(risky), owner.take(risky)

@@ -8,6 +8,8 @@ every model also keeps the compute slices within bounds. So every question is a 
 - ``slots``: per profile and mask, how many more fit and which start is best;
 - ``placing``: the start when instances that nobody uses are still there;
 - ``clearing``: whom to evict so that a profile fits.
+
+Where somebody else divides the GPUs, ``parts`` says what an instance counts as.
 """
 
 from carrel_scheduler.core.mig.clearing import Clearing, Occupant, cheapest_clearing
@@ -23,6 +25,7 @@ from carrel_scheduler.core.mig.models import (
     slots_of,
     smallest_profile,
 )
+from carrel_scheduler.core.mig.parts import is_profile, milli_of_profile
 from carrel_scheduler.core.mig.placing import Instance, Placement, place, removals
 from carrel_scheduler.core.mig.slots import MASKS, count, fitting, memory_rows, profile_rows
 
@@ -41,7 +44,9 @@ __all__ = [
     "fitting",
     "full_slots",
     "has_profile",
+    "is_profile",
     "memory_rows",
+    "milli_of_profile",
     "model_code",
     "model_of",
     "place",
