@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tornado import web
 from tornado.routing import URLSpec
 
-from carrel_scheduler.api import openapi
+from carrel_scheduler.api import health, openapi
 from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.handler import ApiHandler, NothingHere, OperationHandler
@@ -35,7 +35,13 @@ def make_app(
         services.metrics.observe(handler.operation.id, handler.get_status(), seconds)
 
     return web.Application(
-        routes(operations, services),
+        [
+            *routes(operations, services),
+            URLSpec(deps.prefix + health.PATH, health.HealthHandler),
+            URLSpec(
+                deps.prefix + health.READY_PATH, health.ReadyHandler, {"trouble": deps.trouble}
+            ),
+        ],
         default_handler_class=NothingHere,
         default_handler_args={"services": services, "operations": {}},
         log_function=log_request,

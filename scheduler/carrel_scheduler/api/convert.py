@@ -8,6 +8,7 @@ import msgspec
 from carrel_scheduler.api.identity import Principal, group_of
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.models.projects import (
+    DepartmentFields,
     ProjectCreate,
     ProjectFields,
     ProjectPatch,
@@ -17,6 +18,8 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger import sections
 from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import (
+    Department,
+    DepartmentSpec,
     InteractiveLimits,
     Meta,
     Project,
@@ -51,12 +54,14 @@ def to_workload(
         files=dict(body.files),
         working_dir=body.working_dir,
         volumes=[(volume.source, volume.destination) for volume in body.volumes],
+        read_only=[volume.source for volume in body.volumes if volume.read_only],
         image=body.image,
         resources=Resources(
             gpu_milli=gpu_milli(body.gpus),
             cpu_milli=_or_usual(body, "cpu_millicores", own_work.CPU_MILLI.get(runs)),
             cpu_limit_milli=body.cpu_limit_millicores or 0,
             memory_bytes=body.memory_bytes,
+            mig_profile=body.mig_profile,
         ),
         tasks=body.tasks,
         priority=usual if body.priority == "" else body.priority,
@@ -65,9 +70,12 @@ def to_workload(
         backoff_limit=_or_usual(body, "backoff_limit", own_work.BACKOFF_LIMIT.get(runs)),
         grace_seconds=body.grace_seconds,
         checkpoint_every_seconds=body.checkpoint_every_seconds,
+        continue_from=body.continue_from,
         large_shm=body.large_shm,
+        node_group=body.node_group,
         inputs=list(body.inputs),
         hold_for_claim=bool(body.hold_for_claim),
+        external=bool(body.external),
         server_name=body.server_name or "",
         port=body.port,
         routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes]
@@ -134,9 +142,10 @@ def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
         environment=spec.environment,
         files={name: len(text.encode()) for name, text in spec.files.items()},
         working_dir=spec.working_dir,
-        volumes=[answers.VolumeOut(source=a, destination=b) for a, b in spec.volumes],
+        volumes=volumes(spec),
         image=spec.image,
         gpus=gpus(spec.resources.gpu_milli),
+        mig_profile=spec.resources.mig_profile,
         cpu_millicores=spec.resources.cpu_milli,
         cpu_limit_millicores=spec.resources.cpu_limit_milli or None,
         memory_bytes=spec.resources.memory_bytes,
@@ -149,9 +158,12 @@ def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
         backoff_limit=spec.backoff_limit,
         grace_seconds=spec.grace_seconds,
         checkpoint_every_seconds=spec.checkpoint_every_seconds,
+        continue_from=spec.continue_from,
         large_shm=spec.large_shm,
+        node_group=spec.node_group,
         inputs=spec.inputs,
         hold_for_claim=spec.hold_for_claim,
+        external=spec.external,
         server_name=spec.server_name,
         port=spec.port,
         owner=spec.owner,
@@ -160,6 +172,14 @@ def _spec(spec: WorkloadSpec) -> answers.WorkloadSpecOut:
         trial=spec.trial,
         **{name: getattr(spec, name) for name in _SECTION_TYPES},
     )
+
+
+def volumes(spec: WorkloadSpec) -> list[answers.VolumeOut]:
+    """The folders that its tasks see."""
+    return [
+        answers.VolumeOut(source=source, destination=where, read_only=source in spec.read_only)
+        for source, where in spec.volumes
+    ]
 
 
 def to_project(body: ProjectCreate, principal: Principal, *, color: int, now: float) -> Project:
@@ -181,6 +201,36 @@ def to_project_spec(body: ProjectFields, members_group: str, color: int) -> Proj
         training=TrainingLimits(**body.training.model_dump()),
         color=color,
         members_group=members_group,
+        department=body.department or "",
+    )
+
+
+def to_department(body: DepartmentFields, principal: Principal, *, name: str) -> Department:
+    """A department; its version and times are the ledger's to set."""
+    spec = DepartmentSpec(
+        description=body.description,
+        quota=_quota(body.quota.gpus, body.quota.cpu_millicores, body.quota.memory_bytes),
+        limit=_quota(body.limit.gpus, body.limit.cpu_millicores, body.limit.memory_bytes),
+        over_quota=body.over_quota,
+        weight=body.weight,
+        rank=body.rank,
+    )
+    return Department(meta=Meta(name=name, created_by=principal.name), spec=spec)
+
+
+def department_out(department: Department) -> answers.DepartmentOut:
+    """A department as its admins see it."""
+    spec, meta = department.spec, department.meta
+    return answers.DepartmentOut(
+        name=meta.name,
+        description=spec.description,
+        quota=answers.AmountsOut(**_amounts(spec.quota)),
+        limit=answers.AmountsOut(**_amounts(spec.limit)),
+        over_quota=spec.over_quota,
+        weight=spec.weight,
+        rank=spec.rank,
+        resource_version=meta.resource_version,
+        created_at=meta.created_at,
     )
 
 
@@ -207,6 +257,7 @@ def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
         "rank": spec.rank,
         "interactive": msgspec.structs.asdict(spec.interactive),
         "training": msgspec.structs.asdict(spec.training),
+        "department": spec.department or None,
     }
 
 
@@ -224,6 +275,7 @@ def project_out(project: Project, use: ProjectUse | None) -> answers.ProjectOut:
         interactive=spec.interactive,
         training=spec.training,
         color=spec.color,
+        department=spec.department or None,
         resource_version=meta.resource_version,
         created_at=meta.created_at,
         use=answers.UseOut() if use is None else _use(use),

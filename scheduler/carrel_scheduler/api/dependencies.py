@@ -42,6 +42,7 @@ class ApiDependencies:
         ids: a new workload uid each time.
         results: what jobs handed back.
         loads: what gateways tell of requests.
+        trouble: what is in the way of work as a whole, in words; empty for nothing.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
 
@@ -57,4 +58,5 @@ class ApiDependencies:
     results: Results
     prefix: str = "/services/carrel"
     timing: StreamTiming = field(default_factory=StreamTiming)
+    trouble: Callable[[], str] = str
     loads: Loads = field(default_factory=lambda: Loads(time.time))

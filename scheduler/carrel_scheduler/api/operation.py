@@ -34,12 +34,14 @@ class Answer:
 class Stream:
     """An answer that comes in pieces, each sent when the one before it has left.
 
-    ``eager`` sends the head at once; otherwise the first piece may still be refused.
+    ``eager`` sends the head at once; otherwise the first piece may still be refused, within a
+    moment, or for long where the answer ``ends`` by itself: nobody needs its head before.
     """
 
     pieces: AsyncGenerator[bytes, None]
     media: str
     eager: bool = False
+    ends: bool = False
 
 
 @dataclass(slots=True)

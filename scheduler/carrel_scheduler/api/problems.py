@@ -51,9 +51,11 @@ class Code(StrEnum):
     # What is not there.
     NOT_FOUND = "not_found"
     UNKNOWN_PROJECT = "unknown_project"
+    UNKNOWN_DEPARTMENT = "unknown_department"
     UNKNOWN_USER = "unknown_user"
     NO_LOGS = "no_logs"
     NO_RESULT = "no_result"
+    NO_SUCH_ROUTE = "no_such_route"
     # What the present state refuses.
     ALREADY_EXISTS = "already_exists"
     ALREADY_REMOVED = "already_removed"
@@ -71,6 +73,7 @@ class Code(StrEnum):
     ALREADY_STOPPED = "already_stopped"
     BEING_DELETED = "being_deleted"
     PROJECT_IN_USE = "project_in_use"
+    DEPARTMENT_IN_USE = "department_in_use"
     # What is wrong with a field.
     INVALID = "invalid"
     UNKNOWN_FIELD = "unknown_field"
@@ -106,9 +109,13 @@ class Code(StrEnum):
     NAME_AND_PREFIX = "name_and_prefix"
     NAME_TWICE = "name_twice"
     BAD_GPU_SHARE = "bad_gpu_share"
+    BAD_MIG_PROFILE = "bad_mig_profile"
+    MIG_AND_GPUS = "mig_and_gpus"
+    NO_MIG = "no_mig"
     BAD_ELASTIC = "bad_elastic"
     UNKNOWN_PRIORITY = "unknown_priority"
     WORKSPACE_SINGLE_TASK = "workspace_single_task"
+    EXTERNAL_WORKSPACE = "external_workspace"
     LIMIT_BELOW_QUOTA = "limit_below_quota"
     QUOTA_NEVER_MET = "quota_never_met"
     LIMIT_NEVER_MET = "limit_never_met"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from typing import Final
 
 from tornado import web
 from tornado.iostream import StreamClosedError
@@ -9,6 +10,8 @@ from tornado.iostream import StreamClosedError
 from carrel_scheduler.api.operation import Stream
 
 log = logging.getLogger(__name__)
+LONGEST_WAIT_SECONDS: Final = 30.0
+"""For the first piece of an answer that ends: a cluster's node may take a while to refuse."""
 
 
 class Sender:
@@ -24,7 +27,8 @@ class Sender:
         first = asyncio.ensure_future(anext(self._stream.pieces, None))
         try:
             if not self._stream.eager:
-                await asyncio.wait({first}, timeout=first_piece_seconds)
+                patience = LONGEST_WAIT_SECONDS if self._stream.ends else first_piece_seconds
+                await asyncio.wait({first}, timeout=patience)
                 if first.done() and first.exception() is not None:
                     first.result()
             await self._send_all(first)

@@ -8,6 +8,7 @@ from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.operations import (
     caller,
     cluster,
+    departments,
     endpoints,
     events,
     experiments,
@@ -39,6 +40,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *events.OPERATIONS,
     TERMINAL,
     *projects.OPERATIONS,
+    *departments.OPERATIONS,
     *cluster.OPERATIONS,
     *caller.OPERATIONS,
     *gateway.OPERATIONS,

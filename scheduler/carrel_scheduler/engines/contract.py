@@ -51,16 +51,27 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
         secret_environment: the same, never shown or logged.
         files: relative path -> content, written into the task's folder before the start.
         volumes: (source, destination) paths; on one machine a destination other than the source
-            becomes a symbolic link in the task's folder.
+            becomes a symbolic link in the task's folder. On a cluster the source is a volume claim
+            of the project, or ``claim/folder`` in it.
+        read_only: sources of those volumes that the task may not write to.
+        kind: of work, as ``training``.
+        image: what a container of it is made of; empty means the engine's own choice.
+        external: somebody else makes its pod, labelled with this id; the engine gives it its place.
+        gpu_milli: GPUs of it; a share of one GPU where it is less than 1000.
         working_dir: empty means the task's own folder.
         cpu_milli: its share of the processors while others want them, too; idle ones it may use.
         cpu_limit_milli: never more than this; 0 means no such limit.
+        mig_profile: of the MIG instance that it has in place of GPUs, on a cluster.
         memory_mib: never more than this; 0 means no limit.
         large_shm: its ``/dev/shm`` is not held to the 64 MiB that containers have by default.
         seen_as: its folder is seen at the path of that task's, too, so that paths of one member of
             a gang hold in all of them.
         hosts: (address, name) of others, which its programs can look up where users are kept apart.
+        hostname, subdomain: on a cluster, the name under which others find it: ``hostname`` within
+            ``subdomain``, which members of a gang share. Empty: nobody looks for it.
         checkpoint_dir: kept over attempts of the workload; exported as ``CARREL_CHECKPOINT_DIR``.
+        continues: uid of other work of the user whose checkpoints it may read; exported as
+            ``CARREL_CONTINUE_FROM`` where there are any.
         events: where its event files go below those of all work: a uid, or ``uid/part``; exported
             whole as ``CARREL_EVENTS_DIR``. Empty: nowhere.
         reads_events: the same of other work whose event files it may read.
@@ -71,6 +82,10 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     project: str
     user: str
     node: str
+    kind: str = "training"
+    image: str = ""
+    external: bool = False
+    gpu_milli: int = 0
     devices: tuple[int, ...] = ()
     device_uuids: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
@@ -78,14 +93,19 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     secret_environment: Mapping[str, str] = {}
     files: Mapping[str, str] = {}
     volumes: tuple[tuple[str, str], ...] = ()
+    read_only: tuple[str, ...] = ()
     working_dir: str = ""
     seen_as: TaskId | None = None
     hosts: tuple[tuple[str, str], ...] = ()
+    hostname: str = ""
+    subdomain: str = ""
     checkpoint_dir: str = ""
+    continues: str = ""
     events: str = ""
     reads_events: tuple[str, ...] = ()
     cpu_milli: int = 0
     cpu_limit_milli: int = 0
+    mig_profile: str = ""
     memory_mib: int = 0
     large_shm: bool = False
     grace_seconds: float = 30.0
@@ -100,6 +120,8 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
         message: why it could not start or was lost, else empty.
         lost: ended without anybody having seen how (its supervisor was killed, the machine went
             down); such a task may be run again.
+        misplaced: it did not begin, as it could not run on that node then.
+        address: where its servers listen for others, where it has an address of its own.
     """
 
     id: TaskId
@@ -112,7 +134,9 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
     message: str = ""
     lost: bool = False
+    misplaced: bool = False
     devices: tuple[int, ...] = ()
+    address: str = ""
 
 
 class EngineError(Exception):
@@ -121,6 +145,10 @@ class EngineError(Exception):
 
 class AlreadyStarted(EngineError):  # noqa: N818 - an outcome to handle, not a mishap
     """This task id was started before: ask ``list`` what became of it."""
+
+
+class NotOnThisNode(EngineError):  # noqa: N818
+    """It cannot run there as things are now, and may elsewhere: it is to get another place."""
 
 
 class UnknownTask(EngineError):  # noqa: N818

@@ -11,6 +11,9 @@ import msgspec
 
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.objects import (
+    Department,
+    DepartmentSpec,
+    DepartmentStatus,
     Meta,
     ObjectT,
     Project,
@@ -25,10 +28,12 @@ from carrel_scheduler.ledger.records import Decision, Transition
 
 _SPECS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     Project: msgspec.json.Decoder(ProjectSpec),
+    Department: msgspec.json.Decoder(DepartmentSpec),
     Workload: msgspec.json.Decoder(WorkloadSpec),
 }
 _STATUSES: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     Project: msgspec.json.Decoder(ProjectStatus),
+    Department: msgspec.json.Decoder(DepartmentStatus),
     Workload: msgspec.json.Decoder(WorkloadStatus),
 }
 _META: Final = msgspec.json.Decoder(Meta)
@@ -74,7 +79,7 @@ def encode(obj: ObjectT) -> Encoded[ObjectT]:
     """Columns of an object; raises ``InvalidArgument`` when it could not be read back."""
     kind = type(obj)
     if kind not in _SPECS:
-        raise InvalidArgument("kind", kind.__name__, "Project or Workload")
+        raise InvalidArgument("kind", kind.__name__, "Project, Department or Workload")
     meta = _checked(_META, to_json(obj.meta, "meta"), "meta")
     spec, status = to_json(obj.spec, "spec"), to_json(obj.status, "status")
     _checked(_SPECS[kind], spec, "spec")
@@ -88,7 +93,7 @@ def encode_status(obj: ObjectT) -> EncodedStatus:
     """Columns of a status; raises ``InvalidArgument`` when it could not be read back."""
     kind = type(obj)
     if kind not in _STATUSES:
-        raise InvalidArgument("kind", kind.__name__, "Project or Workload")
+        raise InvalidArgument("kind", kind.__name__, "Project, Department or Workload")
     status = to_json(obj.status, "status")
     _checked(_STATUSES[kind], status, "status")
     phase = obj.status.phase if isinstance(obj, Workload) else None

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from carrel_scheduler.core.mig import milli_of_profile
 from carrel_scheduler.ledger import sections
 from carrel_scheduler.ledger.kinds import WorkloadKind
 
@@ -46,12 +47,19 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cpu_milli`` is its share of the processors while others want them, too; idle ones it may use
     up to ``cpu_limit_milli`` (0: all). Memory is both: what is set aside, and never more.
+    ``mig_profile`` asks for one MIG instance, as ``1g.10gb``, in place of GPUs.
     """
 
     gpu_milli: int = 0
     cpu_milli: int = 100
     cpu_limit_milli: int = 0
     memory_bytes: int = 1024**3
+    mig_profile: str = ""
+
+    @property
+    def counted_gpu_milli(self) -> int:
+        """What counts for the project: its GPUs, and a MIG instance as its part of one."""
+        return self.gpu_milli + (milli_of_profile(self.mig_profile) if self.mig_profile else 0)
 
 
 class WorkloadSpec(msgspec.Struct, kw_only=True):
@@ -63,13 +71,20 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
         preemptible: ``None`` means the kind's own (training yes, workspace no).
         suspend: true asks for a stop that keeps the definition.
         resumes: counted up by every resume, so that a workload stopped by a limit can be resumed.
+        read_only: sources of those ``volumes`` that are not to be written to.
         backoff_limit: failed attempts that are followed by another one.
         inputs: names of the notebook's variables that came along, for display.
         hold_for_claim: a workspace that got its turn in the queue waits for its command; see
             ``claim`` in the API.
+        external: a workspace that the Hub itself runs at the place that it is given, as a pod
+            labelled with the task's id; it has no command of ours.
         server_name: of a workspace: the Hub's named server, empty for the default one.
+        node_group: on a cluster, the group of nodes that it may use only; empty: any that is open
+            to it.
         large_shm: shared memory (``/dev/shm``) beyond the 64 MiB that containers have by default.
         checkpoint_every_seconds: hint for the checkpoint helper.
+        continue_from: other work of the user, whose checkpoints it begins with; ``continues`` is
+            its uid.
         delete: true asks for the end of its tasks and then of the object.
         owner: uid of the composite workload that it is a part of; ``part`` is its number there.
         routes: ports that people reach through the gateway.
@@ -84,6 +99,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     files: dict[str, str] = {}
     working_dir: str = ""
     volumes: list[tuple[str, str]] = []
+    read_only: list[str] = []
     image: str = ""
     resources: Resources = Resources()
     tasks: int = 1
@@ -96,11 +112,15 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     backoff_limit: int = 6
     grace_seconds: float = 30.0
     checkpoint_every_seconds: float | None = None
+    continue_from: str = ""
+    continues: str = ""
     inputs: list[str] = []
     hold_for_claim: bool = False
+    external: bool = False
     server_name: str = ""
     port: int | None = None
     large_shm: bool = False
+    node_group: str = ""
     owner: str = ""
     part: int = 0
     routes: list[sections.Route] = []
@@ -133,6 +153,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
         place: ``held``; ``leaving`` while it ends to give its place back to others;
             ``given-back`` once it has, and may come again; ``done`` when it ended well.
         returns: those of ``devices`` that it gives back while it goes on with the others.
+        address: where its servers listen, where it has an address of its own; else its node's.
     """
 
     index: int
@@ -149,6 +170,7 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     lost: bool = False
     place: Literal["held", "leaving", "given-back", "done"] = "held"
     returns: tuple[int, ...] = ()
+    address: str = ""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -301,6 +323,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
 
     ``limit`` caps all use, also of idle resources. ``weight`` ``None`` means in proportion to the
     GPU quota. ``members_group`` is the Hub group whose members belong to the project.
+    ``department`` is the name of the one that it belongs to; empty: none.
     """
 
     description: str = ""
@@ -313,6 +336,7 @@ class ProjectSpec(msgspec.Struct, kw_only=True):
     training: TrainingLimits = TrainingLimits()
     color: int = 0
     members_group: str = ""
+    department: str = ""
 
 
 class ProjectStatus(msgspec.Struct, kw_only=True):
@@ -329,6 +353,44 @@ class Project(msgspec.Struct, kw_only=True):
     status: ProjectStatus = msgspec.field(default_factory=ProjectStatus)
 
 
-Object = Project | Workload
-ObjectT = TypeVar("ObjectT", Project, Workload)
-KINDS: dict[str, type[Project] | type[Workload]] = {"Project": Project, "Workload": Workload}
+class DepartmentSpec(msgspec.Struct, kw_only=True):
+    """What an admin sets for a department: the same rules as a project's, for all its projects.
+
+    Attributes:
+        quota: guaranteed to its projects together; what their own quotas leave goes to them by
+            weight.
+        limit: caps all use of its projects together, also of idle resources.
+        over_quota: whether they may borrow beyond the department's quota.
+        weight: its share of what nobody is guaranteed; null: in proportion to the GPU quota.
+        rank: served strictly first out of the surplus when higher.
+    """
+
+    description: str = ""
+    quota: Quota = Quota()
+    limit: Quota = Quota(gpu_milli=None)
+    over_quota: bool = True
+    weight: int | None = None
+    rank: int = 0
+
+
+class DepartmentStatus(msgspec.Struct, kw_only=True):
+    """Reserved for controllers."""
+
+    observed_generation: int = 0
+
+
+class Department(msgspec.Struct, kw_only=True):
+    """A department: projects whose guarantees and limits are shared."""
+
+    meta: Meta
+    spec: DepartmentSpec
+    status: DepartmentStatus = msgspec.field(default_factory=DepartmentStatus)
+
+
+Object = Project | Workload | Department
+ObjectT = TypeVar("ObjectT", Project, Workload, Department)
+KINDS: dict[str, type[Object]] = {
+    "Project": Project,
+    "Workload": Workload,
+    "Department": Department,
+}

@@ -35,11 +35,12 @@ async def open_ledger(
     """
     if keep_changes < 1:
         raise InvalidArgument("keep_changes", keep_changes, "at least 1")
-    database = await asyncio.to_thread(_migrated, url)
+    database = await asyncio.to_thread(migrated, url)
     return SqlLedger(database, clock=clock, ids=ids, keep_changes=keep_changes)
 
 
-def _migrated(url: str) -> Database:
+def migrated(url: str) -> Database:
+    """The database at the present schema; raises ``LedgerNotUsable``. Blocks."""
     # Imported here because it takes a while, and only where a ledger is opened.
     from carrel_scheduler.ledger.migrate import upgrade
 

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.engines.kubernetes.pods.instances import PREFIX
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.workloads.contract import Live
+from carrel_scheduler.workloads.fitting import Misfit
 
 _CODES: Final[dict[str, str]] = {Token.OVER_LIMIT: "limit_never_met"}
 _WAITS: Final = frozenset(
@@ -48,6 +50,9 @@ class Admission:
         """Raise ``NotAdmitted`` for what can never run."""
         spec = workload.spec
         check_priority(spec.priority)
+        misfit = self._live.misfit(workload)
+        if misfit is not None:
+            raise _misplaced(misfit)
         request = (
             workload.meta.project,
             spec.kind,
@@ -56,6 +61,7 @@ class Admission:
             spec.priority,
             spec.preemptible,
             spec.elastic,
+            spec.node_group,
         )
         if request not in self._known:
             self._known[request] = self._live.never(workload)
@@ -78,13 +84,23 @@ def check_priority(priority: str | int) -> None:
     )
 
 
+def _misplaced(misfit: Misfit) -> NotAdmitted:
+    detail = f"{misfit.field} is {misfit.value!r}: {misfit.expected}"
+    return NotAdmitted(misfit.code, misfit.field, misfit.value, misfit.expected, detail)
+
+
 def _never(workload: Workload, reason: ReasonInfo) -> NotAdmitted:
-    field = _FIELDS.get(str(reason.data.get("resource", "")), "gpus")
-    resources = workload.spec.resources
+    if reason.token == Token.NO_ELIGIBLE_NODE:
+        group, project = workload.spec.node_group, workload.meta.project
+        found = ("node_group", group) if group else ("project", project)
+        return NotAdmitted("never_fits", *found, reason.help, reason.sentence)
+    resource, resources = str(reason.data.get("resource", "")), workload.spec.resources
+    field = "mig_profile" if resource.startswith(PREFIX) else _FIELDS.get(resource, "gpus")
     value = {
         "gpus": resources.gpu_milli / 1000,
         "cpu_millicores": resources.cpu_milli,
         "memory_bytes": resources.memory_bytes,
+        "mig_profile": resources.mig_profile,
     }[field]
     code = _CODES.get(reason.token, "never_fits")
     return NotAdmitted(code, field, value, reason.help or reason.sentence, reason.sentence)

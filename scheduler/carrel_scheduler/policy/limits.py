@@ -47,7 +47,7 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
         return StayRule(idle_timeout_seconds=visited(work), warn_before_seconds=0.0)
     if rules == "interactive":
         return project.interactive
-    holds_gpus = work.resources.gpu_milli > 0
+    holds_gpus = work.resources.counted_gpu_milli > 0
     return StayRule(
         time_limit_seconds=project.training.time_limit_seconds,
         idle_timeout_seconds=project.training.idle_gpu_seconds if holds_gpus else None,

@@ -7,23 +7,28 @@ side. What comes of them reaches the loop as messages.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     Engine,
     EngineError,
+    NotOnThisNode,
     TaskId,
+    TaskPhase,
     TaskSpec,
+    TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.book import Entry
-from carrel_scheduler.workloads.cycle import Cycle, Start
-from carrel_scheduler.workloads.launch import LaunchSettings, task_specs
-from carrel_scheduler.workloads.messages import ClaimRefused, StartRefused
+from carrel_scheduler.workloads.cycle import Cycle, Stop
+from carrel_scheduler.workloads.launch import LaunchSettings
+from carrel_scheduler.workloads.messages import ClaimRefused, StartRefused, TaskSeen
+from carrel_scheduler.workloads.starting import Ready, get_ready
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconciler import Reconciler
@@ -31,6 +36,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # Ended tasks are forgotten in one order a turn: it concerns nothing that still happens to them.
 FORGETTING: Final = "forgetting"
+NO_TRACE: Final = "no trace of it was found"
+# Nobody else would end what was told to: an engine that cannot pass that on is asked again.
+STOP_AGAIN_SECONDS: Final = (0.5, 2.0, 5.0, 15.0, 30.0)
 
 
 class HubStarter(Protocol):
@@ -45,8 +53,19 @@ class HubRefused(Exception):  # noqa: N818
     """The Hub did not start the workspace; the message says why."""
 
 
+class Announcer(Protocol):
+    """Says of a task, where others see it, that it is about to give way."""
+
+    async def announce(self, task: TaskId, why: ReasonInfo) -> None:
+        """Say it. What cannot be said keeps nobody from going on."""
+        ...
+
+
 class Actor:
-    """Carries out the orders of recorded turns."""
+    """Carries out the orders of recorded turns.
+
+    ``announcer``: if there is one, hears why tasks give way before they are told to end.
+    """
 
     def __init__(
         self, engine: Engine, ledger: Ledger, settings: LaunchSettings, hub: HubStarter
@@ -55,14 +74,35 @@ class Actor:
         self._ledger = ledger
         self._settings = settings
         self._hub = hub
+        self.announcer: Announcer | None = None
         self._orders: dict[str, deque[Coroutine[None, None, None]]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def act(self, cycle: Cycle, loop: "Reconciler") -> None:
+    @asynccontextmanager
+    async def getting_ready(
+        self, cycle: Cycle, loop: "Reconciler"
+    ) -> AsyncIterator["asyncio.Task[Sequence[Ready]] | None"]:
+        """Make ready what a turn starts while the block records it; to be given to ``act``."""
+        if not cycle.starts:
+            yield None
+            return
+        facts = {name: node.facts for name, node in loop.nodes.items()}
+        work = get_ready(tuple(cycle.starts), loop.book, facts, self._ledger, self._settings)
+        ready = asyncio.create_task(work)
+        try:
+            yield ready
+        except BaseException:
+            ready.cancel()
+            raise
+
+    async def act(
+        self, cycle: Cycle, loop: "Reconciler", ready: "asyncio.Task[Sequence[Ready]] | None"
+    ) -> None:
         """Give out the orders of a turn; returns at once."""
-        await self._give_starts(cycle.starts, loop)
+        if ready is not None:
+            self._give_starts(await ready, loop)
         for stop in cycle.stops:
-            self._spawn(stop.task.workload_uid, self._stop(stop.task, stop.grace_seconds))
+            self._spawn(stop.task.workload_uid, self._stop(stop, loop))
         if cycle.forgets:
             self._spawn(FORGETTING, self._forget(tuple(cycle.forgets)))
         for uid in cycle.removed:
@@ -72,23 +112,17 @@ class Actor:
             if entry is not None:
                 self._spawn(uid, self._wake(entry, loop))
 
-    async def _give_starts(self, starts: Sequence[Start], loop: "Reconciler") -> None:
-        if not starts:
-            return
-        facts = {name: node.facts for name, node in loop.nodes.items()}
-        secrets = await self._ledger.secrets_of([start.uid for start in starts])
-        for start in starts:
-            entry = loop.book.get(start.uid)
-            if entry is None:
+    def _give_starts(self, starts: Sequence[Ready], loop: "Reconciler") -> None:
+        for ready in starts:
+            entry = ready.entry
+            if loop.book.get(entry.uid) is not entry:
                 continue
             refusal = loop.ports.refusal(entry.workload.spec.routes)
             if refusal:
-                for index in start.tasks:
+                for index in ready.tasks:
                     loop.tell(StartRefused(entry.task_id(index), refusal))
             else:
-                own = secrets.get(start.uid, {})
-                specs = task_specs(entry, start.tasks, facts, own, self._settings)
-                self._spawn(start.uid, self._start(specs, loop))
+                self._spawn(_line_of(entry), self._start(ready.specs, loop))
 
     async def idle(self) -> None:
         """Wait until every order given so far is carried out."""
@@ -125,7 +159,10 @@ class Actor:
                 log.exception("an order for workload %s failed", uid)
         del self._orders[uid]
 
-    async def _start(self, specs: list[TaskSpec], loop: "Reconciler") -> None:
+    async def _start(self, specs: Sequence[TaskSpec], loop: "Reconciler") -> None:
+        if len(specs) == 1:  # most have one task: it needs no task of the event loop to itself
+            await self._start_one(specs[0], loop)
+            return
         await asyncio.gather(*(self._start_one(spec, loop) for spec in specs))
 
     async def _start_one(self, spec: TaskSpec, loop: "Reconciler") -> None:
@@ -134,10 +171,24 @@ class Actor:
         except AlreadyStarted:
             log.info("task %s was started before", spec.id)
         except EngineError as error:
-            loop.tell(StartRefused(spec.id, str(error)))
+            elsewhere = isinstance(error, NotOnThisNode)
+            loop.tell(StartRefused(spec.id, str(error), elsewhere))
 
-    async def _stop(self, task: TaskId, grace_seconds: float) -> None:
-        await _known(self._engine.stop(task, grace_seconds))
+    async def _stop(self, stop: Stop, loop: "Reconciler") -> None:
+        if stop.why is not None and self.announcer is not None:
+            await self.announcer.announce(stop.task, stop.why)
+        for pause in STOP_AGAIN_SECONDS:
+            try:
+                await self._engine.stop(stop.task, stop.grace_seconds)
+            except UnknownTask:
+                loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
+                return
+            except EngineError as error:
+                log.warning("task %s is told to end once more in %g s: %s", stop.task, pause, error)
+                await asyncio.sleep(pause)
+            else:
+                return
+        await _known(self._engine.stop(stop.task, stop.grace_seconds))
 
     async def _forget(self, tasks: Sequence[TaskId]) -> None:
         for task in tasks:
@@ -154,6 +205,21 @@ class Actor:
             await self._hub.start_workspace(entry.workload)
         except HubRefused as error:
             loop.tell(ClaimRefused(entry.uid, str(error)))
+
+
+def _line_of(entry: Entry) -> str:
+    """In which line the starts of a workload wait.
+
+    A pod that somebody else makes may have to be waited for: a stop does not wait behind that.
+    """
+    return f"{entry.uid} (outside)" if entry.workload.spec.external else entry.uid
+
+
+def _vanished(task: TaskId, now: float) -> TaskStatus:
+    """The end of a task that nobody knows: heard of already, unless it went without a trace."""
+    return TaskStatus(
+        id=task, phase=TaskPhase.ENDED, node="", ended_at=now, message=NO_TRACE, lost=True
+    )
 
 
 async def _known(order: Awaitable[None]) -> None:

@@ -4,16 +4,15 @@ A ``Entry`` is one workload that is not at an end: its stored object, and what o
 scheduler needs beside it. The book is rebuilt from the ledger and the engine at every start.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.priorities import NAMED
-from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import Project, Quota, Workload
+from carrel_scheduler.ledger.objects import Department, Project, Quota, Workload
 from carrel_scheduler.workloads import gangs
 from carrel_scheduler.workloads.contract import Activity
 from carrel_scheduler.workloads.lifecycle import HOLDING
@@ -33,7 +32,8 @@ class Entry:
 
     Attributes:
         places: by part, while it holds resources.
-        leaving: parts that were told to give their place back.
+        leaving: parts that were told to give their place back; ``gone_by``: when the latest of them
+            are given up, ``None`` once nobody counts on their room.
         attempts: the attempt of tasks that did not begin with the others, by index.
         alive: tasks whose start was ordered and that have not ended.
         ended: how tasks of the present attempt ended, by index, but for those that had to leave.
@@ -51,11 +51,13 @@ class Entry:
         hear_until: until when a first sign of life is waited for before it may count as idle.
         visited_at: when somebody last came through the gateway; 0: nobody yet.
         look_at: when its limits are looked at next.
+        gone: its object was removed by force: its tasks end, and nothing can be written on it.
     """
 
     workload: Workload
     places: dict[int, Place] = field(default_factory=dict)
     leaving: set[int] = field(default_factory=set)
+    gone_by: float | None = None
     attempts: dict[int, int] = field(default_factory=dict)
     alive: set[int] = field(default_factory=set)
     ended: dict[int, TaskStatus] = field(default_factory=dict)
@@ -74,6 +76,7 @@ class Entry:
     hear_until: float = 0.0
     visited_at: float = 0.0
     look_at: float = 0.0
+    gone: bool = False
 
     @property
     def uid(self) -> str:
@@ -117,7 +120,7 @@ class Entry:
         for who in (self.leaving, self.alive, self.joined):
             who.clear()
         self.ending = self.resizing = self.turned_down = self.launched = self.claimed = False
-        self.claim_until = self.meet_until = None
+        self.claim_until = self.meet_until = self.gone_by = None
 
     @property
     def needs_claim(self) -> bool:
@@ -128,12 +131,12 @@ class Entry:
         """
         spec = self.workload.spec
         again = self.workload.status.attempt > 0 and spec.port is not None
-        first_time = spec.hold_for_claim or not spec.command
+        first_time = spec.hold_for_claim or not (spec.command or spec.external)
         return spec.kind == "workspace" and not self.claimed and (first_time or again)
 
 
 class Book:
-    """Live workloads by uid, projects by name.
+    """Live workloads by uid, projects and departments by name.
 
     ``queue`` gives the uids of all who wait in the order of service; the loop says how.
     ``largest_gpus``: how many GPUs the largest node has.
@@ -143,6 +146,7 @@ class Book:
         self._entries: dict[str, Entry] = {}
         self._holding: dict[str, Entry] = {}
         self.projects: dict[str, Project] = {}
+        self.departments: dict[str, Department] = {}
         self.queue: Callable[[], Sequence[str]] = tuple
         self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
         self.fair_share: dict[str, int] = {}
@@ -240,7 +244,7 @@ def queued_event(workload: Workload, largest_gpus: int, done: Sequence[int] = ()
         user=spec.user,
         priority=priority_of(workload),
         preemptible=gangs.preemptibility(workload),
-        request=Request.of(gangs.amounts_of(spec.resources)),
+        request=gangs.request_of(spec),
         tasks=spec.tasks,
         created_at=meta.created_at,
         interactive=spec.kind == "workspace",
@@ -249,15 +253,37 @@ def queued_event(workload: Workload, largest_gpus: int, done: Sequence[int] = ()
     )
 
 
-def project_event(project: Project) -> QueueSet:
-    """What the core has to know of a project."""
-    spec = project.spec
+def department_queue(name: str) -> str:
+    """The core's name of a department, which no project can have."""
+    return f"department/{name}"
+
+
+def department_event(department: Department) -> QueueSet:
+    """What the core has to know of a department."""
+    return _queue(department_queue(department.meta.name), department)
+
+
+def project_event(project: Project, departments: Container[str] = ()) -> QueueSet:
+    """What the core has to know of a project.
+
+    Args:
+        project: its rules.
+        departments: names of those that are known; a project of another one belongs to none yet.
+    """
+    department = project.spec.department
+    parent = department_queue(department) if department in departments else ""
+    return _queue(project.meta.name, project, parent)
+
+
+def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet:
+    spec = rules.spec
     return QueueSet(
-        name=project.meta.name,
+        name=name,
+        parent=parent,
         quota=quota_amounts(spec.quota),
         limit=quota_amounts(spec.limit),
         weight=None if spec.weight is None else (spec.weight * MILLI,) * 3,
         rank=spec.rank,
         over_quota=spec.over_quota,
-        created_at=project.meta.created_at,
+        created_at=rules.meta.created_at,
     )

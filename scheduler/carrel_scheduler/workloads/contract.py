@@ -17,6 +17,7 @@ from carrel_scheduler.ledger.objects import (
     Workload,
 )
 from carrel_scheduler.ledger.sections import NotebookStatus
+from carrel_scheduler.workloads.fitting import Misfit
 
 
 class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +151,21 @@ class ProjectImpact(msgspec.Struct, frozen=True, kw_only=True):
     would_give_way: tuple[str, ...]
 
 
+class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that others made and that are placed here.
+
+    Attributes:
+        pending: by ``active`` (waits for room), ``gated`` and ``unschedulable`` (can not be placed
+            as things are).
+        attempts: since the start, by ``scheduled``, ``unschedulable`` and ``error``.
+        victims: how many were told to give way since the start.
+    """
+
+    pending: Mapping[str, int]
+    attempts: Mapping[str, int]
+    victims: int
+
+
 class NotAccepted(Exception):  # noqa: N818
     """A request that the present state refuses; ``code`` is the stable code of the problem."""
 
@@ -169,12 +185,20 @@ class Live(Protocol):
         """All waiting workloads in the order of service."""
         ...
 
-    def project_use(self) -> Mapping[str, ProjectUse]:
-        """Quota lines by project."""
+    def pods(self) -> PodCounts | None:
+        """Pods that others made; ``None`` where there are none, on one machine."""
+        ...
+
+    def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
+        """Quota lines by project; of one of them, if it is there, by its name."""
         ...
 
     def never(self, workload: Workload) -> ReasonInfo | None:
         """Why no node or quota could ever hold it, decided at submission; else ``None``."""
+        ...
+
+    def misfit(self, workload: Workload, /) -> Misfit | None:
+        """What of it cannot be run here at all; see ``fitting``."""
         ...
 
     def forecast(self, workload: Workload) -> ReasonInfo:
@@ -213,6 +237,7 @@ class Live(Protocol):
         secret_environment: Mapping[str, str],
         working_dir: str,
         port: int | None,
+        external: bool = False,
     ) -> Workload:
         """Give a workspace that got its turn in the queue what it is to run.
 

@@ -21,16 +21,18 @@ from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.sections import Route
 from carrel_scheduler.workloads import gangs
 from carrel_scheduler.workloads.book import Book, Entry, Place, queued_event
-from carrel_scheduler.workloads.lifecycle import FINAL, HOLDING, check_transition
+from carrel_scheduler.workloads.guests.guests import Guests
+from carrel_scheduler.workloads.lifecycle import FINAL, HOLDING, LATE_SECONDS, check_transition
 from carrel_scheduler.workloads.ports import FixedPorts, PortGiver
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ask the engine to end a task."""
+    """Ask the engine to end a task; ``why`` where it gives way to others."""
 
     task: TaskId
     grace_seconds: float
+    why: ReasonInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class Cycle:
         removed: uids whose object is to be deleted.
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
         queued: uids that began to wait in the core's queue.
+        wakes: when to look at which uids again.
         ports: who chooses the ports of tasks.
+        guests: pods that others made; what is not in the book may be theirs.
     """
 
     now: float
@@ -61,6 +65,7 @@ class Cycle:
     input_version: int
     book: Book
     state: State
+    guests: Guests
     dirty: dict[str, Entry] = field(default_factory=dict)
     transitions: list[Transition] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
@@ -71,6 +76,7 @@ class Cycle:
     removed: list[str] = field(default_factory=list)
     wake_hub: list[str] = field(default_factory=list)
     queued: list[str] = field(default_factory=list)
+    wakes: list[tuple[float, str]] = field(default_factory=list)
     ports: PortGiver = field(default_factory=FixedPorts)
 
     def mark(self, entry: Entry) -> None:
@@ -165,7 +171,10 @@ class Cycle:
         """
         if entry.queued or entry.workload.meta.project not in self.book.projects:
             return
-        self.state.apply(queued_event(entry.workload, self.book.largest_gpus, done))
+        event = queued_event(entry.workload, self.book.largest_gpus, done)
+        claims = self.guests.own_volumes.claims_of(entry.workload)
+        self.state.apply(self.guests.confined(event, claims))
+        self.guests.own_volumes.follow(entry.uid, claims)
         entry.queued = True
         self.queued.append(entry.uid)
 
@@ -187,9 +196,11 @@ class Cycle:
         entry.alive.update(indices)
         self.starts.append(Start(entry.uid, indices))
 
-    def stop(self, entry: Entry, task: int, grace_seconds: float) -> None:
+    def stop(
+        self, entry: Entry, task: int, grace_seconds: float, why: ReasonInfo | None = None
+    ) -> None:
         """Have the engine end a task."""
-        self.stops.append(Stop(entry.task_id(task), grace_seconds))
+        self.stops.append(Stop(entry.task_id(task), grace_seconds, why))
 
     def release(self, entry: Entry, part: int, outcome: Outcome) -> None:
         """A part's room is free, while others go on."""
@@ -227,15 +238,21 @@ class Cycle:
 
     def leave(self, entry: Entry, parts: Iterable[int]) -> None:
         """The room of these parts counts as being freed from now on."""
-        for part in sorted(set(parts) - entry.leaving):
+        going = sorted(set(parts) - entry.leaving)
+        for part in going:
             self.state.apply(TaskReleasing(entry.uid, part))
             entry.leaving.add(part)
+        if going:
+            entry.gone_by = self.now + entry.workload.spec.grace_seconds + LATE_SECONDS
+            self.wakes.append((entry.gone_by, entry.uid))
 
-    def give_up_room(self, entry: Entry, grace_seconds: float) -> None:
+    def give_up_room(
+        self, entry: Entry, grace_seconds: float, why: ReasonInfo | None = None
+    ) -> None:
         """Tell every task that still runs to end; the room counts as being freed from now on."""
         self.leave(entry, entry.places)
         for task in sorted(entry.alive):
-            self.stop(entry, task, grace_seconds)
+            self.stop(entry, task, grace_seconds, why)
 
     def show_tasks(self, entry: Entry) -> None:
         """Write the tasks' places into the status: nothing of them runs yet."""

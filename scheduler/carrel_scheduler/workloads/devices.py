@@ -44,6 +44,11 @@ def take(
             entry.working_on.discard(facts.name)
 
 
+def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:
+    """A node with these facts, and what was seen of its use."""
+    return NodeState(facts, known.use, known.idle_since) if known else NodeState(facts, {}, {})
+
+
 def node_event(facts: NodeFacts) -> NodeSet:
     """What the core has to know of a node."""
     return NodeSet(

@@ -97,6 +97,8 @@ def _tell(cycle: Cycle, plan: Said, uid: str, place: int | None) -> int:
     only; whoever wants it now asks the live view.
     """
     reason, entry = plan.reasons.get(uid), cycle.book.get(uid)
+    if reason is not None and entry is None:
+        return int(cycle.guests.tell(uid, reason))
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
     promised = uid in cycle.state.promised

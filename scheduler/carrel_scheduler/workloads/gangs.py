@@ -6,14 +6,17 @@ doubles and halves. Such a task starts again from its checkpoint whenever its pa
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Growth, Level
-from carrel_scheduler.core.requests import HOST, Request
+from carrel_scheduler.core.requests import ANYWHERE, HOST, Request, Where
 from carrel_scheduler.core.resources import MIB, MILLI, Amounts
+from carrel_scheduler.engines.kubernetes.pods.instances import held_milli, resource_of
 from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import Resources, Workload, WorkloadSpec
+from carrel_scheduler.ledger.resources.names import NODE_GROUP
 from carrel_scheduler.ledger.sections import Rendezvous
 
 RENDEZVOUS: Final = "_rendezvous"
@@ -84,14 +87,33 @@ def group_of(spec: WorkloadSpec, largest_gpus: int, done: int = 0) -> Group | No
     """
     least, most = max(0, least_parts(spec) - done), most_parts(spec, largest_gpus)
     if resizes(spec):
-        whole = amounts_of(spec.resources)
-        first = Request(gpus=1, cpu_milli=whole.cpu_milli, memory_mib=whole.memory_mib)
-        requests = (first, *(Request(gpus=1) for _ in range(most - 1)))
+        whole, where = amounts_of(spec.resources), where_of(spec)
+        cpu, memory = whole.cpu_milli, whole.memory_mib
+        first = Request(gpus=1, cpu_milli=cpu, memory_mib=memory, where=where)
+        requests = (first, *(Request(gpus=1, where=where) for _ in range(most - 1)))
         level = Level(required=HOST)
         return Group(requests=requests, min_tasks=least, level=level, growth=Growth.DOUBLE)
     if least == most:
         return None
-    return Group(requests=(Request.of(amounts_of(spec.resources)),) * most, min_tasks=least)
+    one = request_of(spec)
+    return Group(requests=(one,) * most, min_tasks=least)
+
+
+def where_of(spec: WorkloadSpec) -> Where:
+    """The nodes that it asks for itself."""
+    return (
+        Where(labels=((NODE_GROUP, frozenset({spec.node_group})),)) if spec.node_group else ANYWHERE
+    )
+
+
+def request_of(spec: WorkloadSpec) -> Request:
+    """What each of its tasks asks for, where all are alike."""
+    found = Request.of(amounts_of(spec.resources), where_of(spec))
+    profile = spec.resources.mig_profile
+    if not profile:
+        return found
+    extended = ((resource_of(profile), 1),)
+    return replace(found, extended=extended, counted_milli=held_milli(extended))
 
 
 def amounts_of(resources: Resources) -> Amounts:
@@ -107,7 +129,7 @@ def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
         gpu_milli = many * MILLI
     else:
         tasks = many
-        gpu_milli = one.gpu_milli * many
+        gpu_milli = one.counted_gpu_milli * many
     return Resources(
         gpu_milli=gpu_milli,
         cpu_milli=one.cpu_milli * tasks,

@@ -1,7 +1,7 @@
 """From a workload to what the engine is told to run."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,15 +27,35 @@ class LaunchSettings:
     Attributes:
         api_url: where tasks reach the scheduler, without ``/api/v1``.
         gateway_prefix: path of the gateway, below which every workload with routes has its own.
-        checkpoint_root: folder that holds one folder of checkpoints for each workload.
-        address_of: the address of a node for other nodes; on one machine the loopback.
+        gateway_url: where tasks reach the gateway; empty: they are not told of it.
+        checkpoint_root: folder that holds one folder of checkpoints for each workload; ``None``:
+            the engine has a place of its own for them.
+        address_of: where a member of a gang is for the others; on one machine the loopback.
+        python: the interpreter of images, where tasks run in containers; empty: they run with ours.
     """
 
     api_url: str
-    checkpoint_root: Path
+    checkpoint_root: Path | None
     tokens: TaskTokens
     gateway_prefix: str = "/services/gateway"
-    address_of: Callable[[str], str] = lambda _node: "127.0.0.1"
+    address_of: rendezvous.AddressOf = lambda _entry, _index: "127.0.0.1"
+    python: str = ""
+    gateway_url: str = ""
+
+
+def on_cluster(
+    api_url: str, tokens: TaskTokens, gateway_prefix: str, gateway_url: str = ""
+) -> LaunchSettings:
+    """Settings for tasks that are pods: they have names of their own and what their image has."""
+    return LaunchSettings(
+        api_url=api_url,
+        checkpoint_root=None,
+        tokens=tokens,
+        gateway_prefix=gateway_prefix,
+        address_of=rendezvous.name_on_cluster,
+        python="python3",
+        gateway_url=gateway_url,
+    )
 
 
 def task_specs(
@@ -58,9 +78,12 @@ def _task_spec(
     settings: LaunchSettings,
 ) -> TaskSpec:
     meta, spec = entry.workload.meta, entry.workload.spec
-    place = entry.wanted[index]
-    devices = facts[place.node].devices
-    real = place.devices and not facts[place.node].simulated
+    place, contained = entry.wanted[index], bool(settings.python)
+    node = facts.get(place.node)
+    devices = {device.index: device for device in node.devices} if node else {}
+    # In a container those devices are there that the cluster gives it, counted from 0.
+    real = node is not None and not node.simulated and not contained
+    own = [devices[device] for device in place.devices if device in devices]
     private = dict(secrets)
     if spec.kind != "workspace":
         private["CARREL_TASK_TOKEN"] = settings.tokens.issue(meta.uid)
@@ -70,28 +93,42 @@ def _task_spec(
         project=meta.project,
         user=spec.user,
         node=place.node,
+        kind=spec.kind,
+        image=spec.image,
+        external=spec.external,
+        gpu_milli=spec.resources.gpu_milli,
         devices=place.devices,
-        device_uuids=tuple(devices[device].uuid for device in place.devices) if real else (),
-        command=ports.filled_in(rendezvous.command(entry, index), _ports(entry, index, settings)),
-        environment={
-            **_share(spec, [devices[device] for device in place.devices]),
-            **_environment(entry, index, settings),
-        },
+        device_uuids=tuple(device.uuid for device in own) if real else (),
+        command=_command(entry, index, settings),
+        environment={**_share(spec, own), **_environment(entry, index, settings)},
         secret_environment=private,
         files={**own_work.files_of(spec), **rendezvous.files(entry)},
         volumes=tuple(spec.volumes),
+        read_only=tuple(spec.read_only),
         working_dir=spec.working_dir,
-        hosts=rendezvous.hosts(entry, settings.address_of),
-        seen_as=entry.task_id(0) if index and gangs.is_mpi(spec) else None,
-        checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}",
+        hosts=() if contained else rendezvous.hosts(entry, settings.address_of),
+        hostname=rendezvous.member(entry, index) if gangs.is_gang(spec) else "",
+        subdomain=rendezvous.subdomain(entry),
+        seen_as=entry.task_id(0) if index and gangs.is_mpi(spec) and not contained else None,
+        checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}" if settings.checkpoint_root else "",
+        continues=spec.continues,
         events=own_work.events_of(meta.uid, spec),
         reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
         cpu_milli=spec.resources.cpu_milli,
         cpu_limit_milli=spec.resources.cpu_limit_milli,
+        mig_profile=spec.resources.mig_profile,
         memory_mib=-(-spec.resources.memory_bytes // MIB),
         large_shm=spec.large_shm,
         grace_seconds=spec.grace_seconds,
     )
+
+
+def _command(entry: Entry, index: int, settings: LaunchSettings) -> tuple[str, ...]:
+    """What a task runs; our own programs with the interpreter that is there."""
+    asked = ports.filled_in(rendezvous.command(entry, index), _ports(entry, index, settings))
+    if settings.python and asked[:1] == (sys.executable,):
+        return (settings.python, *asked[1:])
+    return asked
 
 
 def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
@@ -107,11 +144,14 @@ def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str
         "JOB_UUID": meta.uid,
         "POD_INDEX": str(index),
     }
+    if settings.gateway_url:
+        own["CARREL_GATEWAY_URL"] = settings.gateway_url
     if spec.checkpoint_every_seconds is not None:
         own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
-    meeting = rendezvous.environment(entry, index, settings.address_of)
+    programs = "" if settings.python else rendezvous.OUR_PROGRAMS
+    meeting = rendezvous.environment(entry, index, settings.address_of, programs)
     given = {**spec.environment, **own, **meeting, **_ports(entry, index, settings)}
-    return {"PATH": SEARCH_PATH, **given}
+    return given if settings.python else {"PATH": SEARCH_PATH, **given}
 
 
 def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:

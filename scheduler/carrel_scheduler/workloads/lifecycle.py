@@ -37,6 +37,8 @@ TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
 HOLDING: Final[frozenset[Phase]] = frozenset({"starting", "running", "preempting", "stopping"})
 FINAL: Final[frozenset[Phase]] = frozenset({"succeeded", "failed"})
 AT_REST: Final[frozenset[Phase]] = FINAL | {"stopped"}
+LATE_SECONDS: Final = 60.0
+"""So long after its grace a task may take to be killed and seen to have ended."""
 
 
 class IllegalTransition(Exception):  # noqa: N818

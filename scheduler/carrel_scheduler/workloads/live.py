@@ -5,14 +5,17 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.core import speculation, views
+from carrel_scheduler.core import node_views, speculation
+from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.core.views import QueueUse
+from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device
 from carrel_scheduler.policy import limits as limits_policy
-from carrel_scheduler.workloads import sentences, tenure
+from carrel_scheduler.workloads import fitting, open_groups, sentences, tenure
 from carrel_scheduler.workloads.book import Book, Entry, project_event, queued_event
 from carrel_scheduler.workloads.contract import (
     Activity,
@@ -20,12 +23,16 @@ from carrel_scheduler.workloads.contract import (
     DeviceView,
     NodeView,
     NotAccepted,
+    PodCounts,
     ProjectImpact,
     ProjectUse,
     QueueEntry,
     Report,
 )
 from carrel_scheduler.workloads.devices import NodeState
+from carrel_scheduler.workloads.fitting import Fitting, Misfit
+from carrel_scheduler.workloads.guests.counting import holder_of, pod_counts
+from carrel_scheduler.workloads.guests.own_volumes import Claims
 from carrel_scheduler.workloads.messages import Judge, Wake
 from carrel_scheduler.workloads.reconciler import Reconciler
 from carrel_scheduler.workloads.stream import Listener
@@ -39,10 +46,14 @@ OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
 
 
 class LiveView:
-    """See the contract; one per scheduler."""
+    """See the contract; one per scheduler. ``fits`` tells what this place cannot run."""
 
-    def __init__(self, loop: Reconciler) -> None:
-        self._loop = loop
+    def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:
+        self._loop, self._fits = loop, fits
+
+    def misfit(self, workload: Workload) -> Misfit | None:
+        """What of it cannot be here whatever time brings; else ``None``."""
+        return self._fits(workload) or open_groups.misfit(self._loop.guests, workload)
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
@@ -61,9 +72,19 @@ class LiveView:
             for place, entry in enumerate(waiting, start=1)
         ]
 
-    def project_use(self) -> Mapping[str, ProjectUse]:
-        """Quota lines by project."""
-        return {name: self._project_use(name) for name in self._loop.state.projects()}
+    def pods(self) -> PodCounts | None:
+        """Pods that others made; ``None`` where there are none, on one machine."""
+        guests = self._loop.guests
+        return pod_counts(guests.book.teams.values(), guests.tried) if guests.ready else None
+
+    def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
+        """Quota lines by project, or of one of them."""
+        state, known = self._loop.state, self._loop.book.projects
+        if name:
+            there = name in known and name in state.queues.slots
+            return {name: self._project_use(state.project_use(name))} if there else {}
+        uses = state.use_of_all()
+        return {name: self._project_use(uses[name]) for name in state.projects() if name in known}
 
     def never(self, workload: Workload) -> ReasonInfo | None:
         """Why no node or quota could ever hold it; else ``None``.
@@ -72,7 +93,7 @@ class LiveView:
         """
         if workload.meta.project not in self._loop.book.projects:
             return None
-        queued = queued_event(workload, self._loop.book.largest_gpus)
+        queued = self._queued(workload)
         reason = speculation.never(self._loop.state, queued)
         return None if reason is None else sentences.from_core(reason, workload.meta.project)
 
@@ -81,11 +102,16 @@ class LiveView:
         loop = self._loop
         if workload.meta.project not in loop.book.projects:
             return sentences.project_is_coming(workload.meta.project)
-        queued = queued_event(workload, loop.book.largest_gpus)
+        queued = self._queued(workload, loop.guests.own_volumes.claims_of(workload))
         reason = speculation.forecast(loop.state, queued, loop.clock())
         found = sentences.from_core(reason, workload.meta.project)
         whose = OF_PARTS.get(workload.spec.kind, "")
         return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
+
+    def _queued(self, workload: Workload, claims: Claims = ()) -> WorkloadQueued:
+        """As it would ask for room, only of nodes that are open to it and reach its volumes."""
+        queued = queued_event(workload, self._loop.book.largest_gpus)
+        return self._loop.guests.confined(queued, claims)
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         """What a project with this specification would change now."""
@@ -94,7 +120,8 @@ class LiveView:
         known = loop.book.projects.get(name)
         if known is None:
             raise NotFound(f"project {name}")
-        event = project_event(Project(meta=known.meta, spec=spec))
+        project = Project(meta=known.meta, spec=spec)
+        event = project_event(project, loop.book.departments)
         starts, gives_way = speculation.impact(loop.state, event, loop.clock())
         return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
 
@@ -150,6 +177,7 @@ class LiveView:
         secret_environment: Mapping[str, str],
         working_dir: str,
         port: int | None,
+        external: bool = False,
     ) -> Workload:
         """Give a workspace that got its turn what it is to run."""
         entry = self._entry(workload_uid)
@@ -162,6 +190,7 @@ class LiveView:
             fresh.spec.environment = dict(environment)
             fresh.spec.working_dir = working_dir
             fresh.spec.port = port
+            fresh.spec.external = external
             try:
                 stored = await self._loop.ledger.update(fresh)
             except Conflict:
@@ -193,8 +222,8 @@ class LiveView:
         rule, run = tenure.rule_of(self._loop.book, entry), tenure.run_of(entry, now)
         return limits_policy.upcoming(rule, run, now)
 
-    def _project_use(self, name: str) -> ProjectUse:
-        use = self._loop.state.project_use(name)
+    def _project_use(self, use: QueueUse) -> ProjectUse:
+        name = use.name
         return ProjectUse(
             name=name,
             gpu_allocated_milli=use.gpu_milli,
@@ -207,7 +236,7 @@ class LiveView:
             waiting=use.waiting,
         )
 
-    def _node(self, view: views.NodeView) -> NodeView:
+    def _node(self, view: node_views.NodeView) -> NodeView:
         known = self._loop.nodes[view.name]
         devices = tuple(
             self._device(known, device, shown)
@@ -223,13 +252,14 @@ class LiveView:
             cpu_allocated_milli=view.cpu_allocated_milli,
             memory_bytes=view.memory_mib * MIB,
             memory_allocated_bytes=view.memory_allocated_mib * MIB,
-            gpu_milli=len(devices) * MILLI,
-            gpu_allocated_milli=sum(device.allocated_milli for device in devices),
+            gpu_milli=len(devices) * MILLI + held_milli((name, n) for name, n, _ in view.extended),
+            gpu_allocated_milli=sum(device.allocated_milli for device in devices)
+            + held_milli((name, n) for name, _, n in view.extended),
             largest_free_gpus=free,
             devices=devices,
         )
 
-    def _device(self, node: NodeState, device: Device, shown: views.DeviceView) -> DeviceView:
+    def _device(self, node: NodeState, device: Device, shown: node_views.DeviceView) -> DeviceView:
         use = node.use.get(device.index)
         holders = [
             holder
@@ -257,7 +287,11 @@ class LiveView:
     def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
         entry = self._loop.book.get(uid)
         if entry is None:
-            return None
+            team = self._loop.guests.book.teams.get(uid)
+            if team is None:
+                return None
+            color = _color(self._loop.book, team.grouping.project)
+            return holder_of(team, gpu_milli, releasing=releasing, color=color)
         meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
         state = "releasing" if releasing else "running"
         return DeviceHolder(

@@ -21,6 +21,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
         in_flight: requests that are being answered, or held until somebody can.
         rate: requests in a second, lately.
         requests: all since the gateway began; ``errors`` of these were answered with 5xx.
+        latency: of the last minute, seconds until answers began and how many took about as long.
         last_request_at: epoch seconds.
         targets: by uid of the replica, those that it may send requests to or has some at.
     """
@@ -30,6 +31,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0
     requests: int = 0
     errors: int = 0
+    latency: Sequence[tuple[float, int]] = ()
     last_request_at: float | None = None
     targets: Mapping[str, int] = {}
 
@@ -43,6 +45,16 @@ class Load:
     rate: float = 0.0
     last_request_at: float | None = None
     targets: Mapping[str, int] = field(default_factory=dict)
+    latency: tuple[tuple[float, int], ...] = ()
+
+    def took(self, share: float) -> float | None:
+        """Seconds within which such a share of answers began; ``None`` where there were none."""
+        left = share * sum(count for _, count in self.latency)
+        for seconds, count in sorted(self.latency):
+            left -= count
+            if left <= 0:
+                return seconds
+        return None
 
 
 @dataclass(slots=True)
@@ -92,4 +104,5 @@ class Loads:
             rate=sum(one.rate for one in reports),
             last_request_at=max(times, default=None),
             targets=targets,
+            latency=tuple(pair for one in reports for pair in one.latency),
         )

@@ -6,7 +6,7 @@ given for that, counted from when all of them ran. A gang that meets elsewhere i
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.workloads import gangs, membership, sentences
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0
 
-MetAt = Callable[[Mapping[int, int], int], frozenset[int]]
-"""From members' processes by index, and a port, to the indices of those who have met there."""
+MetAt = Callable[[Entry, int], Awaitable[frozenset[int]]]
+"""From a gang and a port to the indices of those of its members who have met there."""
 
 
 def expect_all(cycle: Cycle, entry: Entry) -> None:
@@ -51,15 +51,15 @@ def due(cycle: Cycle, entry: Entry) -> None:
         membership.lose(cycle, entry, how)
 
 
-async def pump_meetings(met_at: MetAt, loop: "Reconciler") -> None:
+async def pump_meetings(
+    met_at: MetAt, loop: "Reconciler", look_seconds: float = LOOK_SECONDS
+) -> None:
     """Look who has met, for as long as somebody is expected."""
     while True:
         for entry in tuple(loop.book.holding):
             if entry.meet_until is None:
                 continue
-            tasks = entry.workload.status.tasks
-            pids = {task.index: task.pid for task in tasks if task.pid and task.ended_at is None}
-            seen = await asyncio.to_thread(met_at, pids, gangs.port_of(entry.workload))
+            seen = await met_at(entry, gangs.port_of(entry.workload))
             if seen - entry.joined:
                 loop.tell(MembersMet(entry.uid, seen))
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(look_seconds)

@@ -77,7 +77,7 @@ def give_back(
         return
     going = entry.alive.intersection(parts)
     for index in sorted(going):
-        cycle.stop(entry, index, grace)
+        cycle.stop(entry, index, grace, reason)
     _put(cycle, entry, going, place="leaving")
     status.reason = reason
 
@@ -90,7 +90,7 @@ def resize(cycle: Cycle, entry: Entry, reason: ReasonInfo | None) -> None:
     entry.workload.status.reason = reason or sentences.grows_to(len(wanted))
     if not entry.resizing:
         entry.resizing = True
-        cycle.stop(entry, 0, entry.workload.spec.grace_seconds)
+        cycle.stop(entry, 0, entry.workload.spec.grace_seconds, reason)
 
 
 def start_again(cycle: Cycle, entry: Entry) -> None:

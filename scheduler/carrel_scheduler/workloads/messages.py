@@ -1,11 +1,13 @@
 """What wakes the loop."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
-from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.objects import Department, Project, Workload
 from carrel_scheduler.ledger.store import Change
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.workloads.guests.messages import GuestsHeard
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,13 @@ class ProjectChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class DepartmentChanged:
+    """The ledger's watch delivered a department."""
+
+    change: Change[Department]
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSeen:
     """The engine saw a task."""
 
@@ -31,10 +40,11 @@ class TaskSeen:
 
 @dataclass(frozen=True, slots=True)
 class StartRefused:
-    """The engine could not start a task."""
+    """The engine could not start a task; ``elsewhere``: on that node, as things are."""
 
     task: TaskId
     message: str
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,13 @@ class DevicesSampled:
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Look at this workspace's limits now (a sign of life, an extension)."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """The object of a workload was removed by force: nobody waited for its tasks."""
 
     uid: str
 
@@ -94,15 +111,25 @@ class Wake:
     """Turn once more: reports wait to be written, or a plan changed what can be decided."""
 
 
-EntryMessage = ClaimRefused | Judge | SpecRead | Touched | Claimed | MembersMet
+@dataclass(frozen=True, slots=True)
+class UsedLately:
+    """What projects held lately in the mean: GPU thousandths, millicores and MiB by name."""
+
+    average: Mapping[str, tuple[float, float, float]]
+
+
+EntryMessage = ClaimRefused | Judge | SpecRead | Touched | Claimed | MembersMet | Vanished
 """Messages about one workload, by ``uid``."""
 
 Message = (
     WorkloadChanged
     | ProjectChanged
+    | DepartmentChanged
     | TaskSeen
     | StartRefused
     | DevicesSampled
     | Wake
+    | UsedLately
+    | GuestsHeard
     | EntryMessage
 )

@@ -14,6 +14,8 @@ from carrel_scheduler.workloads.sentences import GANG_LOST
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
+ELSEWHERE_SECONDS = 1.0
+"""Before it asks for another place: what stood against the last one is known by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ def outcome(
         how, lost = broken.data["how"], broken.data["lost"]
     elif worst.exit_code and status.notebook is not None and status.notebook.error:
         how = status.notebook.error.rstrip(".")  # said by the program that ran its cells
+    if any(task.misplaced for task in ended):
+        return Outcome("pending", sentences.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
     if lost:
         return Outcome("pending", sentences.lost(how))
     return _failure(spec, status, how, now)

@@ -6,11 +6,10 @@ from typing import Final
 from carrel_scheduler.core.events import Outcome, RoomPromised
 from carrel_scheduler.core.plan import Binding, Eviction, Plan
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 from carrel_scheduler.workloads import gangs, membership, sentences
 from carrel_scheduler.workloads.book import Entry, Place
 from carrel_scheduler.workloads.cycle import Cycle
-from carrel_scheduler.workloads.spec_changes import release_if_never_launched
+from carrel_scheduler.workloads.giving_way import give_way
 
 CLAIM_SECONDS = membership.CLAIM_SECONDS
 RULES: Final = {
@@ -39,12 +38,15 @@ def carry(cycle: Cycle, plan: Plan) -> None:
         entry = cycle.book.get(nomination.uid)
         if entry is not None:
             cycle.decide(entry, "nominate")
+        else:
+            cycle.guests.nominate(nomination)
     cycle.book.fair_share = dict(plan.fair_share)
 
 
 def _bind(cycle: Cycle, binding: Binding, came: dict[str, list[int]]) -> None:
     entry = cycle.book.get(binding.uid)
     if entry is None:
+        cycle.guests.take(binding)
         return
     place = Place(binding.node, binding.devices)
     cycle.place(entry, binding.index, place, cycle.now)
@@ -55,6 +57,7 @@ def _bind(cycle: Cycle, binding: Binding, came: dict[str, list[int]]) -> None:
 def _evict(cycle: Cycle, eviction: Eviction) -> None:
     entry = cycle.book.get(eviction.uid)
     if entry is None:
+        cycle.guests.evict(eviction)
         return
     stays = set(entry.places) - entry.leaving
     parts = stays.intersection(eviction.indices) if eviction.indices else stays
@@ -66,7 +69,7 @@ def _evict(cycle: Cycle, eviction: Eviction) -> None:
         story = sentences.gives_back(reason, _words(entry, len(parts), len(stays)))
         membership.give_back(cycle, entry, parts, story)
     else:
-        _give_way(cycle, entry, eviction, reason)
+        give_way(cycle, entry, RULES[eviction.reason.token], reason, eviction.reason)
 
 
 def _give_back_unbegun(cycle: Cycle, entry: Entry, parts: Collection[int]) -> None:
@@ -80,24 +83,3 @@ def _words(entry: Entry, parts: int, of: int) -> str:
     """What an elastic workload gives back, in a few words."""
     unit = "GPUs" if gangs.resizes(entry.workload.spec) else "workers"
     return f"{parts} of its {of} {unit}"
-
-
-def _give_way(cycle: Cycle, entry: Entry, eviction: Eviction, reason: ReasonInfo) -> None:
-    """It stops as a whole, to come again."""
-    status = entry.workload.status
-    saved_at = status.checkpoint.at if status.checkpoint else 0.0
-    worked_since = max(saved_at, status.started_at or cycle.now)
-    status.last_preemption = Preemption(
-        at=cycle.now,
-        rule=RULES[eviction.reason.token],
-        for_project=eviction.reason.project,
-        for_workload=eviction.reason.workload,
-        for_workload_uid=eviction.reason.workload_uid,
-        lost_seconds=max(0.0, cycle.now - worked_since),
-        checkpoint_step=status.checkpoint.step if status.checkpoint else None,
-    )
-    status.preemptions += 1
-    cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
-    if status.phase in ("starting", "running"):
-        cycle.move(entry, "preempting", reason)
-        release_if_never_launched(cycle, entry)

@@ -1,12 +1,15 @@
 """Carrying what happens elsewhere into the loop: the ledger's watch, the engine's, the devices."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from carrel_scheduler.engines.contract import Engine
-from carrel_scheduler.ledger.objects import Project, Workload
+from carrel_scheduler.ledger.objects import Department, ObjectT, Project, Workload
 from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.node.contract import DeviceProvider
 from carrel_scheduler.workloads.messages import (
+    DepartmentChanged,
     DevicesSampled,
     ProjectChanged,
     TaskSeen,
@@ -19,14 +22,46 @@ SAMPLE_SECONDS = 5.0
 
 async def pump_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a workload after ``version``."""
-    async for change in ledger.watch(Workload, version, statuses=False):
+    async for change in _changes(ledger, Workload, version, tuple):
         loop.tell(WorkloadChanged(change))
 
 
 async def pump_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a project after ``version``."""
-    async for change in ledger.watch(Project, version, statuses=False):
+    async for change in _changes(ledger, Project, version, loop.book.projects.values):
         loop.tell(ProjectChanged(change))
+
+
+async def pump_departments(ledger: Ledger, loop: Reconciler, version: int) -> None:
+    """Every change of a department after ``version``."""
+    async for change in _changes(ledger, Department, version, loop.book.departments.values):
+        loop.tell(DepartmentChanged(change))
+
+
+async def _changes(
+    ledger: Ledger,
+    kind: type[ObjectT],
+    version: int,
+    known: Callable[[], Iterable[ObjectT]],
+) -> AsyncIterator[Change[ObjectT]]:
+    """Every change; where some are no longer kept, all that is there and what of ``known`` is not.
+
+    A workload is let go by the loop alone, so it needs not be told of those that are gone.
+    """
+    while True:
+        try:
+            async for change in ledger.watch(kind, version, statuses=False):
+                yield change
+        except Expired:
+            page = await ledger.list(kind)
+        else:
+            return
+        version = page.version
+        there = {obj.meta.uid for obj in page.items}
+        for gone in [obj for obj in known() if obj.meta.uid not in there]:
+            yield Change(ChangeType.DELETED, version, gone)
+        for obj in page.items:
+            yield Change(ChangeType.ADDED, version, obj)
 
 
 async def pump_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Event) -> None:

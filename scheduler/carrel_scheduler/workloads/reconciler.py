@@ -18,14 +18,20 @@ import msgspec
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import QueueGone
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import ChangeType
+from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads import (
+    departments,
     devices,
+    disruptions,
     meeting,
+    overdue,
+    past_use,
     plans,
     sentences,
     spec_changes,
@@ -39,11 +45,14 @@ from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.explaining import Explaining
+from carrel_scheduler.workloads.guests.guests import Guests
+from carrel_scheduler.workloads.guests.messages import GuestsHeard
 from carrel_scheduler.workloads.inbox import Inbox
 from carrel_scheduler.workloads.lifecycle import AT_REST
 from carrel_scheduler.workloads.messages import (
     Claimed,
     ClaimRefused,
+    DepartmentChanged,
     DevicesSampled,
     EntryMessage,
     Judge,
@@ -54,6 +63,8 @@ from carrel_scheduler.workloads.messages import (
     StartRefused,
     TaskSeen,
     Touched,
+    UsedLately,
+    Vanished,
     Wake,
     WorkloadChanged,
 )
@@ -61,6 +72,7 @@ from carrel_scheduler.workloads.pacing import Pacing
 from carrel_scheduler.workloads.ports import FixedPorts, PortGiver
 from carrel_scheduler.workloads.recording import Recorder
 from carrel_scheduler.workloads.reporting import PendingReports
+from carrel_scheduler.workloads.set_back import ClockWatch
 from carrel_scheduler.workloads.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -70,7 +82,7 @@ class Reconciler:
     """See the module.
 
     ``clock`` gives epoch seconds; ``actor`` does what was recorded; ``ports`` chooses the
-    ports of tasks.
+    ports of tasks; ``settings`` are those of the core.
     """
 
     def __init__(
@@ -80,12 +92,13 @@ class Reconciler:
         *,
         clock: Callable[[], float],
         ports: PortGiver | None = None,
+        settings: Settings = DEFAULTS,
     ) -> None:
         self.ledger = ledger
         self.actor = actor
         self.clock = clock
         self.ports = ports or FixedPorts()
-        self.state = State()
+        self.state = State(settings)
         self.book = Book()
         self.stream = Stream()
         self.composites = Manager(ledger, clock=clock, publish=self.publish)
@@ -95,6 +108,7 @@ class Reconciler:
         self.epoch = 0
         self._inbox = Inbox()
         self._timers: list[tuple[float, str]] = []
+        self._clock_watch = ClockWatch()
         self._number = 0
         self._input_version = 0
         self._decided: int | None = None
@@ -103,6 +117,9 @@ class Reconciler:
         self._looked: Plan | None = None
         self.book.queue = lambda: self.look().queue
         self._borrowing: int | None = None
+        self.guests = Guests(
+            self.state, facts=self._node_known, queued=lambda uid: self._explaining.queued([uid])
+        )
 
     def tell(self, message: Message) -> None:
         """Hand a message to the loop."""
@@ -116,10 +133,15 @@ class Reconciler:
 
     async def turn(self) -> None:
         """One turn over everything that waits now."""
+        back = self._clock_watch.look(self, self.clock())
+        if back:
+            self._timers = [(when - back, uid) for when, uid in self._timers]
         cycle = self.begin()
         while not self.quiet:
             self._handle(cycle, self._inbox.take())
         self._due_timers(cycle)
+        if self.guests.settle(cycle.now):
+            self._decided = None
         self._decide(cycle)
         await self._explain(cycle)
 
@@ -138,6 +160,7 @@ class Reconciler:
     def begin(self) -> Cycle:
         """Open a turn."""
         self._number += 1
+        self.guests.epoch = self.epoch
         return Cycle(
             self.clock(),
             self.epoch,
@@ -145,6 +168,7 @@ class Reconciler:
             self._input_version,
             self.book,
             self.state,
+            self.guests,
             ports=self.ports,
         )
 
@@ -152,14 +176,18 @@ class Reconciler:
         """Record the turn, then act on it and tell the listeners."""
         self._note_borrowing(cycle)
         await self._write_last_values(cycle)
-        version = await self.recorder.record(cycle)
+        async with self.actor.getting_ready(cycle, self) as ready:
+            version = await self.recorder.record(cycle)
         self._input_version = max(self._input_version, version)
         await self._write_reports(cycle)
         for uid in cycle.finished:
             self.book.drop(uid)
         for uid in cycle.removed:
             self.book.drop(uid)
-        await self.actor.act(cycle, self)
+        for when, uid in cycle.wakes:
+            self.wake_at(when, uid)
+        await self.actor.act(cycle, self, ready)
+        self.guests.act()
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
         """Tell the listeners of a workload as it is now."""
@@ -194,7 +222,13 @@ class Reconciler:
     def next_deadline(self) -> float | None:
         """When something falls due by itself."""
         timer = self._timers[0][0] if self._timers else None
-        due = (timer, self.reports.due_at, self._pacing.due_at, self._explaining.pacing.due_at)
+        due = (
+            timer,
+            self.reports.due_at,
+            self._pacing.due_at,
+            self._explaining.pacing.due_at,
+            self.guests.next_due,
+        )
         return min((when for when in due if when is not None), default=None)
 
     async def _write_last_values(self, cycle: Cycle) -> None:
@@ -230,17 +264,24 @@ class Reconciler:
                 self._workload_changed(cycle, message)
             case ProjectChanged():
                 self._project_changed(cycle, message)
+            case DepartmentChanged(department):
+                departments.changed(self.book, self.state, department)
             case TaskSeen(task):
                 task_changes.on_task(cycle, task)
                 self._follow_up(cycle, task.id.workload_uid)
-            case StartRefused(task_id, text):
+            case StartRefused(task_id, text, elsewhere):
                 log.warning("task %s could not be started: %s", task_id, text)
-                task_changes.start_failed(cycle, task_id, text)
+                task_changes.start_failed(cycle, task_id, text, elsewhere=elsewhere)
                 self._follow_up(cycle, task_id.workload_uid)
             case DevicesSampled(facts, use):
                 devices.take(cycle, self.nodes, facts, use)
                 for busy in filter(tenure.resumed_work, tuple(self.book)):
                     self._judge(cycle, busy)
+            case GuestsHeard(news):
+                self.guests.hear(news, cycle.now)
+                disruptions.follow(cycle)
+            case UsedLately(average):
+                past_use.take(self.state, average)
             case Wake():
                 pass
             case _:
@@ -253,6 +294,8 @@ class Reconciler:
         match message:
             case SpecRead():
                 spec_changes.follow(cycle, entry)
+            case Vanished():
+                spec_changes.vanished(cycle, entry)
             case Touched():
                 cycle.mark(entry)
                 self._judge(cycle, entry)
@@ -271,6 +314,9 @@ class Reconciler:
         workload = change.object
         entry = self.book.get(workload.meta.uid)
         if change.type is ChangeType.DELETED:
+            if entry is not None:
+                log.warning("workload %s was removed by force: its tasks end", workload.meta.name)
+                spec_changes.vanished(cycle, entry)
             return
         if workload.spec.kind in COMPOSITES:
             self.composites.heard(workload)
@@ -283,7 +329,10 @@ class Reconciler:
         elif workload.meta.resource_version <= entry.workload.meta.resource_version:
             return
         else:
+            opened = entry.workload.spec.routes != workload.spec.routes
             entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
+            if opened:
+                self.publish("workload", entry.workload)
         spec_changes.follow(cycle, entry)
 
     def _project_changed(self, cycle: Cycle, message: ProjectChanged) -> None:
@@ -291,10 +340,12 @@ class Reconciler:
         name = project.meta.name
         if message.change.type is ChangeType.DELETED:
             self.book.projects.pop(name, None)
+            self.guests.project_gone(name, cycle.now)
             self.state.apply(QueueGone(name))
             return
         self.book.projects[name] = project
-        self.state.apply(project_event(project))
+        self.state.apply(project_event(project, self.book.departments))
+        self.guests.project_changed(name)
         for entry in self.book:
             if entry.workload.meta.project != name:
                 continue
@@ -334,6 +385,7 @@ class Reconciler:
     def _timer(self, cycle: Cycle, entry: Entry) -> None:
         status = entry.workload.status
         meeting.due(cycle, entry)
+        overdue.due(cycle, entry)
         if (
             status.phase == "pending"
             and status.not_before is not None
@@ -347,6 +399,12 @@ class Reconciler:
             spec_changes.stop_for(cycle, entry, reason)
         else:
             self._judge(cycle, entry)
+
+    def _node_known(self, facts: NodeFacts) -> None:
+        """A node of a cluster is there, or has other hardware."""
+        known = self.nodes.get(facts.name)
+        self.nodes[facts.name] = devices.known_as(known, facts)
+        self.book.largest_gpus = max(self.book.largest_gpus, len(facts.devices))
 
     def look(self) -> Plan:
         """What would be decided now; kept until the state changes. Never carried out."""
@@ -369,7 +427,7 @@ class Reconciler:
         if plan.bindings or plan.evictions or plan.nominations:
             self.tell(Wake())
         else:
-            self._decided = self.state.version
+            self._decided, self._looked = self.state.version, plan
 
     def _note_borrowing(self, cycle: Cycle) -> None:
         """A running workload may come to lie within or beyond its quota by what others do."""

@@ -10,22 +10,25 @@ from collections.abc import Sequence
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.kinds import COMPOSITES
-from carrel_scheduler.ledger.objects import Project, TaskInfo, Workload
+from carrel_scheduler.ledger.objects import Department, Project, TaskInfo, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads import (
     gangs,
     meeting,
     membership,
+    missing_nodes,
     sentences,
+    set_back,
     spec_changes,
     task_changes,
     tenure,
 )
+from carrel_scheduler.workloads.actor import NO_TRACE
 from carrel_scheduler.workloads.book import Entry, Place
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.lifecycle import FINAL
-from carrel_scheduler.workloads.messages import DevicesSampled, ProjectChanged
+from carrel_scheduler.workloads.messages import DepartmentChanged, DevicesSampled, ProjectChanged
 from carrel_scheduler.workloads.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ async def recover(
         tasks: what the engine lists.
 
     Returns:
-        The versions from which projects and workloads are to be watched.
+        The versions from which projects (departments with them) and workloads are to be watched.
     """
     loop.epoch = loop.composites.epoch = await loop.ledger.begin_epoch()
     for node in facts:
@@ -50,6 +53,10 @@ async def recover(
     projects = await loop.ledger.list(Project)
     for project in projects.items:
         loop.tell(ProjectChanged(Change(ChangeType.ADDED, projects.version, project)))
+    # Listed after the projects: hearing again of what changed in between does no harm.
+    departments = await loop.ledger.list(Department)
+    for department in departments.items:
+        loop.tell(DepartmentChanged(Change(ChangeType.ADDED, departments.version, department)))
     await loop.turn()
     workloads = await loop.ledger.list(Workload)
     cycle = loop.begin()
@@ -78,6 +85,7 @@ def _take(
 ) -> None:
     entry = loop.book.add(workload)
     status = workload.status
+    set_back.not_later(entry, cycle.now)
     if entry.holding:
         _adopt(cycle, entry, seen)
     elif spec_changes.waits_for_room(workload):
@@ -132,6 +140,7 @@ def _take_over_places(cycle: Cycle, entry: Entry) -> None:
     for info in status.tasks:
         if info.place not in ("held", "leaving"):
             continue
+        missing_nodes.keep(cycle.state, info.node, info.devices)
         if not gangs.resizes(spec):
             cycle.place(entry, info.index, Place(info.node, info.devices), since)
             leaving += [info.index] if info.place == "leaving" else []
@@ -190,6 +199,6 @@ def _vanished(cycle: Cycle, entry: Entry, index: int) -> TaskStatus:
         phase=TaskPhase.ENDED,
         node=entry.tasks[index].node,
         ended_at=cycle.now,
-        message="no trace of it was found",
+        message=NO_TRACE,
         lost=True,
     )

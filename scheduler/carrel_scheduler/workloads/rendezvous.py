@@ -11,16 +11,30 @@ from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.workloads import gangs
+from carrel_scheduler.ledger.objects import WorkloadSpec
+from carrel_scheduler.workloads import gangs, mpi
 from carrel_scheduler.workloads.book import Entry
 
-HOST_FILE: Final = "hostfile"
-"""Its path below the task's own folder."""
-_PROGRAMS: Final = Path(sys.executable).parent
+OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
 _MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi_member")
 
-AddressOf = Callable[[str], str]
-"""The address of a node for other nodes, by its name."""
+AddressOf = Callable[[Entry, int], str]
+"""Where a member is for the others, by its index."""
+
+
+def subdomain(entry: Entry) -> str:
+    """The name, on a cluster, within which members have the names of ``member``; else empty."""
+    return f"gang-{entry.uid}" if gangs.is_gang(entry.workload.spec) else ""
+
+
+def member(entry: Entry, index: int) -> str:
+    """The stable name of a member."""
+    return f"{entry.workload.meta.name}-{index}"
+
+
+def name_on_cluster(entry: Entry, index: int) -> str:
+    """The name by which the cluster's name service knows a member; see ``AddressOf``."""
+    return f"{member(entry, index)}.{subdomain(entry)}"
 
 
 def command(entry: Entry, index: int) -> tuple[str, ...]:
@@ -32,10 +46,11 @@ def command(entry: Entry, index: int) -> tuple[str, ...]:
 
 
 def files(entry: Entry) -> dict[str, str]:
-    """The host file of an MPI gang, one member in a line."""
-    if not gangs.is_mpi(entry.workload.spec):
+    """The host files of an MPI gang."""
+    spec = entry.workload.spec
+    if not gangs.is_mpi(spec):
         return {}
-    return {HOST_FILE: "".join(f"{_name(entry, index)}\n" for index in entry.tasks)}
+    return mpi.files((member(entry, index) for index in entry.tasks), _processes(spec))
 
 
 def hosts(entry: Entry, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
@@ -46,16 +61,21 @@ def hosts(entry: Entry, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
     spec = entry.workload.spec
     if not gangs.is_gang(spec) or gangs.is_mpi(spec):
         return ()
-    members = entry.tasks.items()
-    return tuple((address_of(place.node), _name(entry, index)) for index, place in members)
+    return tuple((address_of(entry, index), member(entry, index)) for index in entry.tasks)
 
 
-def environment(entry: Entry, index: int, address_of: AddressOf) -> dict[str, str]:
-    """What a member of a gang is told; nothing for other work."""
-    if not gangs.is_gang(entry.workload.spec):
+def environment(
+    entry: Entry, index: int, address_of: AddressOf, programs: str = OUR_PROGRAMS
+) -> dict[str, str]:
+    """What a member of a gang is told; nothing for other work.
+
+    ``programs``: the folder of our programs where it runs, with a slash; empty: on its path.
+    """
+    spec = entry.workload.spec
+    if not gangs.is_gang(spec):
         return {}
     members = entry.tasks
-    address, port = address_of(members[0].node), str(_port(entry, 0, gangs.RENDEZVOUS))
+    address, port = address_of(entry, 0), str(_port(entry, 0, gangs.RENDEZVOUS))
     own: dict[str, str] = {
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
@@ -64,14 +84,19 @@ def environment(entry: Entry, index: int, address_of: AddressOf) -> dict[str, st
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "NODE_RANK": str(index),
-        "CARREL_JOIN_TIMEOUT": f"{gangs.rendezvous_of(entry.workload.spec).join_timeout_seconds:g}",
-        "CARREL_MEMBER": _name(entry, index),
+        "CARREL_JOIN_TIMEOUT": f"{gangs.rendezvous_of(spec).join_timeout_seconds:g}",
+        "CARREL_MEMBER": member(entry, index),
         "CARREL_MEMBERS": ",".join(_names(entry, address_of)),
         **_torchrun(entry, index, address, port),
     }
-    return own | (
-        _mpi() if gangs.is_mpi(entry.workload.spec) else _jax(entry, index, address, port)
-    )
+    if gangs.is_mpi(spec):
+        return own | mpi.environment(programs, address, spec.environment)
+    return own | _jax(entry, index, address, port)
+
+
+def _processes(spec: WorkloadSpec) -> int:
+    """How many processes of a member have a GPU each; at least one."""
+    return max(1, spec.resources.gpu_milli // MILLI)
 
 
 def _torchrun(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
@@ -81,7 +106,7 @@ def _torchrun(entry: Entry, index: int, address: str, port: str) -> dict[str, st
     options = {
         "PET_NNODES": str(spec.tasks) if least == spec.tasks else f"{least}:{spec.tasks}",
         "PET_NODE_RANK": str(index),
-        "PET_NPROC_PER_NODE": str(max(1, spec.resources.gpu_milli // MILLI)),
+        "PET_NPROC_PER_NODE": str(_processes(spec)),
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": port,
         "PET_RDZV_ENDPOINT": f"{address}:{port}",
@@ -112,34 +137,13 @@ def _jax(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
     } | ({"JAX_LOCAL_DEVICE_IDS": ",".join(map(str, devices))} if devices else {})
 
 
-def _mpi() -> dict[str, str]:
-    """What makes ``mpirun`` start its ranks inside the members instead of over ssh."""
-    reach = str(_PROGRAMS / "carrel-reach")
-    hosts = f"$(CARREL_TASK_DIR)/{HOST_FILE}"
-    return {
-        # Ranks keep the environment of the member they run in: its devices, its rank.
-        "HYDRA_ENV": "none",
-        "HYDRA_HOST_FILE": hosts,
-        "HYDRA_LAUNCHER": "rsh",
-        "HYDRA_LAUNCHER_EXEC": reach,
-        "OMPI_MCA_plm_rsh_agent": reach,
-        "PRTE_MCA_plm_ssh_agent": reach,
-        "OMPI_MCA_orte_default_hostfile": hosts,
-        "PRTE_MCA_prte_default_hostfile": hosts,
-    }
-
-
 def _names(entry: Entry, address_of: AddressOf) -> list[str]:
     found = []
-    for index, place in entry.tasks.items():
+    for index in entry.tasks:
         port = _port(entry, index, gangs.MEMBER)
-        where = address_of(place.node) + (f":{port}" if port else "")
-        found.append(f"{_name(entry, index)}={where}")
+        where = address_of(entry, index) + (f":{port}" if port else "")
+        found.append(f"{member(entry, index)}={where}")
     return found
-
-
-def _name(entry: Entry, index: int) -> str:
-    return f"{entry.workload.meta.name}-{index}"
 
 
 def _port(entry: Entry, index: int, name: str) -> int:

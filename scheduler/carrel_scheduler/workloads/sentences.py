@@ -75,6 +75,7 @@ _TAKERS = {
     "consolidate": "something larger, and goes on elsewhere",
     "incomplete": "others, because members of its gang were missing for too long",
     "drain": "the maintenance of its node",
+    "evict": "whoever looks after the cluster",
 }
 """To whom work gives way under rules that are no claims."""
 
@@ -268,6 +269,15 @@ def back_off(how: str, failures: int, limit: int, seconds: float) -> ReasonInfo:
         ),
         help="Read its log for the cause.",
         data={"failures": failures, "backoff_limit": limit, "seconds": seconds},
+    )
+
+
+def not_begun(how: str) -> ReasonInfo:
+    """No task began where it was placed, by nobody's fault; it gets another place."""
+    return ReasonInfo(
+        token="NotBegun",
+        cls="held-back",
+        sentence=f"It could not begin there ({how}); it waits for another place.",
     )
 
 

@@ -47,6 +47,16 @@ def follow(cycle: Cycle, entry: Entry) -> None:
         _resume(cycle, entry)
 
 
+def vanished(cycle: Cycle, entry: Entry) -> None:
+    """Its object is not there any more: its tasks are ended, and then it is forgotten."""
+    entry.gone = True
+    if not entry.workload.spec.delete:
+        entry.workload.spec.delete = True
+        _delete(cycle, entry)
+    elif entry.workload.status.phase in AT_REST and entry.uid not in cycle.removed:
+        cycle.removed.append(entry.uid)
+
+
 def stop_for(cycle: Cycle, entry: Entry, reason: ReasonInfo) -> None:
     """Stop a running workload for a reason of its project's rules; it may be resumed."""
     cycle.decide(entry, "stop", reason=reason)

@@ -9,7 +9,7 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo
 from carrel_scheduler.policy.limits import rule_for
-from carrel_scheduler.workloads import gangs, meeting, membership
+from carrel_scheduler.workloads import disruptions, gangs, meeting, membership
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle, Stop
 from carrel_scheduler.workloads.outcomes import how_task_ended, outcome
@@ -31,16 +31,24 @@ def on_task(cycle: Cycle, task: TaskStatus) -> None:
         _ended(cycle, entry, task)
 
 
-def start_failed(cycle: Cycle, task: TaskId, message: str) -> None:
-    """The engine could not start a task: as if it had ended with that message."""
+def start_failed(cycle: Cycle, task: TaskId, message: str, *, elsewhere: bool = False) -> None:
+    """The engine could not start a task: as if it had ended with that message.
+
+    ``elsewhere``: it is to be placed again, and that counts as no failure.
+    """
     node = ""
     entry = cycle.book.get(task.workload_uid)
     if entry is not None and task.index in entry.tasks:
         node = entry.tasks[task.index].node
-    on_task(
-        cycle,
-        TaskStatus(id=task, phase=TaskPhase.ENDED, node=node, ended_at=cycle.now, message=message),
+    ended = TaskStatus(
+        id=task,
+        phase=TaskPhase.ENDED,
+        node=node,
+        ended_at=cycle.now,
+        message=message,
+        misplaced=elsewhere,
     )
+    on_task(cycle, ended)
 
 
 def _is_present(entry: Entry, task: TaskId) -> bool:
@@ -61,6 +69,7 @@ def _begun(cycle: Cycle, entry: Entry) -> None:
     if project is not None:
         status.rule = rule_for(project.spec, entry.workload.spec)
     cycle.move(entry, "running")
+    disruptions.look_around(cycle, entry)
     meeting.expect_all(cycle, entry)
 
 
@@ -122,7 +131,7 @@ def _show(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
     tasks[index] = msgspec.structs.replace(
         known,
         attempt=task.id.attempt,
-        node=task.node,
+        node=task.node or known.node,  # a pod that never got one is told of without
         devices=known.devices or task.devices,
         pid=task.pid or known.pid,
         started_at=task.started_at or known.started_at,
@@ -131,6 +140,7 @@ def _show(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
         signal=task.signal,
         message=task.message,
         lost=task.lost,
+        address=task.address or known.address,
     )
     cycle.ports.let_go(task.id)
     cycle.put_tasks(entry, tasks.values())

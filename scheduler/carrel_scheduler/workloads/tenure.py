@@ -51,7 +51,7 @@ def run_of(entry: Entry, now: float) -> policy.Run:
 
 def take_over(entry: Entry, now: float) -> None:
     """The scheduler starts again and finds it running."""
-    if entry.workload.spec.resources.gpu_milli:
+    if entry.workload.spec.resources.counted_gpu_milli:
         entry.gpu_active_at = now
     if entry.workload.spec.kind == "workspace" or policy.visited(entry.workload.spec):
         entry.hear_until = now + HEARING_SECONDS

@@ -33,6 +33,7 @@ class VolumeOut(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     destination: str
+    read_only: bool = False
 
 
 class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,6 +68,10 @@ class WorkloadSpecOut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     hold_for_claim: bool
     server_name: str
     port: int | None
+    external: bool = False
+    continue_from: str = ""
+    node_group: str = ""
+    mig_profile: str = ""
     owner: str = ""
     part: int = 0
     routes: Sequence[sections.Route] = ()
@@ -171,6 +176,7 @@ class ProjectOut(msgspec.Struct, frozen=True, kw_only=True):
     interactive: InteractiveLimits
     training: TrainingLimits
     color: int
+    department: str | None
     resource_version: int
     created_at: float
     use: UseOut
@@ -180,6 +186,26 @@ class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
     """Projects by name."""
 
     items: Sequence[ProjectOut]
+
+
+class DepartmentOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A department: what binds all its projects together."""
+
+    name: str
+    description: str
+    quota: AmountsOut
+    limit: AmountsOut
+    over_quota: bool
+    weight: int | None
+    rank: int
+    resource_version: int
+    created_at: float
+
+
+class DepartmentList(msgspec.Struct, frozen=True, kw_only=True):
+    """Departments by name."""
+
+    items: Sequence[DepartmentOut]
 
 
 class Members(msgspec.Struct, frozen=True, kw_only=True):

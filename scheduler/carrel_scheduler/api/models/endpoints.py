@@ -1,4 +1,4 @@
-"""Requests about endpoints: another specification while they serve."""
+"""Requests about endpoints and routes: what may change while they are in use."""
 
 from typing import Annotated, Self
 
@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.sections import Access
 
 
 class InferencePatch(Request):
@@ -46,3 +47,10 @@ class EndpointPatch(Request):
                 Code.FILES_TOO_LARGE, "`files` of at most 1 MiB in all; put larger ones on a volume"
             )
         return self
+
+
+class Sharing(Request):
+    """Who may come in by a route from now on; ``route`` is its name, empty for the first."""
+
+    access: Access
+    route: fields.ShortText = ""

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from carrel_scheduler.api.problems import Code
+from carrel_scheduler.core.mig.parts import EXPECTED, is_profile
 
 MOST_GPUS: Final = 65_536
 GPU_SHARES: Final = tuple(hundredths / 100 for hundredths in range(1, 100))
@@ -26,6 +27,7 @@ DNS_LABEL_WORDS: Final = (
     "1 to 63 lower-case letters, digits and hyphens, beginning and ending with a letter or digit"
 )
 ENVIRONMENT_NAME: Final = r"^[A-Za-z_][A-Za-z0-9_]*$"
+CLAIM: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 LABEL_KEY: Final = r"^[A-Za-z0-9]([-_./A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
 
 
@@ -59,6 +61,12 @@ def _gpus(value: float) -> float:
     return value
 
 
+def _mig_profile(value: str) -> str:
+    if value and not is_profile(value):
+        refuse(Code.BAD_MIG_PROFILE, EXPECTED)
+    return value
+
+
 def _matching(pattern: str, code: Code, expected: str) -> AfterValidator:
     compiled = re.compile(pattern.removesuffix("$") + r"\Z")
 
@@ -83,6 +91,14 @@ def _absolute_path(value: str) -> str:
     path = PurePosixPath(value)
     if not path.is_absolute() or ".." in path.parts:
         refuse(Code.BAD_PATH, "an absolute path without `..`")
+    return value
+
+
+def _volume_source(value: str) -> str:
+    path = PurePosixPath(value)
+    named = bool(path.parts) and CLAIM.fullmatch(path.parts[0]) is not None
+    if ".." in path.parts or not (path.is_absolute() or named):
+        refuse(Code.BAD_PATH, "an absolute path, or on a cluster CLAIM or CLAIM/FOLDER")
     return value
 
 
@@ -137,7 +153,7 @@ LabelKey = Annotated[
 ]
 LabelValue = Annotated[str, StringConstraints(max_length=256, pattern=NO_NUL)]
 RelativePath = Annotated[PathText, AfterValidator(_relative_path)]
-AbsolutePath = Annotated[PathText, AfterValidator(_absolute_path)]
+VolumeSource = Annotated[PathText, AfterValidator(_volume_source)]
 WorkingDir = Annotated[
     str, StringConstraints(max_length=4096, pattern=NO_NUL), AfterValidator(_absolute_path_or_empty)
 ]
@@ -154,6 +170,7 @@ Gpus = Annotated[
     ),
     AfterValidator(_gpus),
 ]
+MigProfile = Annotated[str, StringConstraints(max_length=32), AfterValidator(_mig_profile)]
 CpuMillicores = Annotated[int, Field(ge=0, le=MOST_CPU_MILLICORES)]
 MemoryBytes = Annotated[int, Field(ge=0, le=MOST_MEMORY_BYTES)]
 Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]

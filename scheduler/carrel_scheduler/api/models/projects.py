@@ -55,8 +55,8 @@ class TrainingIn(Request):
     apply_to_running: bool = False
 
 
-class ProjectFields(Request):
-    """What an admin sets, complete."""
+class Rules(Request):
+    """What an admin sets for a project as for a department, complete."""
 
     description: fields.Text = ""
     quota: QuotaIn = QuotaIn()
@@ -64,8 +64,6 @@ class ProjectFields(Request):
     over_quota: bool = True
     weight: Weight | None = None
     rank: Rank = 0
-    interactive: InteractiveIn = InteractiveIn()
-    training: TrainingIn = TrainingIn()
 
     @model_validator(mode="after")
     def _limit_holds_quota(self) -> Self:
@@ -77,6 +75,18 @@ class ProjectFields(Request):
                     f"`limit.{amount}` of at least `quota.{amount}`, which is {quota:g}",
                 )
         return self
+
+
+class DepartmentFields(Rules):
+    """A department; what is left out is as by default."""
+
+
+class ProjectFields(Rules):
+    """What an admin sets for a project, complete; ``department`` may be null for none."""
+
+    interactive: InteractiveIn = InteractiveIn()
+    training: TrainingIn = TrainingIn()
+    department: fields.Name | None = None
 
 
 class ProjectCreate(ProjectFields):
@@ -107,3 +117,4 @@ class ProjectPatch(Request):
     rank: Rank = 0
     interactive: InteractivePatch = InteractivePatch()
     training: TrainingIn = TrainingIn()
+    department: fields.Name | None = None

@@ -17,10 +17,15 @@ Priority = (
 
 
 class Volume(Request):
-    """A folder that the task sees at ``destination`` (empty: where it is)."""
+    """A folder that the task sees at ``destination`` (empty: where it is).
 
-    source: fields.AbsolutePath
+    On a cluster ``source`` is a volume claim of the project, or ``CLAIM/FOLDER``; an empty
+    ``destination`` is the claim's name in the task's folder.
+    """
+
+    source: fields.VolumeSource
     destination: fields.DestinationPath = ""
+    read_only: bool = False
 
 
 class WorkloadCreate(Request):
@@ -47,6 +52,7 @@ class WorkloadCreate(Request):
     volumes: Annotated[list[Volume], Field(max_length=64)] = Field(default_factory=list)
     image: fields.ShortText = ""
     gpus: fields.Gpus = 0.0
+    mig_profile: fields.MigProfile = ""
     cpu_millicores: Annotated[int, Field(ge=1, le=fields.MOST_CPU_MILLICORES)] = 100
     cpu_limit_millicores: Annotated[int, Field(ge=10, le=fields.MOST_CPU_MILLICORES)] | None = None
     memory_bytes: Annotated[
@@ -59,13 +65,16 @@ class WorkloadCreate(Request):
     backoff_limit: Annotated[int, Field(ge=0, le=1000)] = 6
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     checkpoint_every_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] | None = None
+    continue_from: fields.ShortText = ""
     large_shm: bool = False
+    node_group: fields.ShortText = ""
     inputs: Annotated[list[fields.ShortText], Field(max_length=1000)] = Field(default_factory=list)
     labels: fields.Labels = Field(default_factory=dict)
     user: Annotated[fields.ShortText, Field(min_length=1)] | None = None
     server_name: fields.ShortText | None = None
     port: fields.Port | None = None
     hold_for_claim: bool | None = None
+    external: bool | None = None
     routes: Annotated[list[sections.RouteIn], Field(max_length=16)] = Field(default_factory=list)
     rendezvous: sections.RendezvousIn | None = None
     elastic: sections.ElasticIn | None = None
@@ -85,8 +94,12 @@ class WorkloadCreate(Request):
         sections.check_runs(self.schedule, notebook=self.notebook is not None)
         self._own_program()
         own_command = not sections.needs_command(self.kind, self.schedule)
-        if not self.command and not self.hold_for_claim and not own_command:
+        later = self.hold_for_claim or self.external
+        if not self.command and not later and not own_command:
             refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+        self._run_by_the_hub()
+        if self.mig_profile and self.gpus:
+            refuse(Code.MIG_AND_GPUS, "`gpus` 0 with a `mig_profile`: one or the other")
         sections.check_routes(self.kind, self.routes)
         sections.check_elastic(self.elastic, self.rendezvous, tasks=self.tasks, gpus=self.gpus)
         if self.tasks != 1 and not KINDS[self.kind].gang:
@@ -106,13 +119,22 @@ class WorkloadCreate(Request):
         if foreign:
             refuse(Code.OWN_PROGRAM, f"no `{foreign[0]}`: a TensorBoard is a program of its own")
 
+    def _run_by_the_hub(self) -> None:
+        if not self.external:
+            return
+        if self.kind != "workspace":
+            refuse(Code.EXTERNAL_WORKSPACE, f"no `external`: the Hub runs no {self.kind}")
+        if self.command:
+            refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
+
     def sections_given(self) -> frozenset[str]:
         """The names of the kinds' own sections that are there."""
-        return frozenset(name for name in sections.SECTIONS if getattr(self, name) is not None)
+        given = self.model_fields_set.intersection(sections.SECTIONS)
+        return frozenset(name for name in given if getattr(self, name) is not None)
 
     def spawner_fields(self) -> list[str]:
         """Fields in use that only the spawner may set."""
-        names = ("user", "server_name", "port", "hold_for_claim")
+        names = ("user", "server_name", "port", "hold_for_claim", "external")
         return [name for name in names if getattr(self, name) is not None]
 
 
@@ -139,13 +161,22 @@ class WorkloadBatch(Request):
 
 
 class Claim(Request):
-    """What a workspace that got its turn is to run."""
+    """What a workspace that got its turn is to run; ``external``: the Hub runs it itself."""
 
-    command: Annotated[list[fields.Text], Field(min_length=1, max_length=1024)]
+    command: fields.Command = Field(default_factory=list)
     environment: fields.Environment = Field(default_factory=dict)
     secret_environment: fields.Environment = Field(default_factory=dict)
     working_dir: fields.WorkingDir = ""
     port: fields.Port | None = None
+    external: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if not self.command and not self.external:
+            refuse(Code.COMMAND_REQUIRED, "a `command` with at least the program to run")
+        if self.command and self.external:
+            refuse(Code.EXTERNAL_WORKSPACE, "either a `command` or `external`, not both")
+        return self
 
 
 class ReportIn(Request):

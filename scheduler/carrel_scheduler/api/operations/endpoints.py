@@ -1,11 +1,11 @@
-"""Changing an endpoint while it serves."""
+"""Changing an endpoint while it serves, and who comes in by a route."""
 
 from typing import Final
 
 from carrel_scheduler.api import redact
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers
-from carrel_scheduler.api.models.endpoints import EndpointPatch
+from carrel_scheduler.api.models.endpoints import EndpointPatch, Sharing
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD
 
@@ -24,4 +24,19 @@ async def change_endpoint(call: Call) -> Answer:
     return Answer(redact.workload(changed, call.visitor.person), 202)
 
 
-OPERATIONS: Final = (change_endpoint,)
+@Operation(
+    "POST",
+    f"{WORKLOAD}/share",
+    access=Access.OWNER,
+    body=Sharing,
+    answers={202: answers.WorkloadOut},
+    problems=(409,),
+)
+async def share_route(call: Call) -> Answer:
+    """Open a port of running work to its project or to everyone, or close it again."""
+    body: Sharing = call.body
+    changed = await call.services.endpoints.share(call.workload, body.route, body.access)
+    return Answer(redact.workload(changed, call.visitor.person), 202)
+
+
+OPERATIONS: Final = (change_endpoint, share_route)

@@ -12,9 +12,11 @@ from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
+from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.contract import Report
 from carrel_scheduler.workloads.controllers.experiments_contract import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.experiments_parts import environment, filled
+from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.lifecycle import HOLDING
 
 LARGEST_PAGE: Final = 1000
@@ -108,19 +110,28 @@ async def draft_best(call: Call) -> Answer:
         "environment": {**spec.environment, **told},
         "files": spec.files,
         "working_dir": spec.working_dir,
-        "volumes": [{"source": a, "destination": b} for a, b in spec.volumes],
+        "volumes": convert.volumes(spec),
         "image": spec.image,
         "gpus": convert.gpus(spec.resources.gpu_milli),
         "cpu_millicores": spec.resources.cpu_milli,
         "memory_bytes": spec.resources.memory_bytes,
         "large_shm": spec.large_shm,
+        "node_group": spec.node_group,
         "labels": {**owner.meta.labels, "carrel.dev/experiment": owner.meta.name},
     }
+    ledger = call.services.deps.ledger
+    try:
+        best = await ledger.get_by_uid(Workload, part_uid(owner.meta.uid, status.best_trial))
+        workload["continue_from"] = best.meta.name
+    except NotFound:  # deleted since: its parameters are known, its checkpoints are not found
+        pass
+    if spec.resources.mig_profile:
+        workload["mig_profile"] = spec.resources.mig_profile
     if spec.resources.cpu_limit_milli:
         workload["cpu_limit_millicores"] = spec.resources.cpu_limit_milli
     if body.kind == "inference":
         workload["inference"] = {}
-    secrets = await call.services.deps.ledger.secrets(owner.meta.uid)
+    secrets = await ledger.secrets(owner.meta.uid)
     return Answer(models.Draft(trial=status.best_trial, workload=workload, secrets=sorted(secrets)))
 
 

@@ -2,10 +2,17 @@
 
 from typing import Final
 
+from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import Access
-from carrel_scheduler.api.models.gateway import LoadsIn
+from carrel_scheduler.api.models.gateway import LoadsIn, TaskIn, TaskOut
 from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.loads import LoadReport
+
+# A task that is asked to end may still need an answer to end well.
+_AT_WORK: Final = frozenset({"starting", "running", "preempting", "stopping"})
 
 
 @Operation("POST", "/gateway/loads", access=Access.GATEWAY, body=LoadsIn, answers={204: None})
@@ -19,4 +26,30 @@ async def report_loads(call: Call) -> Answer:
     return Answer(status=204)
 
 
-OPERATIONS: Final = (report_loads,)
+@Operation(
+    "POST",
+    "/gateway/tasks",
+    access=Access.GATEWAY,
+    body=TaskIn,
+    answers={200: TaskOut},
+    problems=(404,),
+)
+async def identify_task(call: Call) -> Answer:
+    """Whose work comes with a task token, while that work has a task; of the gateway."""
+    body: TaskIn = call.body
+    deps = call.services.deps
+    uid = deps.task_tokens.uid(body.token)
+    unknown = problems.Missing(Code.NOT_FOUND, "No task at work has this token")
+    if uid is None:
+        raise unknown
+    try:
+        workload = await deps.ledger.get_by_uid(Workload, uid)
+    except NotFound:
+        raise unknown from None
+    if workload.status.phase not in _AT_WORK:
+        raise unknown
+    meta = workload.meta
+    return Answer(TaskOut(user=workload.spec.user, project=meta.project, name=meta.name))
+
+
+OPERATIONS: Final = (report_loads, identify_task)

@@ -28,7 +28,8 @@ MOST_ROWS: Final = 10_000
 )
 async def read_logs(call: Call) -> Stream:
     """The output of one task or, by `index=all`, of all; with `follow` until it ends."""
-    return Stream(_log_pieces(call), "text/plain; charset=utf-8")
+    media = "text/plain; charset=utf-8"
+    return Stream(_log_pieces(call), media, ends=not call.query.follow)
 
 
 async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:

@@ -16,8 +16,8 @@ MEMBER: Final = f"{MEMBERS}/{{user}}"
 
 
 def _shown(call: Call, project: Project) -> answers.ProjectOut:
-    use = call.services.deps.live.project_use().get(project.meta.name)
-    return convert.project_out(project, use)
+    name = project.meta.name
+    return convert.project_out(project, call.services.deps.live.project_use(name).get(name))
 
 
 @Operation("GET", PROJECTS, access=Access.USER, answers={200: answers.ProjectList})

@@ -163,6 +163,7 @@ async def claim_workload(call: Call) -> Answer:
         secret_environment=body.secret_environment,
         working_dir=body.working_dir,
         port=body.port,
+        external=body.external,
     )
     return Answer(redact.workload(claimed, call.visitor.person))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.services.batches import Batches
 from carrel_scheduler.api.services.control import Control
+from carrel_scheduler.api.services.departments import Departments
 from carrel_scheduler.api.services.endpoints import Endpoints
 from carrel_scheduler.api.services.event_stream import EventStreams
 from carrel_scheduler.api.services.metrics import Metrics
@@ -22,6 +23,7 @@ class Services:
     control: Control
     endpoints: Endpoints
     projects: Projects
+    departments: Departments
     streams: EventStreams
     metrics: Metrics
     document: bytes
@@ -37,6 +39,7 @@ class Services:
             control=control,
             endpoints=Endpoints(deps, control),
             projects=projects,
+            departments=Departments(deps.ledger),
             streams=EventStreams(deps),
             metrics=Metrics(deps),
             document=document,

@@ -1,4 +1,6 @@
-"""Another specification for an endpoint that serves: the controller rolls it out.
+"""Another specification for an endpoint that serves, other visitors for a route.
+
+The controller rolls the first out; the gateway hears of the second and asks nobody to restart.
 
 What replicas run has a revision, counted up by every change of it; how many there are and when
 another one is needed has none.
@@ -18,7 +20,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
 from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
-from carrel_scheduler.ledger.sections import InferenceSpec
+from carrel_scheduler.ledger.sections import Access, InferenceSpec
 from carrel_scheduler.policy import admission
 
 PLAIN: Final = ("command", "environment", "files", "working_dir")
@@ -51,6 +53,29 @@ class Endpoints:
             if fresh == stored.spec:
                 return False
             stored.spec = fresh
+            return True
+
+        return await self._control.change(workload, write)
+
+    async def share(self, workload: Workload, route: str, access: Access) -> Workload:
+        """Open a route to others, or close it. Raises problems."""
+
+        def write(stored: Workload) -> bool:
+            if stored.spec.delete:
+                raise problems.Conflicting(Code.BEING_DELETED, "It is being deleted")
+            routes = [
+                msgspec.structs.replace(one, access=access) if one.name == route else one
+                for one in stored.spec.routes
+            ]
+            if all(one.name != route for one in routes):
+                names = ", ".join(one.name or "(the first, without a name)" for one in routes)
+                raise problems.Conflicting(
+                    Code.NO_SUCH_ROUTE,
+                    f"It has no route {route!r}; it has {names or 'none: submit it with --port'}",
+                )
+            if routes == stored.spec.routes:
+                return False
+            stored.spec.routes = routes
             return True
 
         return await self._control.change(workload, write)

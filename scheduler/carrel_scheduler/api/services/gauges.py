@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import Project
-from carrel_scheduler.workloads.contract import NodeView, ProjectUse, QueueEntry
+from carrel_scheduler.workloads.contract import NodeView, PodCounts, ProjectUse, QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +20,13 @@ class Snapshot:
     use: Mapping[str, ProjectUse]
     queue: Sequence[QueueEntry]
     nodes: Sequence[NodeView]
+    pods: PodCounts | None = None
 
 
-def families(found: Snapshot) -> Iterator[GaugeMetricFamily]:
-    """All gauges."""
+def families(found: Snapshot) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    """All gauges, and what the scheduler of pods counts."""
+    if found.pods is not None:
+        yield from _pods(found.pods)
     yield from _projects(found)
     yield from _queue(found)
     yield from _nodes(found.nodes)
@@ -56,6 +59,22 @@ def _projects(found: Snapshot) -> Iterator[GaugeMetricFamily]:
     for project_name, use in found.use.items():
         running.add_metric([project_name], use.running)
     yield running
+
+
+def _pods(pods: PodCounts) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    """By the names that schedulers of Kubernetes use, so that dashboards for them work."""
+    pending = GaugeMetricFamily("scheduler_pending_pods", "Pods that wait", labels=["queue"])
+    for queue, count in pods.pending.items():
+        pending.add_metric([queue], count)
+    yield pending
+    words = "Attempts to place pods, by result"
+    attempts = CounterMetricFamily("scheduler_schedule_attempts", words, labels=["result"])
+    for result, count in pods.attempts.items():
+        attempts.add_metric([result], count)
+    yield attempts
+    victims = CounterMetricFamily("scheduler_preemption_victims", "Pods told to give way")
+    victims.add_metric([], pods.victims)
+    yield victims
 
 
 def _queue(found: Snapshot) -> Iterator[GaugeMetricFamily]:

@@ -58,6 +58,7 @@ class Metrics:
                 use=live.project_use(),
                 queue=list(live.queue()),
                 nodes=list(live.nodes()),
+                pods=live.pods(),
             )
             return generate_latest(self._registry)
 

@@ -20,7 +20,7 @@ from carrel_scheduler.api.identity import Principal, UnknownHubUser
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.ledger.objects import Project, ProjectSpec, Workload
+from carrel_scheduler.ledger.objects import Department, Project, ProjectSpec, Workload
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.contract import ProjectImpact
 
@@ -107,6 +107,7 @@ class Projects:
         color = min(range(COLORS), key=lambda number: (used[number], number))
         project = convert.to_project(body, principal, color=color, now=self._deps.clock())
         self._check_guarantee(project.spec)
+        await self._check_department(project.spec)
         await self._hub_group(body.name, exists=True)
         try:
             return await self._deps.ledger.create(project)
@@ -116,7 +117,11 @@ class Projects:
     async def change(self, name: str, patch: ProjectPatch) -> Project:
         """Apply a merge patch; with a ``resource_version`` only to exactly that version."""
         for _ in range(ATTEMPTS):
-            project = self._patched(await self.get(name), patch)
+            old = await self.get(name)
+            before = old.spec.department
+            project = self._patched(old, patch)
+            if project.spec.department != before:
+                await self._check_department(project.spec)
             try:
                 return await self._deps.ledger.update(project)
             except Conflict:
@@ -152,6 +157,20 @@ class Projects:
             raise problems.invalid_field(
                 "quota.gpus", Code.QUOTA_NEVER_MET, asked / MILLI, expected
             )
+
+    async def _check_department(self, spec: ProjectSpec) -> None:
+        """Refuse a department that is not there."""
+        if not spec.department:
+            return
+        try:
+            await self._deps.ledger.get(Department, spec.department)
+        except NotFound:
+            raise problems.invalid_field(
+                "department",
+                Code.UNKNOWN_DEPARTMENT,
+                spec.department,
+                "a department that exists, or null for none",
+            ) from None
 
     async def delete(self, name: str) -> None:
         """Remove an empty project and its Hub group."""

@@ -30,8 +30,8 @@ from carrel_scheduler.engines.local.launch import Launcher
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.logs import LogRequest, read_log
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
-from carrel_scheduler.engines.local.streams import StatusStream, Streams
 from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
+from carrel_scheduler.engines.streams import StatusStream, Streams
 
 
 class LocalEngine:

@@ -18,6 +18,7 @@ def task_environment(
     *,
     work: Path,
     checkpoints: Path,
+    before: Path | None = None,
     events: Path | None = None,
     cpu_limited: bool,
 ) -> dict[str, str]:
@@ -46,6 +47,7 @@ def task_environment(
             "JOB_NAME": task.name,
             "JOB_UUID": task.id.workload_uid,
             "POD_INDEX": str(task.id.index),
+            **({} if before is None else {"CARREL_CONTINUE_FROM": str(before)}),
             **({} if events is None else {"CARREL_EVENTS_DIR": str(events)}),
             **device_environment(task),
         }

@@ -87,12 +87,29 @@ def check_reachable(path: Path, account: Account, field: str) -> Path:
     return real
 
 
+def read_only(sources: Iterable[str], account: Account) -> list[Path]:
+    """Folders that the account may read and not write.
+
+    Raises ``EngineError`` for a folder that nothing would keep it from writing to: without root's
+    help there are no mounts, and the folder's own permissions let it.
+    """
+    found = [Path(source) for source in sources]
+    for path in found:
+        if account.shared and os.access(path, os.W_OK):
+            raise EngineError(
+                f"volumes={str(path)!r}: cannot be kept from being written to here, where all work "
+                "runs as one account; leave out :ro, or take the permission away from the folder"
+            )
+    return found
+
+
 def plan_view(
     account: Account,
     *,
     readable: Iterable[Path],
     own: Iterable[Path],
     private_tmp: Path,
+    kept: Iterable[Path] = (),
     replaced: Sequence[tuple[Path, Path]] = (),
 ) -> View:
     """What to mount for a task.
@@ -101,6 +118,7 @@ def plan_view(
         account: who will look.
         readable: folders to show read-only (as far as their permissions allow).
         own: folders of the account, or such as it reaches by itself, to show as they are.
+        kept: of ``own``, those that the task may not write to.
         private_tmp: stands in for ``/tmp`` and ``/var/tmp``.
         replaced: (source, target) files shown in place of others, read-only.
     """
@@ -108,6 +126,8 @@ def plan_view(
     binds: dict[Path, tuple[str, str, bool]] = {}
     for path, read_only in sorted(_wanted(readable, own).items()):
         _show(path, account, veils, binds, read_only=read_only)
+    for path in _wanted(kept, ()):
+        binds[path] = (os.path.realpath(path), str(path), True)
     ordered = [binds[path] for path in sorted(binds)]
     ordered += [(str(source), str(target), True) for source, target in replaced]
     return View([(str(path), source) for path, source in sorted(veils.items())], ordered)

@@ -133,17 +133,21 @@ class Launcher:
         own = [Path(source) for source, _ in task.volumes]
         for path in own:
             isolation.check_reachable(path, account, "volumes")
+        kept = isolation.read_only(task.read_only, account)
         if task.working_dir:
             own.append(Path(task.working_dir))
             isolation.check_reachable(own[-1], account, "working_dir")
         checkpoints, events = self._checkpoints(task, account), self._events(task, account)
         shown = eventfiles.shown_folders(self._layout.events, task.reads_events)
+        before = self._before(task)
+        shown += before
         view = isolation.View([], [])
         if not account.shared:
             view = isolation.plan_view(
                 account,
                 readable=[*isolation.interpreter_folders(account), *self._readable, *shown],
                 own=[*own, work, checkpoints, *events, account.home],
+                kept=kept,
                 private_tmp=tmp,
                 replaced=identity.listings(account, self._layout.accounts),
             )
@@ -157,6 +161,7 @@ class Launcher:
                 account,
                 work=work,
                 checkpoints=checkpoints,
+                before=before[0] if before else None,
                 events=events[0] if events else None,
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
             ),
@@ -187,6 +192,13 @@ class Launcher:
         if asked == ours:
             return files.own_folder(ours, account)
         return isolation.check_reachable(asked, account, "checkpoint_dir")
+
+    def _before(self, task: TaskSpec) -> list[Path]:
+        """The checkpoints that it goes on from, if there are any; its account owns them."""
+        folder = self._layout.checkpoints / task.continues
+        if not task.continues or folder.parent != self._layout.checkpoints:
+            return []
+        return [folder] if folder.is_dir() and not folder.is_symlink() else []
 
     def _events(self, task: TaskSpec, account: Account) -> list[Path]:
         """The folder for event files, if it has any."""

@@ -77,7 +77,8 @@ class Terminal:
             await ready
         finally:
             self._waiting.discard(ready)
-            remove(master)
+            if self._master == master:  # a closed one's number may be another file's by now
+                remove(master)
 
     async def resize(self, rows: int, columns: int) -> None:
         """Tell the size."""
@@ -88,19 +89,36 @@ class Terminal:
 
     async def close(self) -> int:
         """Hang up if still running; returns the exit code (128 and the signal if one ended it)."""
-        if self._process.returncode is None:
-            try:
-                await asyncio.wait_for(self._hang_up(), HANG_UP_SECONDS)
-            except TimeoutError:
-                self._signal(signal.SIGKILL)
-        code = await self._process.wait()
-        if self._master >= 0:
-            master, self._master = self._master, -1
-            for ready in self._waiting:
-                _wake(ready)
-            await asyncio.sleep(0)  # they stop waiting for the descriptor before it is closed
-            os.close(master)
+        try:
+            if self._process.returncode is None:
+                await self._end()
+            code = await self._process.wait()
+        finally:
+            self._let_go()
         return code if code >= 0 else 128 - code
+
+    async def _end(self) -> None:
+        """Hang up, and kill what does not listen; also when nobody waits for it any more."""
+        try:
+            async with asyncio.timeout(HANG_UP_SECONDS):
+                await self._hang_up()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+        except asyncio.CancelledError:
+            self._signal(signal.SIGKILL)
+            raise
+
+    def _let_go(self) -> None:
+        """Close our end; whoever waits to read or write learns that it is over."""
+        if self._master < 0:
+            return
+        master, self._master = self._master, -1
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(master)
+        loop.remove_writer(master)
+        for ready in self._waiting:
+            _wake(ready)
+        os.close(master)
 
     async def _hang_up(self) -> None:
         """Again and again: what has just begun ignores it as long as a service under nohup does."""

@@ -107,7 +107,8 @@ class Inference:
             elif self._prober.ready(uid, run):
                 found[run.uid] = self._target(part, info, now)
             else:
-                host, port = self._host_of(info.node), info.ports[name_of(part.spec.routes[0])]
+                host = info.address or self._host_of(info.node)
+                port = info.ports[name_of(part.spec.routes[0])]
                 path = spec.readiness_path if parts_of.revision(part) == spec.revision else ""
                 self._prober.watch(uid, run, host, port, path)
         self._prober.keep_only(uid, runs)
@@ -117,7 +118,7 @@ class Inference:
         return Target(
             uid=part.meta.uid,
             attempt=info.attempt,
-            host=self._host_of(info.node),
+            host=info.address or self._host_of(info.node),
             ports=info.ports,
             revision=parts_of.revision(part),
             since=now,
@@ -141,6 +142,8 @@ def _told(endpoint: EndpointStatus, load: Load) -> EndpointStatus:
         endpoint,
         in_flight=load.in_flight,
         requests_per_second=round(load.rate, 1),
+        latency_p50_seconds=load.took(0.5),
+        latency_p99_seconds=load.took(0.99),
         last_request_at=load.last_request_at or endpoint.last_request_at,
     )
 

@@ -43,6 +43,7 @@ def spec(owner: WorkloadSpec) -> WorkloadSpec:
         files=owner.files,
         working_dir=owner.working_dir,
         volumes=owner.volumes,
+        read_only=owner.read_only,
         image=owner.image,
         resources=owner.resources,
         priority=owner.priority,
@@ -50,7 +51,10 @@ def spec(owner: WorkloadSpec) -> WorkloadSpec:
         restart_policy="never",
         backoff_limit=0,
         grace_seconds=owner.grace_seconds,
+        continue_from=owner.continue_from,
+        continues=owner.continues,
         large_shm=owner.large_shm,
+        node_group=owner.node_group,
         routes=owner.routes,
     )
 

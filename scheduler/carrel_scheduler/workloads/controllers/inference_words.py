@@ -25,7 +25,7 @@ def failed(part: Workload, failures: int, limit: int, *, late: float | None) -> 
             f"Replica {part.meta.name} {_how(part, late)}, {failures} of at most "
             f"{limit + 1} times one after the other; another one follows."
         ),
-        help=f"{_LOG.format(name=part.meta.name)}.",
+        help=f"{_listening(part, late)}{_LOG.format(name=part.meta.name)}.",
         data={"failures": failures, "backoff_limit": limit, "replica": part.meta.name},
     )
 
@@ -40,7 +40,8 @@ def gave_up(part: Workload, failures: int, *, late: float | None, serving: bool)
             f"{failures} replicas in a row failed, so {goes_on}: "
             f"{part.meta.name} {_how(part, late)}."
         ),
-        help=f"{_LOG.format(name=part.meta.name)}, change the endpoint, and resume it.",
+        help=f"{_listening(part, late)}{_LOG.format(name=part.meta.name)}, change the endpoint, "
+        "and resume it.",
         data={"failures": failures, "replica": part.meta.name},
     )
 
@@ -52,6 +53,14 @@ def _how(part: Workload, late: float | None) -> str:
     info = part.status.tasks[0] if part.status.tasks else None
     port = next(iter(info.ports.values()), asked) if info else asked
     return f"did not answer at its port {port} within {duration(late)}"
+
+
+def _listening(part: Workload, late: float | None) -> str:
+    """What helps a server that runs and is not heard in a pod of its own."""
+    info = part.status.tasks[0] if part.status.tasks else None
+    if late is None or info is None or not info.address:
+        return ""
+    return "Have it listen on all addresses (`CARREL_HOST`), not on 127.0.0.1. "
 
 
 def starting(number: int) -> ReasonInfo:

@@ -76,7 +76,10 @@ class Manager:
             self._known[owner.meta.uid] = Known(owner, parts)
             self._publish("workload", owner)
         elif owner.meta.resource_version > known.owner.meta.resource_version:
+            opened = known.owner.spec.routes != owner.spec.routes
             known.owner = owner
+            if opened:
+                self._publish("workload", owner)
         self._wake(owner)
 
     def _part_heard(self, part: Workload, *, deleted: bool) -> None:

@@ -1,0 +1,42 @@
+"""Departments, for admins."""
+
+from typing import Final
+
+from carrel_scheduler.api import convert
+from carrel_scheduler.api.access import Access
+from carrel_scheduler.api.models import answers
+from carrel_scheduler.api.models.projects import DepartmentFields
+from carrel_scheduler.api.operation import Answer, Call, Operation
+from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
+
+
+@Operation("GET", DEPARTMENTS, access=Access.ADMIN, answers={200: answers.DepartmentList})
+async def list_departments(call: Call) -> Answer:
+    """All departments."""
+    found = await call.services.departments.all()
+    return Answer(answers.DepartmentList(items=[convert.department_out(one) for one in found]))
+
+
+@Operation(
+    "PUT",
+    DEPARTMENT,
+    access=Access.ADMIN,
+    body=DepartmentFields,
+    answers={200: answers.DepartmentOut},
+    problems=(409,),
+)
+async def put_department(call: Call) -> Answer:
+    """Make a department, or give it exactly these rules."""
+    body: DepartmentFields = call.body
+    made = await call.services.departments.put(call.path["name"], body, call.visitor.person)
+    return Answer(convert.department_out(made))
+
+
+@Operation("DELETE", DEPARTMENT, access=Access.ADMIN, answers={204: None}, problems=(409,))
+async def delete_department(call: Call) -> Answer:
+    """Delete a department that no project belongs to."""
+    await call.services.departments.delete(call.path["name"])
+    return Answer(status=204)
+
+
+OPERATIONS: Final = (list_departments, put_department, delete_department)

@@ -1,0 +1,60 @@
+"""Departments: rules that bind several projects together. Only admins see them."""
+
+from typing import Final
+
+from carrel_scheduler.api import convert, problems
+from carrel_scheduler.api.identity import Principal
+from carrel_scheduler.api.models.projects import DepartmentFields
+from carrel_scheduler.api.problems import Code
+from carrel_scheduler.ledger.objects import Department, Project
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+
+ATTEMPTS: Final = 8
+
+
+class Departments:
+    """Reads and changes departments."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def all(self) -> list[Department]:
+        """All, by name."""
+        page = await self._ledger.list(Department)
+        return sorted(page.items, key=lambda one: one.meta.name)
+
+    async def put(self, name: str, body: DepartmentFields, principal: Principal) -> Department:
+        """Make it, or give it exactly these rules."""
+        wanted = convert.to_department(body, principal, name=name)
+        for _ in range(ATTEMPTS):
+            try:
+                found = await self._ledger.get(Department, name)
+            except NotFound:
+                found = None
+            try:
+                if found is None:
+                    return await self._ledger.create(wanted)
+                found.spec = wanted.spec
+                return await self._ledger.update(found)
+            except (AlreadyExists, Conflict, NotFound):
+                continue
+        raise problems.Conflicting(
+            Code.CONFLICT, f"`{name}` was changed meanwhile; look at it and try again"
+        )
+
+    async def delete(self, name: str) -> None:
+        """Remove one that no project belongs to."""
+        projects = (await self._ledger.list(Project)).items
+        inside = sorted(one.meta.name for one in projects if one.spec.department == name)
+        if inside:
+            raise problems.Conflicting(
+                Code.DEPARTMENT_IN_USE,
+                f"`{inside[0]}` belongs to `{name}`; move its projects first",
+            )
+        try:
+            await self._ledger.delete(Department, name)
+        except NotFound:
+            raise problems.Missing(
+                Code.NOT_FOUND, f"There is no department `{name}` that you can see"
+            ) from None

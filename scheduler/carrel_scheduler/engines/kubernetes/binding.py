@@ -1,0 +1,165 @@
+"""Binding a pod to a node: the one write that gives away a device.
+
+The binding names the pod's uid, so it can hit no other pod of that name, and the version that was
+decided on, so a pod that meanwhile asks for something else is decided on again. The API server
+binds a pod once only. It carries the epoch of the scheduler that decided it: a policy of the
+cluster refuses an epoch that is not the leader's. An answer that is lost is asked for again until
+it is known what became of the binding: a place is never given back that may have been taken.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubeError,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
+from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.ledger.resources.names import DEVICES, EPOCH
+
+NO_LEASE_YET = "no params found"
+"""What the API server says while its policies do not know of the lease yet."""
+_encode = msgspec.json.Encoder().encode
+
+
+class NotBound(Exception):  # noqa: N818 - an outcome to handle
+    """A pod was not bound, for certain.
+
+    Attributes:
+        final: asking again would be answered alike.
+        fenced: another scheduler leads.
+    """
+
+    def __init__(self, text: str, *, final: bool, fenced: bool = False) -> None:
+        super().__init__(text)
+        self.final, self.fenced = final, fenced
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which pod goes where.
+
+    Attributes:
+        namespace, name, uid: of the pod.
+        node: the node's name.
+        devices: indices of the node's GPUs.
+        decided: the pod as it was decided on; ``None``: whatever becomes of it meanwhile.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    devices: Sequence[int] = ()
+    decided: Pod | None = None
+
+
+async def bind(client: KubeClient, target: Target, epoch: int) -> None:
+    """Bind a pod; returns once it is bound there. Raises ``NotBound``."""
+    version = "" if target.decided is None else target.decided.metadata.resource_version
+    while True:
+        body = _binding(target, version, epoch)
+        try:
+            await client.post_sub(PODS, target.name, "binding", body, target.namespace)
+        except (Conflict, Unavailable) as error:
+            found = await as_it_is(client, target)
+            if found.spec.node_name == target.node:
+                return
+            version = _to_try_again(target, version, found, error)
+        except NotFound as error:
+            raise NotBound(error.message, final=True) from error
+        except TooManyRequests as error:
+            raise NotBound(error.message, final=False) from error
+        except (Forbidden, Invalid) as error:
+            fenced = EPOCH in error.message
+            unready = NO_LEASE_YET in error.message
+            final = not (fenced or unready)
+            raise NotBound(error.message, final=final, fenced=fenced) from error
+        except KubeError as error:
+            raise NotBound(str(error), final=False) from error
+        else:
+            return
+
+
+def devices_text(devices: Sequence[int]) -> str:
+    """GPUs as the annotation says them."""
+    return ",".join(map(str, devices))
+
+
+def read_devices(text: str | None) -> tuple[int, ...] | None:
+    """GPUs from the annotation; ``None`` where it is missing or means nothing."""
+    if text is None:
+        return None
+    parts = text.split(",") if text else []
+    if not all(part.isdecimal() for part in parts):
+        return None
+    return tuple(int(part) for part in parts)
+
+
+def _binding(target: Target, version: str, epoch: int) -> bytes:
+    return _encode(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": target.name,
+                "uid": target.uid,
+                **({"resourceVersion": version} if version else {}),
+                "annotations": {DEVICES: devices_text(target.devices), EPOCH: str(epoch)},
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": target.node},
+        }
+    )
+
+
+async def as_it_is(client: KubeClient, target: Target) -> Pod:
+    """The pod now, asked for until there is an answer. Raises ``NotBound`` when it is no more."""
+    while True:
+        try:
+            pod = await client.get(PODS, target.name, target.namespace, type=Pod)
+        except NotFound as gone:
+            raise NotBound(gone.message, final=True) from gone
+        except (Unavailable, TooManyRequests):
+            continue  # the client paused before it gave up; only an answer says what became of it
+        if pod.metadata.uid != target.uid:
+            raise NotBound(f"pod {target.name} was made anew", final=True)
+        return pod
+
+
+def _to_try_again(target: Target, version: str, found: Pod, error: KubeError) -> str:
+    """The version to bind, after a refusal or a lost answer, of a pod that is not bound there.
+
+    Raises ``NotBound``: it is elsewhere, not to be bound any more, or not what was decided on.
+    """
+    meta = found.metadata
+    if found.spec.node_name:
+        text = f"pod {target.name} was bound to {found.spec.node_name} by somebody else"
+        raise NotBound(text, final=True)
+    if meta.deletion_timestamp is not None:
+        raise NotBound(error.message, final=False)
+    if target.decided is not None and not _asks_the_same(target.decided, found):
+        raise NotBound(f"pod {target.name} changed since it was decided on", final=False)
+    told_only = bool(version) and meta.resource_version != version
+    if isinstance(error, Conflict) and not told_only:
+        raise NotBound(error.message, final=False)
+    return meta.resource_version if version else ""
+
+
+def _asks_the_same(before: Pod, now: Pod) -> bool:
+    """Whether only its status changed, as by telling it why it waits."""
+    one, other = before.metadata, now.metadata
+    return (before.spec, one.labels, one.annotations, one.owner_references) == (
+        now.spec,
+        other.labels,
+        other.annotations,
+        other.owner_references,
+    )

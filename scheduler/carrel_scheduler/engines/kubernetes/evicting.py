@@ -1,0 +1,123 @@
+"""Having a pod give way: it is evicted with its grace period, and its condition says why.
+
+The condition is written after the eviction, which writes words of its own there. Evictions may be
+refused by a PodDisruptionBudget, which is respected: it is tried again for a while, then given up.
+Tasks of Carrel's own work are told why in the same way, and ended by their engine.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.engines.kubernetes.telling import Said, timestamp
+from carrel_scheduler.kube.client import KubeClient, PatchKind
+from carrel_scheduler.kube.errors import Conflict, NotFound, TooManyRequests
+from carrel_scheduler.kube.resources import PODS
+
+log = logging.getLogger(__name__)
+
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Between tries at an eviction that a budget refuses."""
+ONCE: Final = (0.0,)
+
+
+class Protected(Exception):  # noqa: N818 - an outcome to handle
+    """A disruption budget did not let a pod be evicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """Which pod gives way, and why.
+
+    Attributes:
+        namespace, name, uid: of the pod.
+        reason: token in CamelCase; ``message``: who wants the room and why.
+        grace_seconds: for it to end in.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    grace_seconds: float
+
+
+async def evict(
+    client: KubeClient,
+    victim: Victim,
+    *,
+    now: Callable[[], float],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    pauses: Sequence[float] = PAUSES_SECONDS,
+) -> None:
+    """Have a pod give way; returns once it was told to end, or is gone.
+
+    It is tried once for each of ``pauses``, in seconds.
+
+    Raises ``Protected``, and ``KubeError`` for any other refusal.
+    """
+    refusal: Exception = Protected(f"a disruption budget protects pod {victim.name}")
+    for seconds in pauses:
+        try:
+            await _evict(client, victim)
+            await _say_why(client, victim, now())
+        except TooManyRequests as error:
+            log.info("pod %s is protected for now: %s", victim.name, error.message)
+        except (NotFound, Conflict) as error:
+            if isinstance(error, NotFound) or not await _goes_on(client, victim):
+                log.debug("pod %s is gone already: %s", victim.name, error)
+                return
+            refusal = error
+        else:
+            return
+        await pause(seconds)
+    raise refusal
+
+
+async def _goes_on(client: KubeClient, victim: Victim) -> bool:
+    """Whether the pod is there and was not told to end: a conflict may be of the moment only."""
+    try:
+        found = await client.get(PODS, victim.name, victim.namespace, type=Pod)
+    except NotFound:
+        return False
+    return found.metadata.uid == victim.uid and found.metadata.deletion_timestamp is None
+
+
+async def _say_why(client: KubeClient, victim: Victim, now: float) -> None:
+    said = Said(victim.namespace, victim.name, victim.uid, victim.reason, victim.message)
+    try:
+        await say_why(client, said, now)
+    except (NotFound, Conflict) as error:
+        log.debug("pod %s is gone already: %s", victim.name, error)
+
+
+async def say_why(client: KubeClient, said: Said, now: float) -> None:
+    """Write the condition of a pod that gives way. Raises ``KubeError``."""
+    condition = {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": said.token,
+        "message": said.message,
+        "lastTransitionTime": timestamp(now),
+    }
+    body = {"metadata": {"uid": said.uid}, "status": {"conditions": [condition]}}
+    how = PatchKind.STRATEGIC
+    await client.patch(PODS, said.name, body, said.namespace, sub="status", how=how)
+
+
+async def _evict(client: KubeClient, victim: Victim) -> None:
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": victim.name, "namespace": victim.namespace},
+        "deleteOptions": {
+            "gracePeriodSeconds": int(victim.grace_seconds),
+            "preconditions": {"uid": victim.uid},
+        },
+    }
+    await client.post_sub(PODS, victim.name, "eviction", body, victim.namespace)

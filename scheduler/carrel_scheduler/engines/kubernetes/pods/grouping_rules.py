@@ -1,0 +1,272 @@
+"""Which pods are one workload, by the kind of their owner. Data: a new kind is an entry here.
+
+A pod's owners are walked upwards; the topmost one whose rule makes groups decides. Paths are keys
+of the owner with dots between. Nothing here knows Python beyond these few shapes; ``grouping``
+reads them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class How(StrEnum):
+    """What a kind means for its pods."""
+
+    EACH = "each"
+    """Every pod is a workload of its own: it runs whether or not its siblings do."""
+    TOGETHER = "together"
+    """Its pods start together."""
+    BELOW = "below"
+    """It only makes others that have pods: the next owner down decides."""
+    NEVER = "never"
+    """Its pods are not ours to place."""
+
+
+class Shape(StrEnum):
+    """What stands where an owner speaks of roles."""
+
+    MAP = "map"
+    """Role -> entry."""
+    LIST = "list"
+    """Entries with names."""
+    ONE = "one"
+    """One entry, of one role."""
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """The owner says ``value`` at ``path``; with ``same_as`` the same number as there."""
+
+    path: str
+    value: str = ""
+    same_as: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Where the owner says which roles its pods have, and how many of each.
+
+    Attributes:
+        path: where they stand.
+        shape: what stands there.
+        name: the key of an entry's name in a list; of a single entry the role itself.
+        counts: paths in the entry whose numbers are multiplied, each 1 where it is not given.
+        less: so many of them belong to another role.
+        least: path in the entry; where it is above 0 it stands for the first of ``counts``.
+        most: path in the entry that no entry's last count goes beyond (completions of a Job).
+        skip: path in the entry; where it is true the role has no pods.
+        after: path in the entry; where it is not empty the role's pods come after others ran, so
+            they start together by themselves.
+    """
+
+    path: str
+    shape: Shape = Shape.MAP
+    name: str = ""
+    counts: tuple[str, ...] = ("replicas",)
+    less: int = 0
+    least: str = ""
+    most: str = ""
+    skip: str = ""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a kind means.
+
+    Attributes:
+        group: API group, any version; empty for Kubernetes' core.
+        how: see ``How``.
+        only_when: they start together only if all of these hold, else each by itself; who says
+            how many start together has decided it.
+        roles: how many pods of which roles.
+        role_labels: labels of a pod that say its role; the first that is there.
+        lead: value of ``role_labels`` -> role, where it is a number and not a name.
+        others: the role of all values that ``lead`` does not name.
+        least: paths of the smallest number of pods over all roles; the first that is given.
+        least_of: role -> path of its smallest number.
+        split: a label of pods: one group for each of its values.
+        apart: roles (``*`` all) whose pods come after others ran, and when that is so.
+        priority: the named priority that its pods have by default.
+        interactive: somebody waits in front of it.
+        queue: path of the name of a queue.
+    """
+
+    group: str
+    kind: str
+    how: How = How.EACH
+    only_when: tuple[When, ...] = ()
+    roles: tuple[Roles, ...] = ()
+    role_labels: tuple[str, ...] = ()
+    lead: tuple[tuple[str, str], ...] = ()
+    others: str = ""
+    least: tuple[str, ...] = ()
+    least_of: tuple[tuple[str, str], ...] = ()
+    split: str = ""
+    apart: tuple[tuple[str, When], ...] = ()
+    priority: str = "train"
+    interactive: bool = False
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupRule:
+    """Pods name their group themselves, whoever owns them.
+
+    Attributes:
+        keys: labels or annotations of pods whose value is the group's name.
+        group, version, kind: of the object that says how many; empty where no object does.
+        least, queue, priority: paths in it.
+        total: annotation of the pods that says how many there are, where no object does.
+    """
+
+    keys: tuple[str, ...]
+    group: str = ""
+    version: str = "v1alpha1"
+    kind: str = "PodGroup"
+    least: str = "spec.minMember"
+    queue: str = "spec.queue"
+    priority: str = "spec.priorityClassName"
+    total: str = ""
+
+
+TRAINING: Final = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
+_POLICY: Final = (
+    "spec.runPolicy.schedulingPolicy.minAvailable",
+    "spec.schedulingPolicy.minAvailable",
+)
+
+_ELASTIC: Final = (("worker", "spec.elasticPolicy.minReplicas"),)
+_LAUNCHER_LATER: Final = (("launcher", When("spec.launcherCreationPolicy", "WaitForWorkersReady")),)
+
+
+def _kubeflow(
+    kind: str,
+    specs: str,
+    least_of: tuple[tuple[str, str], ...] = (),
+    apart: tuple[tuple[str, When], ...] = (),
+) -> Rule:
+    return Rule(
+        "kubeflow.org",
+        kind,
+        How.TOGETHER,
+        roles=(Roles(f"spec.{specs}"),),
+        role_labels=TRAINING,
+        least=_POLICY,
+        queue="spec.runPolicy.schedulingPolicy.queue",
+        least_of=least_of,
+        apart=apart,
+    )
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    # Kubernetes' own
+    Rule("", "Pod"),
+    Rule("", "ReplicationController", priority="inference"),
+    Rule("apps", "ReplicaSet", priority="inference"),
+    Rule("apps", "Deployment", priority="inference"),
+    Rule("apps", "StatefulSet"),
+    Rule("apps", "DaemonSet", How.NEVER),
+    Rule("batch", "CronJob", How.BELOW),
+    Rule(
+        "batch",
+        "Job",
+        How.TOGETHER,
+        only_when=(
+            When("spec.completionMode", "Indexed"),
+            When("spec.parallelism", same_as="spec.completions"),
+        ),
+        roles=(Roles("spec", Shape.ONE, counts=("parallelism",)),),
+    ),
+    # Groups of jobs and of pods
+    Rule(
+        "jobset.x-k8s.io",
+        "JobSet",
+        How.TOGETHER,
+        roles=(
+            Roles(
+                "spec.replicatedJobs",
+                Shape.LIST,
+                "name",
+                ("replicas", "template.spec.parallelism"),
+                most="template.spec.completions",
+                after="dependsOn",
+            ),
+        ),
+        role_labels=("jobset.sigs.k8s.io/replicatedjob-name",),
+        apart=(("*", When("spec.startupPolicy.startupPolicyOrder", "InOrder")),),
+    ),
+    Rule(
+        "leaderworkerset.x-k8s.io",
+        "LeaderWorkerSet",
+        How.TOGETHER,
+        roles=(
+            Roles("spec", Shape.ONE, "leader", counts=()),
+            Roles("spec.leaderWorkerTemplate", Shape.ONE, "worker", ("size",), less=1),
+        ),
+        role_labels=("leaderworkerset.sigs.k8s.io/worker-index",),
+        lead=(("0", "leader"),),
+        others="worker",
+        split="leaderworkerset.sigs.k8s.io/group-index",
+        apart=(("worker", When("spec.startupPolicy", "LeaderReady")),),
+        priority="inference",
+    ),
+    # Kubeflow
+    _kubeflow("PyTorchJob", "pytorchReplicaSpecs", least_of=_ELASTIC),
+    _kubeflow("TFJob", "tfReplicaSpecs"),
+    _kubeflow("XGBoostJob", "xgbReplicaSpecs"),
+    _kubeflow("JAXJob", "jaxReplicaSpecs"),
+    _kubeflow("PaddleJob", "paddleReplicaSpecs", least_of=_ELASTIC),
+    _kubeflow("MPIJob", "mpiReplicaSpecs", apart=_LAUNCHER_LATER),
+    Rule("trainer.kubeflow.org", "TrainJob", How.BELOW),
+    Rule("kubeflow.org", "Notebook", priority="build", interactive=True),
+    # Ray
+    Rule(
+        "ray.io",
+        "RayCluster",
+        How.TOGETHER,
+        roles=(
+            Roles("spec.headGroupSpec", Shape.ONE, "headgroup", counts=()),
+            Roles(
+                "spec.workerGroupSpecs",
+                Shape.LIST,
+                "groupName",
+                ("replicas", "numOfHosts"),
+                least="minReplicas",
+                skip="suspend",
+            ),
+        ),
+        role_labels=("ray.io/group",),
+    ),
+    Rule("ray.io", "RayJob", How.BELOW),
+    Rule("ray.io", "RayService", How.BELOW, priority="inference"),
+    # Volcano
+    Rule(
+        "batch.volcano.sh",
+        "Job",
+        How.TOGETHER,
+        roles=(Roles("spec.tasks", Shape.LIST, "name", least="minAvailable"),),
+        role_labels=("volcano.sh/task-spec",),
+        least=("spec.minAvailable",),
+        queue="spec.queue",
+    ),
+    # Serving
+    Rule("serving.knative.dev", "Service", priority="inference"),
+    Rule("serving.kserve.io", "InferenceService", priority="inference"),
+    Rule("machinelearning.seldon.io", "SeldonDeployment", priority="inference"),
+    # Those whose pods come one after the other
+    Rule("sparkoperator.k8s.io", "SparkApplication"),
+    Rule("argoproj.io", "Workflow"),
+    Rule("tekton.dev", "PipelineRun"),
+    Rule("tekton.dev", "TaskRun"),
+    Rule("workload.codeflare.dev", "AppWrapper", How.BELOW),
+)
+
+POD_GROUPS: Final[tuple[PodGroupRule, ...]] = (
+    PodGroupRule(("carrel.dev/pod-group",), "carrel.dev"),
+    PodGroupRule(("scheduling.x-k8s.io/pod-group",), "scheduling.x-k8s.io"),
+    PodGroupRule(("pod-group.scheduling.sigs.k8s.io",), "scheduling.x-k8s.io"),
+    PodGroupRule(("scheduling.k8s.io/group-name",), "scheduling.volcano.sh", "v1beta1"),
+    PodGroupRule(("kueue.x-k8s.io/pod-group-name",), total="kueue.x-k8s.io/pod-group-total-count"),
+)

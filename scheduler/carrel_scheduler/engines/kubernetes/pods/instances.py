@@ -1,0 +1,33 @@
+"""MIG instances that a node offers by name: what part of a GPU each one is.
+
+Nodes are divided by whoever looks after them; the device plugin offers ``nvidia.com/mig-1g.10gb``.
+They are counted by name where pods are placed, and as their part of a GPU for the project: in its
+quota, its limit, its fair share and the history of its use.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from carrel_scheduler.core.mig import milli_of_profile
+
+PREFIX: Final = "nvidia.com/mig-"
+
+
+def resource_of(profile: str) -> str:
+    """By which name a node offers instances of a profile (``1g.10gb+me``: ``...1g.10gb.me``)."""
+    return PREFIX + profile.replace("+", ".")
+
+
+def milli_of(resource: str) -> int:
+    """Thousandths of a GPU that one instance counts as; 0 for what is no instance.
+
+    A profile that nobody knows counts as a whole GPU.
+    """
+    if not resource.startswith(PREFIX):
+        return 0
+    return milli_of_profile(resource.removeprefix(PREFIX))
+
+
+def held_milli(extended: Iterable[tuple[str, int]]) -> int:
+    """Thousandths of GPUs that counted resources are together."""
+    return sum(milli_of(name) * count for name, count in extended)

@@ -1,0 +1,104 @@
+"""Groups of nodes: which a node is in, and which are open to whose work.
+
+A node is in the group that a resource selects it for, the first by name, else in the one that its
+label names. A group may be kept for projects, and for training or for interactive work; a node
+that is in no group is open to all. Work that asks for a group by name gets that one only.
+"""
+
+from collections.abc import Mapping
+
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.nodes import UNGROUPED, node_group
+from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
+from carrel_scheduler.ledger.resources.names import NODE_GROUP
+
+
+class NodeGroups:
+    """The groups that resources describe, and those that only labels of nodes name.
+
+    ``version`` changes with them. A group without a resource is open to all.
+
+    Args:
+        by_role: nodes take only the work that their roles say, beside that.
+    """
+
+    def __init__(self, *, by_role: bool = False) -> None:
+        self.version = 0
+        self.by_role = by_role
+        self._labelled: set[str] = set()
+        self._groups: dict[str, NodeGroupSpec] = {}
+
+    def set(self, name: str, spec: NodeGroupSpec) -> bool:
+        """A group appeared or changed; whether its nodes and all work are to be looked at again."""
+        if self._groups.get(name) == spec:
+            return False
+        self._groups[name] = spec
+        self.version += 1
+        return True
+
+    def drop(self, name: str) -> None:
+        """A group is gone."""
+        if self._groups.pop(name, None) is not None:
+            self.version += 1
+
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(self._groups) | self._labelled
+
+    def of(self, node: Node) -> str:
+        """The group of a node; empty in none."""
+        labels = node.metadata.labels
+        found = (name for name in sorted(self._groups) if _has(labels, self._groups[name]))
+        return next(found, "") or self._named(node_group(node))
+
+    def _named(self, name: str) -> str:
+        if name and name not in self._labelled:
+            self._labelled.add(name)
+            self.version += name not in self._groups
+        return name
+
+    def open_to(self, project: str, *, interactive: bool) -> frozenset[str] | None:
+        """The groups that work of a project may use, ``UNGROUPED`` too; ``None`` for all nodes."""
+        if not self._groups:
+            return None
+        closed = {
+            name
+            for name, group in self._groups.items()
+            if not _is_open(group, project, interactive=interactive)
+        }
+        if not closed:
+            return None
+        return frozenset({UNGROUPED, *self.names()} - closed)
+
+
+def asks_for_group(pod: Pod) -> str:
+    """The group that a pod asks for by name; empty: any."""
+    meta = pod.metadata
+    return meta.labels.get(NODE_GROUP) or meta.annotations.get(NODE_GROUP, "")
+
+
+def asked_group(pod: Pod, groups: frozenset[str] | None) -> frozenset[str] | None:
+    """The groups that a pod may use: of those that are open to it the one that it asks for.
+
+    Raises:
+        PodRefused: ``group_not_open``.
+    """
+    asked = asks_for_group(pod)
+    if not asked:
+        return groups
+    if groups is not None and asked not in groups:
+        names = ", ".join(sorted(groups - {UNGROUPED})) or "left out"
+        raise PodRefused("group_not_open", NODE_GROUP, asked, f"a group open to it: {names}")
+    return frozenset({asked})
+
+
+def _has(labels: Mapping[str, str], group: NodeGroupSpec) -> bool:
+    if not group.match_labels:
+        return False
+    return all(labels.get(key) == value for key, value in group.match_labels.items())
+
+
+def _is_open(group: NodeGroupSpec, project: str, *, interactive: bool) -> bool:
+    if group.projects and project not in group.projects:
+        return False
+    return group.role in ("", "interactive" if interactive else "training")

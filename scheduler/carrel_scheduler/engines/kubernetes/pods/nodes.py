@@ -1,0 +1,235 @@
+"""A node of Kubernetes as the core's node.
+
+What others' pods use is taken off its capacity; of GPUs, so many devices that are not ours are
+reported as broken. The labels keep their names; a few are made the same whoever wrote them: the
+node group, the roles of workers, and by which name its GPUs are asked for.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from carrel_scheduler.core.events import NodeSet
+from carrel_scheduler.core.nodes import MOST_DEVICES
+from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.foreign import NOTHING
+from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
+from carrel_scheduler.engines.kubernetes.pods.needs import (
+    CPU,
+    GPU_RESOURCES,
+    MEMORY,
+    Nanos,
+    in_bytes,
+)
+from carrel_scheduler.engines.kubernetes.pods.quantities import (
+    NANO,
+    milli_floor,
+    nanos,
+    parsed,
+    pieces_floor,
+)
+from carrel_scheduler.engines.kubernetes.pods.taints import NO_EXECUTE, closed, hard, told
+from carrel_scheduler.engines.kubernetes.pods.types import Node
+from carrel_scheduler.ledger.resources.names import GROUP, NODE_GROUP
+
+NODE_GROUP_ALIASES: Final = ("run.ai/type", "run.ai/node-pool", "kai.scheduler/node-pool")
+IN_GROUP: Final = "node group"
+"""Told to the core as if it were a label, in words that people read: the group of the node."""
+UNGROUPED: Final = "(none)"
+GPU_WORKER: Final = "node-role.kubernetes.io/carrel-gpu-worker"
+CPU_WORKER: Final = "node-role.kubernetes.io/carrel-cpu-worker"
+ROLE_ALIASES: Final = {
+    "node-role.kubernetes.io/runai-gpu-worker": GPU_WORKER,
+    "node-role.kubernetes.io/gpu-worker": GPU_WORKER,
+    "node-role.kubernetes.io/runai-cpu-worker": CPU_WORKER,
+    "node-role.kubernetes.io/cpu-worker": CPU_WORKER,
+}
+ROLE: Final = "yes"
+"""What the labels of roles are told as; people leave them empty or write anything."""
+GPU_RESOURCE: Final = f"{GROUP}/gpu-resource"
+"""Label told to the core: by which resource the node's GPUs are asked for."""
+DRAIN: Final = f"{GROUP}/drain"
+"""Annotation: what runs here moves away, and nothing new starts."""
+GPU_MEMORY: Final = "nvidia.com/gpu.memory"
+"""Label of the GPU feature discovery: MiB of each GPU."""
+GPU_MEMORY_AMD: Final = "amd.com/gpu.vram"
+GPU_MODELS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+_OFF: Final = ("", "false", "no", "0")
+_SILENCE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+class Standing(StrEnum):
+    """How a node is, for those whose work is there."""
+
+    IN_ORDER = "InOrder"
+    CORDONED = "NodeCordoned"
+    """It takes no new work, as before it is drained."""
+    DRAINING = "NodeDraining"
+    SILENT = "NodeSilent"
+    """It does not answer; neither do the pods there."""
+    GONE = "NodeGone"
+
+
+def node_set(
+    node: Node,
+    used: Mapping[str, int] = NOTHING,
+    taken: Collection[int] = (),
+    before: Collection[int] = (),
+    group: str = "",
+) -> NodeSet:
+    """The node as the core is told of it.
+
+    Args:
+        node: as Kubernetes describes it.
+        used: resource -> billionths that pods of others use here (``ForeignUse.of``).
+        taken: devices that work of ours holds, or that are promised to it.
+        before: devices that were reported broken last; they stay so while that is still right.
+        group: the node group that a resource puts it into; else its label says so.
+
+    Raises:
+        PodRefused: ``bad_quantity``: the node says what it offers in no known way.
+    """
+    offered = _left(parsed(node.status.allocatable, "status.allocatable"), used)
+    resource = gpu_resource(node)
+    devices, broken = _devices(node, resource, used, taken, before)
+    extended = _extended(offered)
+    return NodeSet(
+        name=node.metadata.name,
+        devices=devices,
+        cpu_milli=milli_floor(offered.get(CPU, 0)),
+        memory_mib=pieces_floor(offered.get(MEMORY, 0)) // MIB,
+        schedulable=in_order(node),
+        broken_devices=broken,
+        labels=tuple(sorted(labels_of(node, group).items())),
+        gpu_memory_mib=gpu_memory_mib(node),
+        extended=extended,
+        counted_milli=held_milli(extended),
+        taints=frozenset(told(taint) for taint in hard(node.spec.taints)),
+        draining=is_draining(node),
+    )
+
+
+def gpu_resource(node: Node) -> str:
+    """By which resource the node's GPUs are asked for; empty without GPUs."""
+    for offered in (node.status.capacity, node.status.allocatable):
+        for name in GPU_RESOURCES:
+            if offered.get(name, "0") != "0":
+                return name
+    return ""
+
+
+def in_order(node: Node) -> bool:
+    """Whether it may be given new work: ready, not cordoned, not marked as out of order."""
+    if node.spec.unschedulable or closed(node.spec.taints):
+        return False
+    if node.metadata.deletion_timestamp is not None:
+        return False
+    return all(c.status == "True" for c in node.status.conditions if c.type == "Ready")
+
+
+def standing_of(node: Node) -> Standing:
+    """How a node is."""
+    ready = (one for one in node.status.conditions if one.type == "Ready")
+    if any(one.status != "True" for one in ready):
+        return Standing.SILENT
+    if any(taint.key in _SILENCE and taint.effect == NO_EXECUTE for taint in node.spec.taints):
+        return Standing.SILENT
+    if is_draining(node):
+        return Standing.DRAINING
+    return Standing.CORDONED if node.spec.unschedulable else Standing.IN_ORDER
+
+
+def is_draining(node: Node) -> bool:
+    """Whether an admin asked for it to be emptied."""
+    return node.metadata.annotations.get(DRAIN, "").lower() not in _OFF
+
+
+def labels_of(node: Node, group: str = "") -> dict[str, str]:
+    """The node's labels, with those that are made the same whoever wrote them."""
+    labels = dict(node.metadata.labels)
+    for key in (GPU_WORKER, CPU_WORKER):
+        if key in labels:
+            labels[key] = ROLE
+    for alias, key in ROLE_ALIASES.items():
+        if alias in labels:
+            labels[key] = ROLE
+    labels[IN_GROUP] = node_group(node, group) or UNGROUPED
+    if labels[IN_GROUP] != UNGROUPED:
+        labels[NODE_GROUP] = labels[IN_GROUP]
+    if resource := gpu_resource(node):
+        labels[GPU_RESOURCE] = resource
+    return labels
+
+
+def role_for(*, gpus: bool) -> tuple[str, frozenset[str]]:
+    """What work asks of nodes where these take only the work that their roles say."""
+    return GPU_WORKER if gpus else CPU_WORKER, frozenset({ROLE})
+
+
+def node_group(node: Node, group: str = "") -> str:
+    """The node's group: as given, else by its label or a label that others use for it."""
+    labels = node.metadata.labels
+    given = (labels[key] for key in (NODE_GROUP, *NODE_GROUP_ALIASES) if labels.get(key))
+    return group or next(given, "")
+
+
+def gpu_count(node: Node) -> int:
+    """How many GPUs it offers, whoever uses them."""
+    resource = gpu_resource(node)
+    return _count(node.status.allocatable, resource) if resource else 0
+
+
+def gpu_model(node: Node) -> str:
+    """The model of its GPUs, as the feature discovery of its vendor says it."""
+    labels = node.metadata.labels
+    return next((labels[key] for key in GPU_MODELS if key in labels), "")
+
+
+def gpu_memory_mib(node: Node) -> int:
+    """Memory of each of its GPUs; 0 when nothing is known of it."""
+    written = node.metadata.labels.get(GPU_MEMORY, "")
+    if written.isdecimal():
+        return int(written)
+    written = node.metadata.labels.get(GPU_MEMORY_AMD, "")
+    try:
+        return pieces_floor(nanos(written)) // MIB if written else 0
+    except PodRefused:
+        return 0
+
+
+def _left(offered: Nanos, used: Mapping[str, int]) -> Nanos:
+    return {name: max(0, nano - used.get(name, 0)) for name, nano in offered.items()}
+
+
+def _devices(
+    node: Node,
+    resource: str,
+    used: Mapping[str, int],
+    taken: Collection[int],
+    before: Collection[int],
+) -> tuple[int, frozenset[int]]:
+    """How many devices there are, and which of them nobody of ours may get."""
+    least = max(taken, default=-1) + 1
+    if not resource:
+        return least, frozenset(set(range(least)) - set(taken))
+    able = _count(node.status.allocatable, resource)
+    devices = min(MOST_DEVICES, max(able, _count(node.status.capacity, resource), least))
+    out = devices - min(devices, able) + used.get(resource, 0) // NANO
+    free = [index for index in range(devices) if index not in taken]
+    kept = [index for index in free if index in before]
+    order = [*reversed(kept), *(index for index in reversed(free) if index not in before)]
+    return devices, frozenset(order[:out])
+
+
+def _count(offered: Mapping[str, str], resource: str) -> int:
+    return pieces_floor(nanos(offered.get(resource, "0"), resource))
+
+
+def _extended(offered: Nanos) -> tuple[tuple[str, int], ...]:
+    others: Iterable[tuple[str, int]] = (
+        (name, pieces_floor(nano) // MIB if in_bytes(name) else pieces_floor(nano))
+        for name, nano in offered.items()
+        if name not in (CPU, MEMORY, *GPU_RESOURCES)
+    )
+    return tuple(sorted(others))

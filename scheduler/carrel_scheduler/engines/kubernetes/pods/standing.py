@@ -1,0 +1,144 @@
+"""What labels of a pod and of its owners say about its standing: project, user, priority.
+
+Labels are looked for on the pod first, then on its owners from the nearest to the topmost. Names
+that other schedulers use are understood, ours go first.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
+from carrel_scheduler.ledger.resources.names import GROUP, NAMESPACE_PREFIX, PROJECT, USER
+
+SAID_QUEUE: Final = "queue"
+"""Stands for a field of an owner, as if it were a label."""
+PROJECT_ALIASES: Final = (
+    "run.ai/queue",
+    "runai/queue",
+    "kai.scheduler/queue",
+    "kueue.x-k8s.io/queue-name",
+    "volcano.sh/queue-name",
+    "scheduling.volcano.sh/queue-name",
+    "project",
+    SAID_QUEUE,
+)
+USER_ALIASES: Final = ("user", "run.ai/user", "hub.jupyter.org/username")
+PRIORITY: Final = f"{GROUP}/priority"
+PRIORITY_ALIASES: Final = ("priorityClassName", "kueue.x-k8s.io/priority-class")
+PREEMPTIBLE: Final = f"{GROUP}/preemptible"
+PREEMPTIBLE_ALIASES: Final = ("kai.scheduler/preemptibility", "run.ai/preemptibility")
+MIN_MEMBERS: Final = f"{GROUP}/min-members"
+MIN_MEMBERS_ALIASES: Final = ("kai.scheduler/batch-min-member",)
+NEVER_SECONDS: Final = 10 * 365 * 86400.0
+"""How long work of a class that preempts nobody makes nobody give way."""
+_YES: Final = ("true", "yes", "preemptible")
+_NO: Final = ("false", "no", "non-preemptible")
+_SEMI: Final = ("semi-preemptible",)
+
+
+class Projects(Protocol):
+    """What is known of projects."""
+
+    def known(self, name: str) -> bool:
+        """Whether there is a project of this name."""
+        ...
+
+    def of_namespace(self, namespace: str) -> str:
+        """The project that a namespace belongs to; empty where none says so."""
+        ...
+
+
+class Standing:
+    """The labels and annotations that count for a pod."""
+
+    def __init__(
+        self, pod: Pod, owners: Sequence[Meta], said: Sequence[Mapping[str, str]] = ()
+    ) -> None:
+        """Of a pod and its owners.
+
+        Args:
+            pod: the pod.
+            owners: from the nearest to the topmost.
+            said: what owners say in fields of their own, as if it were labels.
+        """
+        self.pod = pod
+        self.of_owners = [part for meta in owners for part in (meta.labels, meta.annotations)]
+        self._all = [pod.metadata.labels, pod.metadata.annotations, *self.of_owners, *said]
+
+    def label(self, *keys: str) -> str:
+        """The first of these labels or annotations that is there; empty without."""
+        for key in keys:
+            for labels in self._all:
+                if labels.get(key):
+                    return labels[key]
+        return ""
+
+    def project(self, projects: Projects) -> str:
+        """The project that the pod's use counts for.
+
+        A namespace of a project is for that project's work only, whatever labels say; elsewhere a
+        label says it. A label of other schedulers counts where it names a project.
+
+        Raises:
+            PodRefused: ``other_project``.
+        """
+        namespace = self.pod.metadata.namespace
+        own = projects.of_namespace(namespace)
+        if not own and namespace.startswith(NAMESPACE_PREFIX):
+            own = namespace.removeprefix(NAMESPACE_PREFIX)
+        named = self.label(PROJECT) or self._alias(projects)
+        if own and named and named != own:
+            expected = f"`{own}`, to which the namespace `{namespace}` belongs, or left out"
+            raise PodRefused("other_project", PROJECT, named, expected)
+        return own or named or namespace
+
+    def _alias(self, projects: Projects) -> str:
+        found = (self.label(key) for key in PROJECT_ALIASES)
+        return next((name for name in found if name and projects.known(name)), "")
+
+    @property
+    def user(self) -> str:
+        """Whose work it is, as far as anybody says."""
+        return self.label(USER, *USER_ALIASES)
+
+    def priority(self, default: str) -> int:
+        """As the core sorts: a named level, else the number of Kubernetes' priority class."""
+        named = self.label(PRIORITY, *PRIORITY_ALIASES)
+        if named in NAMED:
+            return NAMED[named]
+        if named.removeprefix("-").isdecimal():
+            return int(named)
+        if self.pod.spec.priority_class_name in NAMED:
+            return NAMED[self.pod.spec.priority_class_name]
+        return self.pod.spec.priority or NAMED[default]
+
+    def preemptible(self, priority: int) -> Preemptibility:
+        """Who may be told to stop: as a label says, else what is below ``build``."""
+        said = self.label(PREEMPTIBLE, *PREEMPTIBLE_ALIASES).lower()
+        if said in _YES:
+            return Preemptibility.YES
+        if said in _NO:
+            return Preemptibility.NO
+        if said in _SEMI:
+            return Preemptibility.SURPLUS
+        if said:
+            raise PodRefused("bad_preemptible", PREEMPTIBLE, said, "true, false or left out")
+        return Preemptibility.NO if priority >= NAMED["build"] else Preemptibility.YES
+
+    @property
+    def preemption_delay_s(self) -> float:
+        """How long it makes nobody give way."""
+        return NEVER_SECONDS if self.pod.spec.preemption_policy == "Never" else 0.0
+
+    @property
+    def min_members(self) -> int | None:
+        """How many pods start together, where somebody says so beside the owner's own fields."""
+        said = self.label(MIN_MEMBERS, *MIN_MEMBERS_ALIASES)
+        if not said:
+            return None
+        if not said.isdecimal() or not int(said):
+            raise PodRefused("bad_min_members", MIN_MEMBERS, said, "a number of pods, at least 1")
+        return int(said)

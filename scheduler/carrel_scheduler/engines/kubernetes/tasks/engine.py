@@ -1,0 +1,210 @@
+"""The engine of a cluster: five verbs over pods; see ``engines.contract.Engine``.
+
+The API server's objects are its only memory, so any number of openings see the same. An ended pod
+stays, for its log, until its workload is removed; ``forget`` marks it and takes the finalizer away.
+
+To end a task its pod is given a deadline that is over, so that the node ends it with its own grace
+period and keeps the log. Another grace period than its own takes a deletion: the node then throws
+the log away with the pod.
+"""
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from carrel_scheduler.engines.contract import (
+    EngineError,
+    ExecSession,
+    TaskId,
+    TaskPhase,
+    TaskSpec,
+    TaskStatus,
+    UnknownTask,
+)
+from carrel_scheduler.engines.kubernetes.tasks.ending import Ender
+from carrel_scheduler.engines.kubernetes.tasks.logs import LogRequest, read_log
+from carrel_scheduler.engines.kubernetes.tasks.meeting import met_at
+from carrel_scheduler.engines.kubernetes.tasks.names import label
+from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
+from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.starting import OwnerOf, Starter
+from carrel_scheduler.engines.kubernetes.tasks.terminal import PodTerminal, open_terminal
+from carrel_scheduler.engines.streams import StatusStream, Streams
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import KubeError
+from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.ledger.resources import names
+
+
+async def no_owner(_task: TaskSpec) -> dict[str, Any] | None:
+    """Tasks belong to nothing."""
+    return None
+
+
+class KubernetesEngine:
+    """Runs tasks as pods.
+
+    Args:
+        client: of the API server; it is not closed with the engine.
+        settings: of the cluster.
+        clock: epoch seconds.
+        epoch: the scheduler's turn of leading, written into every binding.
+        owner_of: reference to the object that a task is a part of, if there is one.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: PodSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        epoch: Callable[[], int] = lambda: 0,
+        owner_of: OwnerOf = no_owner,
+    ) -> None:
+        self._client = client
+        self._streams = Streams()
+        self._opened_once = False
+        self._records = Records(client, clock, settings.begin_seconds, self._changed, self._give_up)
+        self._starter = Starter(client, settings, self._records, epoch, owner_of)
+        self._ender = Ender(client, self._records)
+        self._terminals: weakref.WeakSet[PodTerminal] = weakref.WeakSet()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Find the tasks there are; the first verb does it by itself."""
+        if self._closed:
+            raise EngineError("the engine is closed")
+        await self._records.open()
+        self._opened_once = True
+
+    def _changed(self, status: TaskStatus) -> None:
+        if self._opened_once:  # what was found while opening is no change
+            self._streams.publish(status)
+
+    def _give_up(self, task: TaskId, why: str) -> None:
+        errand = asyncio.create_task(self._ender.give_up(task, why))
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+
+    async def start(self, task: TaskSpec) -> None:
+        """Start once."""
+        await self.open()
+        await self._starter.start(task)
+
+    async def stop(self, task: TaskId, grace_seconds: float) -> None:
+        """Ask to end; the node keeps the time, with or without us."""
+        await self.open()
+        if not self._starter.withdraw(task):
+            await self._ender.stop(task, grace_seconds)
+
+    async def list(self) -> Sequence[TaskStatus]:
+        """Every task that is not forgotten."""
+        await self.open()
+        return self._records.statuses()
+
+    def watch(self) -> AsyncIterator[TaskStatus]:
+        """Changes from now on."""
+        return self._streams.add(StatusStream(self.open))
+
+    async def forget(self, task: TaskId) -> None:
+        """Drop an ended task's record; its pod stays for its log."""
+        await self.open()
+        await self._ender.forget(task)
+
+    async def remove_workload(self, workload_uid: str) -> None:
+        """Delete the pods of all attempts, and with them their logs."""
+        await self.open()
+        await self._ender.remove_workload(workload_uid)
+
+    def logs(
+        self,
+        workload_uid: str,
+        *,
+        index: int = 0,
+        attempt: int | None = None,
+        tail_lines: int | None = None,
+        since: float | None = None,
+        timestamps: bool = False,
+        follow: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """Log text of one task. Raises ``UnknownTask`` at the first step."""
+        request = LogRequest(
+            tail_lines=tail_lines, since=since, timestamps=timestamps, follow=follow
+        )
+        return self._logs(workload_uid, index, attempt, request)
+
+    async def _logs(
+        self, uid: str, index: int, attempt: int | None, request: LogRequest
+    ) -> AsyncIterator[bytes]:
+        await self.open()
+        pods = [pod for pod in await self._pods_of(uid, index) if pod.task is not None]
+        wanted = {pod.task: pod for pod in pods if attempt in (None, _attempt(pod))}
+        if not wanted:
+            which = "" if attempt is None else f", attempt {attempt}"
+            raise UnknownTask(f"workload {uid} has no log of task {index}{which}")
+        task = max(task for task in wanted if task is not None)
+
+        async def begun() -> bool:
+            return await self._begun(task)
+
+        async for data in read_log(self._client, wanted[task], request, begun):
+            yield data
+
+    async def _pods_of(self, uid: str, index: int) -> Sequence[TaskPod]:
+        selector = f"{names.WORKLOAD_UID}={label(uid)},{names.TASK_INDEX}={index},{names.TASK}"
+        try:
+            listing = await self._client.list(PODS, TaskPod, label_selector=selector)
+        except KubeError as error:
+            raise EngineError(f"the logs of workload {uid} cannot be found: {error}") from error
+        return listing.items
+
+    async def _begun(self, task: TaskId) -> bool:
+        """Wait until a task runs or has ended; whether it ever ran."""
+        while not self._closed:
+            record = self._records.get(task)
+            if record is None:  # forgotten: it has ended
+                return True
+            if record.status.phase is not TaskPhase.STARTING:
+                return True
+            await self._records.next_change()
+        return False
+
+    async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
+        """A command beside a running task, on a terminal."""
+        await self.open()
+        record = await self._record(task)
+        if record.status.phase is not TaskPhase.RUNNING:
+            raise EngineError(f"task {task} is not running")
+        terminal = await open_terminal(self._client, record.pod, task, command)
+        self._terminals.add(terminal)
+        return terminal
+
+    async def listen(self) -> None:
+        """Never returns; raises what keeps the engine from hearing of its tasks."""
+        await self._records.listening()
+
+    async def met_at(self, members: Sequence[TaskId], port: int) -> frozenset[int]:
+        """The indices of those members of a gang who have met others at a TCP port."""
+        return await met_at(self._client, self._records, members, port)
+
+    async def _record(self, task: TaskId) -> Record:
+        record = self._records.get(task)
+        if record is None:
+            raise UnknownTask(f"there is no task {task}")
+        return record
+
+    async def close(self) -> None:
+        """Let go of everything; tasks go on."""
+        self._closed = True
+        self._streams.close()
+        await asyncio.gather(*(terminal.close() for terminal in self._terminals), *self._errands)
+        await self._ender.close()
+        await self._records.close()
+
+
+def _attempt(pod: TaskPod) -> int:
+    return -1 if pod.task is None else pod.task.attempt

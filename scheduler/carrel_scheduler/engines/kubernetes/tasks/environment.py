@@ -1,0 +1,107 @@
+"""The environment of a task's container: what was asked for, and what the engine alone knows."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.kubernetes.tasks import settings as at
+from carrel_scheduler.engines.kubernetes.tasks.names import check_user
+from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
+
+TASK_DIR: Final = "$(CARREL_TASK_DIR)"
+
+
+def public(task: TaskSpec) -> dict[str, str]:
+    """Every variable that may be seen in the pod. Raises ``EngineError``."""
+    return _checked(_defaults(task) | asked(task.environment) | _own(task))
+
+
+def secret(task: TaskSpec) -> dict[str, str]:
+    """Variables that may not; none of them replaces one of the engine's own."""
+    own = _own(task)
+    given = {name: text for name, text in task.secret_environment.items() if name not in own}
+    return _checked(asked(given))
+
+
+def asked(given: Mapping[str, str]) -> dict[str, str]:
+    """What was asked for, with the task's folder filled in."""
+    return {name: text.replace(TASK_DIR, at.WORK) for name, text in given.items()}
+
+
+def literal(text: str) -> str:
+    """A text in which Kubernetes finds nothing to fill in."""
+    return text.replace("$", "$$")
+
+
+def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
+    """``env`` of the container; ``payload`` is the name of the secret that holds the rest."""
+    hidden = secret(task)
+    shown = [
+        {"name": name, "value": literal(text)}
+        for name, text in sorted(public(task).items())
+        if name not in hidden
+    ]
+    return shown + [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": payload, "key": key}}}
+        for key, name in keys(hidden).items()
+    ]
+
+
+def keys(hidden: Mapping[str, str]) -> dict[str, str]:
+    """Names of secret variables by the keys under which their values are kept."""
+    return {f"variable-{number}": name for number, name in enumerate(sorted(hidden))}
+
+
+def _checked(given: dict[str, str]) -> dict[str, str]:
+    for name, text in given.items():
+        if not name or not name.isascii() or not name.isprintable() or "=" in name:
+            expected = "a printable name without '=' is right"
+            raise NoPod("bad_environment_name", "environment", name, expected)
+        if "\0" in text:
+            expected = "a value without a NUL character is right"
+            raise NoPod("wrong_form", f"environment.{name}", name, expected)
+    return given
+
+
+def _defaults(task: TaskSpec) -> dict[str, str]:
+    found = {"HOME": at.WORK, "LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "SHELL": "/bin/sh"}
+    if task.cpu_limit_milli > 0:
+        # One thread per core of the machine, squeezed into a quota of few, is slower than few.
+        found["OMP_NUM_THREADS"] = str(math.ceil(task.cpu_limit_milli / 1000))
+    return found
+
+
+def _own(task: TaskSpec) -> dict[str, str]:
+    user = check_user(task.user)
+    own = {
+        "USER": user,
+        "LOGNAME": user,
+        "CARREL_NODE": task.node,
+        "CARREL_DEVICES": ",".join(map(str, task.devices)),
+        "CARREL_CHECKPOINT_DIR": at.CHECKPOINTS,
+        "CARREL_TASK_DIR": at.WORK,
+        "CARREL_TASK_ID": str(task.id),
+        "CARREL_HOST": "0.0.0.0",  # noqa: S104 - within the pod: its servers are for others
+        "JOB_NAME": task.name,
+        "JOB_UUID": task.id.workload_uid,
+        "POD_INDEX": str(task.id.index),
+    }
+    if task.continues:
+        own["CARREL_CONTINUE_FROM"] = at.BEFORE
+    if task.events:
+        own["CARREL_EVENTS_DIR"] = f"{at.EVENTS}/{task.events}"
+    return own | _devices(task)
+
+
+def _devices(task: TaskSpec) -> dict[str, str]:
+    """What hides GPUs from a task that has none.
+
+    One that has some sees those that the node's device plugin gives it, under its own numbers.
+    """
+    if not task.devices:
+        return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+    if not task.device_uuids:
+        return {}
+    seen = ",".join(task.device_uuids)
+    return {"CUDA_VISIBLE_DEVICES": seen, "NVIDIA_VISIBLE_DEVICES": seen}

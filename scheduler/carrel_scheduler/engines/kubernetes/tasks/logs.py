@@ -1,0 +1,124 @@
+"""Output of a task, from its node: kept there for as long as the pod is.
+
+Every line is asked for with its time, which decides about ``since`` to the microsecond, and is
+taken off again unless it was wanted.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import Invalid, KubeError, NotFound
+from carrel_scheduler.kube.resources import PODS
+
+_STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
+_MICROSECONDS: Final = len("2026-01-01T00:00:00.000000")
+
+
+class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """See ``engines.contract.Engine.logs``."""
+
+    tail_lines: int | None = None
+    since: float | None = None
+    timestamps: bool = False
+    follow: bool = False
+
+
+async def read_log(
+    client: KubeClient,
+    pod: TaskPod,
+    request: LogRequest,
+    begun: Callable[[], Awaitable[bool]],
+) -> AsyncIterator[bytes]:
+    """Output of a pod.
+
+    Args:
+        client: of the API server.
+        pod: whose.
+        request: what is wanted.
+        begun: waits until there may be output, if it is wanted as it grows; false: there is none.
+
+    Raises:
+        EngineError: the node does not give it.
+    """
+    if request.follow and not await begun():
+        return
+    meta = pod.metadata
+    stream = client.stream_text(PODS, meta.name, "log", meta.namespace, _query(pod, request))
+    lines = Lines(request)
+    try:
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                data = lines.take(piece)
+                if data:
+                    yield data
+    except (Invalid, NotFound):
+        return  # it has not begun: there is no output yet
+    except KubeError as error:
+        reason = f"the log of pod {meta.name} cannot be read: {error.message}"
+        raise EngineError(reason) from error
+
+
+def _query(pod: TaskPod, request: LogRequest) -> dict[str, str]:
+    query = {"container": pod.container, "timestamps": "true"}
+    if request.follow:
+        query["follow"] = "true"
+    if request.tail_lines is not None:
+        query["tailLines"] = str(request.tail_lines)
+    if request.since is not None and request.since > 0:
+        whole = datetime.fromtimestamp(int(request.since), UTC)
+        query["sinceTime"] = whole.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return query
+
+
+class Lines:
+    """Takes the time off each line, or keeps it in our form, and leaves out what is too old."""
+
+    def __init__(self, request: LogRequest) -> None:
+        self._timestamps, self._since = request.timestamps, request.since
+        self._head = b""
+        self._within = False
+        self._wanted = True
+
+    def take(self, data: bytes) -> bytes:
+        """What of a piece of the stream is wanted."""
+        found: list[bytes] = []
+        for part in _parts(data):
+            if self._within:
+                rest = part
+            else:
+                head, space, rest = (self._head + part).partition(b" ")
+                if not space:
+                    self._head = head
+                    continue
+                self._head, self._within = b"", True
+                self._begin(head, found)
+            if self._wanted:
+                found.append(rest)
+            if part.endswith(b"\n"):
+                self._within = False
+        return b"".join(found)
+
+    def _begin(self, stamp: bytes, found: list[bytes]) -> None:
+        if not _STAMP.match(stamp):
+            raise EngineError("the node has the log no more")
+        text = stamp.decode("ascii").rstrip("Z")
+        moment = f"{text[:19]}.{text[20:].ljust(6, '0')}"[:_MICROSECONDS]
+        if self._since is not None:
+            at = datetime.fromisoformat(f"{moment}+00:00").timestamp()
+            self._wanted = at >= self._since
+        if self._timestamps and self._wanted:
+            found.append(f"{moment}Z ".encode())
+
+
+def _parts(data: bytes) -> list[bytes]:
+    """Split after newlines only."""
+    parts = data.split(b"\n")
+    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

@@ -1,0 +1,57 @@
+"""Names and labels of a task's pod, made from the task alone, so that all who ask find the same."""
+
+import hashlib
+import re
+from typing import Final
+
+from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
+from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
+from carrel_scheduler.ledger.resources import names
+
+LONGEST_LABEL: Final = 63
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_USER: Final = re.compile(r"[^/\x00-\x1f\x7f]+")
+
+
+def pod_name(task: TaskId) -> str:
+    """The name of a task's pod. Raises ``EngineError`` where it cannot be one."""
+    name = str(task)
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_LABEL:
+        raise EngineError(
+            f"task {name!r} cannot be a pod: small letters, digits and '-', "
+            f"at most {LONGEST_LABEL} of them, are right"
+        )
+    return name
+
+
+def labels(task: TaskSpec) -> dict[str, str]:
+    """What a task's pod is found by."""
+    return {
+        names.PROJECT: label(task.project),
+        names.WORKLOAD: label(task.name),
+        names.WORKLOAD_UID: label(task.id.workload_uid),
+        names.TASK: pod_name(task.id),
+        names.TASK_INDEX: str(task.id.index),
+        names.ATTEMPT: str(task.id.attempt),
+        names.USER: label(task.user),
+        names.KIND: task.kind,
+        "app.kubernetes.io/managed-by": "carrel",
+    }
+
+
+def label(text: str) -> str:
+    """A text as a label's value: itself if it can be one, else what is left of it and a digest."""
+    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    left = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[: LONGEST_LABEL - 9].rstrip("-")
+    return f"{left}-{digest}" if left else digest
+
+
+def check_user(user: str) -> str:
+    """A user's name, which becomes part of environments and labels."""
+    if not _USER.fullmatch(user) or user.startswith("."):
+        expected = "a name without '/' and control characters is right"
+        raise NoPod("bad_name", "user", user, expected)
+    return user

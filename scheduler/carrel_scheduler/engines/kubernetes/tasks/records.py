@@ -1,0 +1,222 @@
+"""The tasks that there are, as the API server tells of their pods.
+
+Nothing is kept that the API server does not know, but for the ends of pods that somebody took away
+before the scheduler had heard: those are told until they are forgotten. A pod without a node is no
+task yet: a start that was interrupted there is done again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.engines.kubernetes.tasks import status as words
+from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.settings import FORGOTTEN
+from carrel_scheduler.kube.changes import Change, ChangeKind
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.ledger.resources import names
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A task, its pod as last seen, and what that means."""
+
+    pod: TaskPod
+    status: TaskStatus
+
+
+class Records:
+    """Every task that is not forgotten.
+
+    Args:
+        client: of the API server.
+        clock: epoch seconds.
+        patience: seconds that a task may wait for its image.
+        changed: called with each change of a task.
+        give_up: called with a task that will not begin, and why.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        clock: Callable[[], float],
+        patience: float,
+        changed: Callable[[TaskStatus], None],
+        give_up: Callable[[TaskId, str], None],
+    ) -> None:
+        self._feed = Feed(client, PODS, TaskPod, label_selector=f"{names.TASK},!{FORGOTTEN}")
+        self._clock, self._patience = clock, patience
+        self._changed, self._give_up = changed, give_up
+        self._records: dict[TaskId, Record] = {}
+        self._asked: dict[TaskId, str] = {}
+        self._timers: dict[TaskId, asyncio.TimerHandle] = {}
+        self._unbound: dict[TaskId, TaskPod] = {}
+        self._news = asyncio.Event()
+        self._listening: asyncio.Task[None] | None = None
+        self._synced = asyncio.Event()
+
+    async def open(self) -> None:
+        """Know all that is there, and hear of every change from now on."""
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        synced = asyncio.ensure_future(self._synced.wait())
+        await asyncio.wait({synced, self._listening}, return_when=asyncio.FIRST_COMPLETED)
+        if not synced.done():
+            synced.cancel()
+            self._listening.result()
+
+    async def _listen(self) -> None:
+        async for change in self._feed.subscribe():
+            self._take_in(change)
+
+    def _take_in(self, change: Change[TaskPod]) -> None:
+        if change.kind is ChangeKind.SYNCED:
+            self._synced.set()
+        elif change.kind is ChangeKind.DELETED:
+            self._gone(change.object)
+        else:
+            self.take(change.object)
+
+    def take(self, pod: TaskPod) -> None:
+        """A pod as it is now."""
+        task = pod.task
+        if task is None or FORGOTTEN in pod.metadata.labels or self._is_another(task, pod):
+            return
+        if not pod.spec.node_name:
+            self._unbound[task] = pod
+            self.wake()
+            if not pod.metadata.deletion_timestamp:
+                return
+        else:
+            self._unbound.pop(task, None)
+        asked, now = self._asked.get(task, ""), self._clock()
+        self._put(task, Record(pod, words.read(pod, task, now, asked=asked)))
+        self._look_again(task, pod)
+        vain = "" if asked else words.in_vain(pod, now, self._patience)
+        if vain:
+            self._give_up(task, vain)
+
+    def _is_another(self, task: TaskId, pod: TaskPod) -> bool:
+        """Whether somebody gave a second pod the label of a task that has its own."""
+        known = self._records.get(task)
+        return (
+            known is not None
+            and known.pod.metadata.uid != pod.metadata.uid
+            and known.status.phase is not TaskPhase.ENDED
+        )
+
+    def _gone(self, pod: TaskPod) -> None:
+        task = pod.task
+        if task is not None:
+            self._unbound.pop(task, None)
+        if task is None or task not in self._records:
+            return
+        known = self._records[task]
+        if known.pod.metadata.uid != pod.metadata.uid:
+            return
+        if FORGOTTEN in pod.metadata.labels or known.status.phase is TaskPhase.ENDED:
+            if not known.status.lost:
+                self.drop(task)
+            return
+        asked = self._asked.get(task, "")
+        self._put(task, Record(pod, words.gone(pod, task, self._clock(), asked=asked)))
+
+    def _put(self, task: TaskId, record: Record) -> None:
+        before = self._records.get(task)
+        self._records[task] = record
+        if before is None or before.status != record.status:
+            ran = _ran(record.status)
+            if ran is not None and (before is None or before.status.phase is TaskPhase.STARTING):
+                self._changed(ran)
+            self._changed(record.status)
+        self.wake()
+
+    def _look_again(self, task: TaskId, pod: TaskPod) -> None:
+        """Nothing more may ever be heard of it: its node may be gone."""
+        old = self._timers.pop(task, None)
+        if old is not None:
+            old.cancel()
+        when = words.look_again_at(pod, self._patience)
+        if when is not None and when > (now := self._clock()):
+            loop = asyncio.get_running_loop()
+            self._timers[task] = loop.call_later(when - now, self._again, task)
+
+    def _again(self, task: TaskId) -> None:
+        record = self._records.get(task)
+        if record is not None:
+            self.take(record.pod)
+
+    def wake(self) -> None:
+        """Have those who wait for a change look again."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def next_change(self) -> None:
+        """Wait until anything changes."""
+        await self._news.wait()
+
+    def asked(self, task: TaskId, why: str) -> None:
+        """The engine asks for its end."""
+        self._asked.setdefault(task, why)
+
+    def get(self, task: TaskId) -> Record | None:
+        """What is known of a task."""
+        return self._records.get(task)
+
+    def unbound(self, task: TaskId) -> TaskPod | None:
+        """The pod of a task that has no place yet."""
+        return self._unbound.get(task)
+
+    def statuses(self) -> list[TaskStatus]:
+        """Of all tasks."""
+        return [record.status for record in self._records.values()]
+
+    def drop(self, task: TaskId) -> None:
+        """Know nothing of a task any more."""
+        self._records.pop(task, None)
+        self._asked.pop(task, None)
+        timer = self._timers.pop(task, None)
+        if timer is not None:
+            timer.cancel()
+        self.wake()
+
+    def drop_all(self, tasks: Iterable[TaskId]) -> None:
+        """Of several."""
+        for task in tasks:
+            self.drop(task)
+
+    async def listening(self) -> None:
+        """Never returns; raises what ends the listening."""
+        await self.open()
+        if self._listening is not None:
+            await asyncio.shield(self._listening)
+        raise RuntimeError("nothing more is heard of pods")
+
+    async def close(self) -> None:
+        """Hear nothing more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await self._feed.close()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+        self.wake()
+
+
+def _ran(ended: TaskStatus) -> TaskStatus | None:
+    """That a task ran, where nodes tell only of its end because it came so soon."""
+    if ended.phase is not TaskPhase.ENDED or not ended.started_at:
+        return None
+    return msgspec.structs.replace(
+        ended,
+        phase=TaskPhase.RUNNING,
+        ended_at=0.0,
+        exit_code=None,
+        signal=0,
+        message="",
+        lost=False,
+    )

@@ -1,0 +1,54 @@
+"""What the engine of a cluster is told of it, and where things lie inside its containers."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, GROUP
+
+HOME: Final = "/carrel"
+"""The folder of everything that the engine puts into a container."""
+WORK: Final = f"{HOME}/work"
+CHECKPOINTS: Final = f"{HOME}/checkpoints"
+BEFORE: Final = f"{HOME}/before"
+"""Checkpoints of the work that a task goes on from."""
+EVENTS: Final = f"{HOME}/events"
+GIVEN: Final = f"{HOME}/given"
+"""Files that came along, until the task begins and has copies of them in its folder."""
+RUN: Final = f"{HOME}/run"
+"""Notes of terminals beside the task; memory."""
+
+FINALIZER: Final = f"{GROUP}/seen"
+"""Keeps a pod until the scheduler has taken its end in, whoever deletes it."""
+FORGOTTEN: Final = f"{GROUP}/forgotten"
+"""Label of pods whose end was taken in: they are there for their logs only."""
+CONTAINER: Final = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """How pods are made.
+
+    Attributes:
+        image: of tasks that name none.
+        pull_policy: of images; empty: Kubernetes' own choice.
+        user, group: under which containers run, whatever their image says; volumes belong to the
+            group. Images of workspaces use the same, so that both read each other's files.
+        storage_claim: claim of the project's namespace for checkpoints and event files; empty:
+            there is none, and they go with their pod.
+        lost_after_seconds: how long a node may be silent before its tasks are taken for lost.
+        external_seconds: how long the engine waits for a pod that somebody else makes.
+        begin_seconds: how long a task may wait for its image or its container before it has failed.
+        cluster_domain: what the cluster's names end with.
+        pull_secrets: names of secrets that images are pulled with.
+    """
+
+    image: str
+    pull_policy: str = ""
+    user: int = 1000
+    group: int = 1000
+    storage_claim: str = CHECKPOINTS_CLAIM
+    lost_after_seconds: int = 60
+    external_seconds: float = 120.0
+    begin_seconds: float = 600.0
+    cluster_domain: str = "cluster.local"
+    pull_secrets: tuple[str, ...] = ()

@@ -1,0 +1,290 @@
+"""Start a task exactly once: its pod, what it is given, and then its place.
+
+The name of the pod is the task's id, so a second creation finds it taken. The binding is the start:
+before it nothing of the task runs, and only one of any number of schedulers can bind. Whoever finds
+a pod of this task without a node goes on where the other one was interrupted.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.engines.contract import (
+    AlreadyStarted,
+    EngineError,
+    NotOnThisNode,
+    TaskId,
+    TaskPhase,
+    TaskSpec,
+)
+from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, as_it_is, bind
+from carrel_scheduler.engines.kubernetes.tasks import names as our
+from carrel_scheduler.engines.kubernetes.tasks import payload
+from carrel_scheduler.engines.kubernetes.tasks.claims import Claims
+from carrel_scheduler.engines.kubernetes.tasks.insisting import unless_gone
+from carrel_scheduler.engines.kubernetes.tasks.pod import pod as manifest
+from carrel_scheduler.engines.kubernetes.tasks.records import Records
+from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.status import TOLD
+from carrel_scheduler.engines.kubernetes.tasks.storage import storage
+from carrel_scheduler.kube.client import KubeClient, PatchKind
+from carrel_scheduler.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
+from carrel_scheduler.kube.resources import NODES, PODS, SECRETS, SERVICES
+from carrel_scheduler.ledger.resources import names
+
+OwnerOf = Callable[[TaskSpec], Awaitable[dict[str, Any] | None]]
+BIND_PAUSES_SECONDS: Final = (0.02, 0.1, 0.3, 0.6, 1.0)
+ACCOUNT_PAUSES_SECONDS: Final = (0.1, *[0.5] * 9)
+_NO_ACCOUNT: Final = "error looking up service account"
+REMOVE_FINALIZER: Final = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
+
+
+class Starter:
+    """Starts tasks.
+
+    Args:
+        client: of the API server.
+        settings: of the cluster.
+        records: told of what was started.
+        epoch: the scheduler's turn of leading; bindings of another one than the present are
+            refused by the cluster.
+        owner_of: reference to the object that a task is a part of.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: PodSettings,
+        records: Records,
+        epoch: Callable[[], int],
+        owner_of: OwnerOf,
+    ) -> None:
+        self._client, self._settings, self._records = client, settings, records
+        self._epoch, self._owner_of = epoch, owner_of
+        self._claims = Claims(client, self._is_there)
+        self._starting: set[TaskId] = set()
+        self._nodes: set[str] = set()
+        self._awaiting: set[TaskId] = set()
+
+    async def start(self, task: TaskSpec) -> None:
+        """Raises ``AlreadyStarted``, or ``EngineError`` after which nothing is left."""
+        self._starting.add(task.id)
+        try:
+            await (self._start_external(task) if task.external else self._start(task))
+        except (KubeError, NotBound) as error:
+            raise EngineError(f"task {task.id} could not be started: {error}") from error
+        finally:
+            self._starting.discard(task.id)
+
+    def _is_there(self, task: TaskId) -> bool:
+        """Whether a task is being started or has not ended."""
+        record = self._records.get(task)
+        return task in self._starting or (
+            record is not None and record.status.phase is not TaskPhase.ENDED
+        )
+
+    async def _start(self, task: TaskSpec) -> None:
+        owner = await self._owner_of(task)
+        wanted = manifest(task, self._settings, owner)
+        payload.secret(task, "")
+        await self._check_node(task.node)
+        namespace = names.namespace_of(task.project)
+        claims = storage(task, self._settings).claims
+        await self._claims.require(namespace, claims, task)
+        if task.subdomain and task.id.index == 0:
+            await self._name_gang(task, namespace, owner)
+        pod = await self._create(wanted, namespace)
+        try:
+            secret = payload.secret(task, pod.metadata.uid)
+            if secret is not None:
+                with suppress(AlreadyExists):  # by the one whose start this goes on with
+                    await self._client.create(SECRETS, secret, namespace)
+            await self._bind(task, pod)
+        except AlreadyStarted:
+            raise
+        except (KubeError, NotBound):
+            await self._take_back(pod)
+            raise
+
+    async def _create(self, wanted: Any, namespace: str) -> TaskPod:
+        name = wanted["metadata"]["name"]
+        try:
+            return await self._made(wanted, namespace)
+        except AlreadyExists:
+            pod = await self._found(name, namespace)
+        if pod.spec.node_name or pod.metadata.deletion_timestamp or not pod.ours:
+            raise AlreadyStarted(f"task {name} was started before")
+        return pod
+
+    async def _made(self, wanted: Any, namespace: str) -> TaskPod:
+        """The pod; the account that the cluster gives a new namespace may be about to be made."""
+        for pause in ACCOUNT_PAUSES_SECONDS:
+            try:
+                return await self._client.create(PODS, wanted, namespace, TaskPod)
+            except Forbidden as refusal:
+                if _NO_ACCOUNT not in refusal.message:
+                    raise
+            await asyncio.sleep(pause)
+        return await self._client.create(PODS, wanted, namespace, TaskPod)
+
+    async def _found(self, name: str, namespace: str) -> TaskPod:
+        """The pod of that name: asked for until there is an answer, as it may run already."""
+        while True:
+            try:
+                return await self._client.get(PODS, name, namespace, TaskPod)
+            except NotFound as error:
+                # Nobody may ever have seen it, and so nobody would tell of its end.
+                raise NotOnThisNode(f"pod {name} was deleted while it was being started") from error
+            except (Unavailable, TooManyRequests):
+                continue  # the client paused before it gave up
+
+    async def _bind(self, task: TaskSpec, pod: TaskPod) -> None:
+        meta = pod.metadata
+        told = {names.EPOCH: str(self._epoch())}
+        if task.devices:
+            told[names.DEVICES] = ",".join(map(str, task.devices))
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": meta.name,
+                "namespace": meta.namespace,
+                "uid": meta.uid,
+                "annotations": told,
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": task.node},
+        }
+        await self._post(
+            task, binding, Target(meta.namespace, meta.name, meta.uid, task.node, task.devices)
+        )
+        if self._records.get(task.id) is None:
+            placed = msgspec.structs.replace(pod.spec, node_name=task.node)
+            noted = msgspec.structs.replace(meta, annotations=meta.annotations | told)
+            self._records.take(msgspec.structs.replace(pod, spec=placed, metadata=noted))
+
+    async def _post(self, task: TaskSpec, binding: Any, place: Target) -> None:
+        """Bind, also where something else of the pod is written at the same moment."""
+        for pause in BIND_PAUSES_SECONDS:
+            try:
+                await self._client.post_sub(PODS, place.name, "binding", binding, place.namespace)
+            except (Conflict, Unavailable) as error:
+                if isinstance(error, Unavailable) or error.retried:
+                    # An earlier try may have done it: asked for until it is known.
+                    await bind(self._client, place, self._epoch())
+                    return
+                await self._unless_bound(place, task, error)
+                await asyncio.sleep(pause)
+            else:
+                return
+        raise NotBound(f"pod {place.name} is written by others all the time", final=False)
+
+    async def _unless_bound(self, place: Target, task: TaskSpec, refusal: Conflict) -> None:
+        """A binding was refused: by an earlier one, or because the pod just changed otherwise."""
+        there = await as_it_is(self._client, place)
+        if there.spec.node_name:
+            raise AlreadyStarted(f"task {task.id} was started before") from refusal
+        if there.metadata.deletion_timestamp is not None:
+            raise NotBound(refusal.message, final=False) from refusal
+
+    async def _take_back(self, pod: TaskPod) -> None:
+        """It was not bound: nothing ran, nothing is to be left."""
+        meta = pod.metadata
+        body = {"metadata": {**REMOVE_FINALIZER["metadata"], "uid": meta.uid}}
+
+        async def delete() -> None:
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+
+        async def let_go() -> None:
+            await self._client.patch(PODS, meta.name, body, meta.namespace, how=PatchKind.STRATEGIC)
+
+        for write in (delete, let_go):
+            await unless_gone(self._client, meta, write)
+        if pod.task is not None:
+            self._records.drop(pod.task)
+
+    async def _check_node(self, name: str) -> None:
+        if name in self._nodes:
+            return
+        try:
+            await self._client.get(NODES, name)
+        except NotFound as error:
+            raise EngineError(f"node={name!r}: there is no such node") from error
+        self._nodes.add(name)
+
+    async def _name_gang(
+        self, task: TaskSpec, namespace: str, owner: dict[str, Any] | None
+    ) -> None:
+        """The service without an address of its own that gives members their names."""
+        uid = our.label(task.id.workload_uid)
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": task.subdomain,
+                "labels": {names.WORKLOAD_UID: uid, names.MADE_BY: names.MADE_BY_US},
+                **({"ownerReferences": [owner]} if owner else {}),
+            },
+            "spec": {
+                "clusterIP": "None",
+                "publishNotReadyAddresses": True,
+                "selector": {names.WORKLOAD_UID: uid},
+            },
+        }
+        with suppress(AlreadyExists):
+            await self._client.create(SERVICES, service, namespace)
+
+    async def _start_external(self, task: TaskSpec) -> None:
+        """Give a pod that somebody else makes its place, once it is there."""
+        self._awaiting.add(task.id)
+        try:
+            pod = await self._in_time(task)
+            await self._bind(task, pod)
+            withdrawn = task.id not in self._awaiting
+        finally:
+            self._awaiting.discard(task.id)
+        if withdrawn:  # while it was being bound
+            self._records.asked(task.id, TOLD)
+            meta = pod.metadata
+            await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
+
+    async def _in_time(self, task: TaskSpec) -> TaskPod:
+        limit = self._settings.external_seconds
+        try:
+            async with asyncio.timeout(limit):
+                return await self._awaited(task)
+        except TimeoutError as error:
+            raise EngineError(
+                f"task {task.id}: nobody made its pod within {limit:g} s: one with the label "
+                f"{names.TASK}={task.id} and schedulerName {names.SCHEDULER_NAME} is right"
+            ) from error
+
+    def withdraw(self, task: TaskId) -> bool:
+        """A task that waits for its pod, or is being bound, is to end; whether there is one."""
+        waited = task in self._awaiting
+        self._awaiting.discard(task)
+        if waited:
+            self._records.wake()
+        return waited
+
+    async def _awaited(self, task: TaskSpec) -> TaskPod:
+        while True:
+            if task.id not in self._awaiting:
+                raise EngineError(f"task {task.id} was told to end before its pod was made")
+            if self._records.get(task.id) is not None:
+                raise AlreadyStarted(f"task {task.id} was started before")
+            pod = self._records.unbound(task.id)
+            if pod is not None and pod.metadata.namespace == names.namespace_of(task.project):
+                return pod
+            await self._records.next_change()

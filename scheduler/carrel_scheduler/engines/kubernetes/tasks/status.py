@@ -1,0 +1,204 @@
+"""What a pod says of its task: pure.
+
+A task has ended when its pod's phase says so, which the node writes once no container runs; when
+its pod is gone; or when it was to be gone for some time and its node does not answer. An end that
+nobody asked for and that was not the program's own doing is *lost*: it may be run again.
+"""
+
+from typing import Final
+
+from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod, Terminated, moment
+from carrel_scheduler.ledger.resources import names
+
+SIGNALS: Final = range(128 + 1, 128 + 65)
+SIGTERM: Final = 15
+SILENT_SECONDS: Final = 30.0
+"""A pod that should be gone since so long is on a node that does not answer."""
+DEADLINE: Final = "DeadlineExceeded"
+_UNKNOWN: Final = "ContainerStatusUnknown"
+_REASONS: Final = {
+    "Evicted": "its node had to free room",
+    "NodeLost": "its node does not answer",
+    "NodeShutdown": "its node was shut down",
+    "Terminated": "its node was shut down",
+    "Shutdown": "its node was shut down",
+    "NodeAffinity": "its node was changed while it was down",
+    "Preempting": "its node needed the room for a part of the system",
+    "PreemptionByScheduler": "another scheduler needed its room",
+    "DeletionByTaintManager": "its node does not answer or was taken out of service",
+    "EvictionByEvictionAPI": "it was evicted, as when a node is drained",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "its node had to free room or was shut down",
+}
+_WAITING: Final = {
+    "ErrImagePull": "its image cannot be pulled",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "InvalidImageName": "its image has no valid name",
+    "ErrImageNeverPull": "its image is not on the node and may not be pulled",
+    "CreateContainerConfigError": "its container cannot be made",
+    "CreateContainerError": "its container cannot be made",
+}
+_BEGINS: Final = ("", "ContainerCreating", "PodInitializing")
+_IN_VAIN: Final = ("InvalidImageName", "ErrImageNeverPull")
+TOLD: Final = "it was told to end before it began"
+
+
+def read(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStatus:
+    """The status of a task.
+
+    Args:
+        pod: the task's.
+        task: which.
+        now: epoch seconds.
+        asked: why the engine asked for its end, if it did.
+    """
+    if pod.ended:
+        return _ended(pod, task, asked=asked)
+    leaving = pod.metadata.deletion_timestamp
+    if leaving and not pod.spec.node_name:
+        return _never_began(pod, task, moment(leaving), asked)
+    if leaving and now >= moment(leaving) + SILENT_SECONDS:
+        return _lost(pod, task, now, _because(pod) or _REASONS["NodeLost"])
+    running = pod.state.running
+    if running is None:
+        return _status(pod, task, TaskPhase.STARTING, message=_waits(pod))
+    return _status(pod, task, TaskPhase.RUNNING, started_at=moment(running.started_at))
+
+
+def gone(pod: TaskPod, task: TaskId, now: float, *, asked: str = "") -> TaskStatus:
+    """The status of a task whose pod is no more; ``pod`` is the last that was seen of it."""
+    if pod.ended:
+        return _ended(pod, task, asked=asked)
+    return _lost(pod, task, now, _because(pod) or "its pod was deleted")
+
+
+def _ended(pod: TaskPod, task: TaskId, *, asked: str) -> TaskStatus:
+    end, deadline = pod.state.terminated, pod.status.reason == DEADLINE
+    why = "" if deadline else _because(pod)
+    if end is None or end.reason == _UNKNOWN:
+        if deadline or asked:
+            return _never_began(pod, task, 0.0, asked)
+        reason = why or pod.status.message or "nobody saw how it ended"
+        at = moment(end.finished_at) if end else 0.0
+        return _lost(pod, task, at, reason, lost=not _refused(pod))
+    code, killed = end.exit_code, end.exit_code in SIGNALS
+    away = bool(pod.metadata.deletion_timestamp or why) and not (asked or deadline)
+    lost = away and code != 0
+    message = _of_end(end) or (why or "its pod was deleted" if lost else "")
+    return _status(
+        pod,
+        task,
+        TaskPhase.ENDED,
+        started_at=moment(end.started_at),
+        ended_at=moment(end.finished_at),
+        exit_code=None if killed else code,
+        signal=code - 128 if killed else 0,
+        message=message,
+        lost=lost,
+    )
+
+
+def _never_began(pod: TaskPod, task: TaskId, at: float, asked: str) -> TaskStatus:
+    """Told to end before it had begun."""
+    signal = SIGTERM if asked in ("", TOLD) else 0
+    message = asked or TOLD
+    return _status(pod, task, TaskPhase.ENDED, ended_at=at, signal=signal, message=message)
+
+
+def _lost(pod: TaskPod, task: TaskId, at: float, why: str, *, lost: bool = True) -> TaskStatus:
+    running = pod.state.running
+    began = moment(running.started_at) if running else 0.0
+    return _status(
+        pod, task, TaskPhase.ENDED, started_at=began, ended_at=at, message=why, lost=lost
+    )
+
+
+def _status(
+    pod: TaskPod,
+    task: TaskId,
+    phase: TaskPhase,
+    *,
+    started_at: float = 0.0,
+    ended_at: float = 0.0,
+    exit_code: int | None = None,
+    signal: int = 0,
+    message: str = "",
+    lost: bool = False,
+) -> TaskStatus:
+    ended = phase is TaskPhase.ENDED
+    return TaskStatus(
+        id=task,
+        phase=phase,
+        node=pod.spec.node_name,
+        started_at=started_at,
+        ended_at=max(ended_at, started_at, moment(pod.metadata.creation_timestamp)) if ended else 0,
+        exit_code=exit_code,
+        signal=signal,
+        message=message,
+        lost=lost,
+        devices=devices(pod),
+        address=pod.status.pod_ip,
+    )
+
+
+def devices(pod: TaskPod) -> tuple[int, ...]:
+    """The devices that its place has, as they were written down when it was bound."""
+    text = pod.metadata.annotations.get(names.DEVICES, "")
+    return tuple(int(one) for one in text.split(",") if one)
+
+
+def _of_end(end: Terminated) -> str:
+    if end.reason == "OOMKilled":
+        return "killed for memory: it used more than it asked for"
+    if end.reason in ("StartError", "ContainerCannotRun"):
+        return f"its container could not start: {end.message.strip()}"
+    return end.message.strip()
+
+
+def _because(pod: TaskPod) -> str:
+    """Why somebody else ended it, in words; empty if nobody said so."""
+    if pod.status.reason in _REASONS:
+        return _said(_REASONS[pod.status.reason], pod.status.message)
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget" and condition.status == "True":
+            words = _REASONS.get(condition.reason, condition.reason)
+            return _said(words, condition.message)
+    return ""
+
+
+def _said(words: str, message: str) -> str:
+    return f"{words} ({message.strip().rstrip('.')})" if message else words
+
+
+def _refused(pod: TaskPod) -> bool:
+    """Whether its node did not take it in, so that trying again at once would not help."""
+    reason = pod.status.reason
+    return reason.startswith("OutOf") or "Admission" in reason
+
+
+def _waits(pod: TaskPod) -> str:
+    """What a task that has not begun waits for, where that is worth telling."""
+    waiting = pod.state.waiting
+    if waiting is None or waiting.reason in _BEGINS:
+        return ""
+    return _said(_WAITING.get(waiting.reason, waiting.reason), waiting.message)
+
+
+def in_vain(pod: TaskPod, now: float, patience: float) -> str:
+    """Why a task will not begin, after so many seconds of patience; empty while it may."""
+    waiting, why = pod.state.waiting, _waits(pod)
+    if waiting is None or not why or pod.ended:
+        return ""
+    over = now >= moment(pod.metadata.creation_timestamp) + patience
+    return why if over or waiting.reason in _IN_VAIN else ""
+
+
+def look_again_at(pod: TaskPod, patience: float) -> float | None:
+    """When something follows from nothing being heard of the pod; epoch seconds."""
+    if pod.ended:
+        return None
+    if pod.metadata.deletion_timestamp:
+        return moment(pod.metadata.deletion_timestamp) + SILENT_SECONDS
+    waits = _waits(pod)
+    return moment(pod.metadata.creation_timestamp) + patience if waits else None

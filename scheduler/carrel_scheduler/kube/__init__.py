@@ -1,0 +1,1 @@
+"""The protocol of the Kubernetes API; knows nothing of Carrel."""

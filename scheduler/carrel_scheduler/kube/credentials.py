@@ -1,0 +1,272 @@
+"""Who we are to the API server, and how we know that it is the API server.
+
+kubernetes_asyncio reads configurations (tokens, token files, client certificates, exec plugins,
+OIDC); it is asked anew each minute, as tokens rotate, and from the beginning when the server
+does not accept what it gave. Its client is not used. A token is in no text of these objects.
+"""
+
+import asyncio
+import datetime as dt
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+from carrel_scheduler.kube.unusable import broken, said
+
+ASKED_AGAIN_SECONDS: Final = 60.0
+RENEWALS_APART_SECONDS: Final = 5.0
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NEVER: Final = dt.datetime.max.replace(tzinfo=dt.UTC)
+_BEARER: Final = "BearerToken"  # the library's name of the whole Authorization header
+
+Load = Callable[[], Awaitable[Any]]
+"""Gives the library's ``Configuration`` as it is now."""
+
+
+class CredentialsUnusable(Exception):  # noqa: N818 - an outcome that a person mends
+    """There is no usable configuration; the message says which, why, and what would be right.
+
+    Attributes:
+        refused: the server does not accept what there is.
+    """
+
+    code = "kubernetes_credentials_unusable"
+
+    def __init__(self, why: str, *, refused: bool = False) -> None:
+        super().__init__(why)
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request needs.
+
+    Attributes:
+        url: of the API server, without a slash at its end.
+        authorization: the header's whole value; empty with client certificates.
+        tls: trusts the cluster's authority and holds our certificate; ``None`` without TLS, which
+            is for loopback only.
+        server_name: to expect in the server's certificate, where it is not the URL's.
+        proxy: URL of a proxy to go through, or empty.
+    """
+
+    url: str
+    authorization: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+    server_name: str = ""
+    proxy: str = field(default="", repr=False)
+
+
+class Credentials(Protocol):
+    """Gives access, for as long as it lasts."""
+
+    async def access(self) -> Access:
+        """What to use now. Raises ``CredentialsUnusable``."""
+        ...
+
+    async def renewed(self, refused: Access) -> Access:
+        """Something newer than what the server did not accept, or the same if there is none."""
+        ...
+
+
+class ConfiguredCredentials:
+    """Credentials of the library's configurations.
+
+    Args:
+        begin: loads the configuration from its beginning and gives how to load it again, which
+            may use what is kept, as an exec plugin's token until it expires.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self, begin: Callable[[], Awaitable[Load]], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._begin = begin
+        self._now = now
+        self._load: Load | None = None
+        self._access: Access | None = None
+        self._asked_at = 0.0
+        self._begun_at = 0.0
+        self._lock = asyncio.Lock()
+        self._tls: tuple[Any, ssl.SSLContext] | None = None
+
+    async def access(self) -> Access:
+        """What to use now; kept for a minute. Raises ``CredentialsUnusable``."""
+        kept = self._kept()
+        if kept is not None:
+            return kept
+        async with self._lock:
+            return self._kept() or await self._ask(anew=False)
+
+    async def renewed(self, refused: Access) -> Access:
+        """See ``Credentials``; the source is read from its beginning, every few seconds at most."""
+        async with self._lock:
+            newer = self._access is not None and self._access != refused
+            if newer or self._now() - self._begun_at < RENEWALS_APART_SECONDS:
+                return self._access or refused
+            return await self._ask(anew=True)
+
+    def _kept(self) -> Access | None:
+        fresh = self._now() - self._asked_at < ASKED_AGAIN_SECONDS
+        return self._access if fresh else None
+
+    async def _ask(self, *, anew: bool) -> Access:
+        if anew or self._load is None:
+            self._begun_at = self._now()
+            self._load = await self._begin()
+        found = await self._load()
+        url = _checked_url(found)
+        try:
+            tls = self._context(found)
+        except OSError as error:  # which errors of TLS are, too
+            why = f"kubeconfig: its certificates can not be read: {error}"
+            raise CredentialsUnusable(why) from error
+        self._asked_at = self._now()
+        self._access = Access(
+            url,
+            (found.api_key.get(_BEARER) or "").strip(),
+            tls,
+            found.tls_server_name or "",
+            found.proxy or "",
+        )
+        return self._access
+
+    def _context(self, found: Any) -> ssl.SSLContext | None:
+        """The same context while its files stay the same, so that connections are kept."""
+        if not found.host.startswith("https"):
+            return None
+        files = (found.ssl_ca_cert, found.cert_file, found.key_file)
+        key = tuple((file, Path(file).stat().st_mtime_ns) for file in files if file)
+        if self._tls is None or self._tls[0] != key:
+            context = ssl.create_default_context(cafile=found.ssl_ca_cert)
+            if found.cert_file:
+                context.load_cert_chain(found.cert_file, found.key_file)
+            self._tls = (key, context)
+        return self._tls[1]
+
+
+def from_kubeconfig(
+    path: str | Path, context: str = "", now: Callable[[], float] = time.monotonic
+) -> ConfiguredCredentials:
+    """Credentials of a configuration file, or of several that ``:`` joins as in ``KUBECONFIG``.
+
+    Args:
+        path: of the file or files.
+        context: by default the current one of the files.
+        now: monotonic seconds.
+    """
+
+    async def begin() -> Load:
+        from kubernetes_asyncio.client import Configuration
+        from kubernetes_asyncio.config import load_kube_config
+
+        if not any(Path(one).expanduser().is_file() for one in str(path).split(os.pathsep)):
+            raise CredentialsUnusable(f"kubeconfig: {path} is not a file that we can read")
+        first = Configuration()
+        try:
+            with said() as words:
+                loader = await load_kube_config(str(path), context or None, first)
+        except broken() as error:
+            raise CredentialsUnusable(f"kubeconfig: {path} is not usable: {error}") from error
+        _refuse_nobody(path, first, words)
+        if not hasattr(loader, "exec_plugin_expiry"):
+            # A plugin that names no end is asked again only when its token is refused.
+            loader.exec_plugin_expiry = _NEVER
+        given = [first]
+
+        async def load() -> Any:
+            if given:
+                return given.pop()
+            again = Configuration()
+            try:
+                with said() as words:
+                    await loader.load_and_set(again)
+            except broken() as error:
+                raise CredentialsUnusable(f"kubeconfig: {path} is not usable: {error}") from error
+            _refuse_nobody(path, again, words)
+            return again
+
+        return load
+
+    return ConfiguredCredentials(begin, now)
+
+
+def _refuse_nobody(path: str | Path, found: Any, words: Sequence[str]) -> None:
+    """The library goes on as nobody where a plugin failed."""
+    if words and not found.api_key.get(_BEARER) and not found.cert_file:
+        why = "; ".join(words)
+        raise CredentialsUnusable(f"kubeconfig: {path} gives no credentials: {why}")
+
+
+def in_cluster(
+    account: Path = ACCOUNT,
+    environ: Mapping[str, str] = os.environ,
+    now: Callable[[], float] = time.monotonic,
+) -> ConfiguredCredentials:
+    """Credentials of the service account of the pod that we run in.
+
+    Args:
+        account: the folder with its token, which changes, and the authority's certificate.
+        environ: says where the API server is.
+        now: monotonic seconds.
+    """
+
+    async def load() -> Any:
+        from kubernetes_asyncio.client import Configuration
+        from kubernetes_asyncio.config import ConfigException
+        from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+
+        found = Configuration()
+        loader = InClusterConfigLoader(
+            str(account / "token"),
+            str(account / "ca.crt"),
+            try_refresh_token=False,
+            environ=dict(environ),
+        )
+        try:
+            loader.load_and_set(found)
+        except ConfigException as error:
+            raise CredentialsUnusable(f"service account: {account}: {error}") from error
+        return found
+
+    async def begin() -> Load:
+        return load
+
+    return ConfiguredCredentials(begin, now)
+
+
+def find(environ: Mapping[str, str] = os.environ) -> ConfiguredCredentials:
+    """``KUBECONFIG`` where it is set, else the pod's service account, else ``~/.kube/config``."""
+    if named := environ.get("KUBECONFIG"):
+        return from_kubeconfig(named)
+    if environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(environ=environ)
+    return from_kubeconfig(Path.home() / ".kube" / "config")
+
+
+def _checked_url(found: Any) -> str:
+    url = str(found.host).rstrip("/")
+    parts = urlsplit(url)
+    if not found.verify_ssl:
+        raise CredentialsUnusable(
+            "kubeconfig: insecure-skip-tls-verify: true is not accepted; "
+            "give certificate-authority or certificate-authority-data instead"
+        )
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts.hostname or "")):
+        return url
+    raise CredentialsUnusable(f"kubeconfig: server: {url!r} is not an https:// address")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,133 @@
+"""Requests until they are answered or given up, and refusals as the errors of ``errors``.
+
+Credentials that can not be had (a token that is just being replaced, a plugin that fails) are no
+answer either: whoever goes on after an outage goes on after that.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
+
+import aiohttp
+
+from carrel_scheduler.kube.credentials import CredentialsUnusable
+from carrel_scheduler.kube.errors import (
+    KubeError,
+    Unauthorized,
+    Unavailable,
+    decode_status,
+    from_status,
+)
+from carrel_scheduler.kube.retrying import Backoff, Chance, Repeat, pause_after
+from carrel_scheduler.kube.transport import (
+    Answer,
+    Refused,
+    Request,
+    Transport,
+    Unreachable,
+    retry_after,
+)
+
+SECONDS: Final = 30.0
+_HTTP_ERROR: Final = 400
+
+
+class Sender:
+    """Sends requests over a transport.
+
+    Args:
+        transport: carries them.
+        chance: jitter of the pauses between tries, in [0, 1).
+        pause: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        chance: Chance = random.random,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._transport = transport
+        self._chance = chance
+        self._pause = pause
+
+    async def send(
+        self, request: Request, repeat: Repeat = Repeat.SAFE, seconds: float = SECONDS
+    ) -> bytes:
+        """The body of the answer.
+
+        Args:
+            request: what to send.
+            repeat: whether it may be sent again when the answer is lost.
+            seconds: for each try.
+
+        Raises:
+            KubeError: what the last try met.
+        """
+        backoff = Backoff(self._chance)
+        retried = False
+        while True:
+            sent = True
+            try:
+                answer = await self._transport.send(request, seconds)
+                if answer.status < _HTTP_ERROR:
+                    return answer.body
+                error = error_of(answer)
+            except Unreachable as unreachable:
+                error, sent = unavailable(unreachable), unreachable.sent
+            except CredentialsUnusable as unusable:
+                error, sent = _without_credentials(unusable), False
+            error.retried = retried
+            pause = pause_after(error, backoff, repeat, sent=sent)
+            if pause is None:
+                raise error
+            retried |= sent and isinstance(error, Unavailable)
+            await self._pause(pause)
+
+    async def stream(self, request: Request) -> AsyncGenerator[bytes]:
+        """The body of the answer as it comes; never repeated."""
+        try:
+            async with self._transport.stream(request) as response:
+                if response.status >= _HTTP_ERROR:
+                    body = await response.read()
+                    raise error_of(Answer(response.status, body, retry_after(response)))
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except Unreachable as error:
+            raise unavailable(error) from error
+        except CredentialsUnusable as error:
+            raise _without_credentials(error) from error
+
+    async def websocket(self, path: str, protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """A websocket; never repeated."""
+        try:
+            return await self._transport.websocket(path, protocol)
+        except Unreachable as error:
+            raise unavailable(error) from error
+        except CredentialsUnusable as error:
+            raise _without_credentials(error) from error
+        except Refused as error:
+            raise error_of(Answer(error.status, str(error).encode())) from error
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._transport.close()
+
+
+def error_of(answer: Answer) -> KubeError:
+    """The error that an answer tells."""
+    status = decode_status(answer.body, answer.status)
+    return from_status(status, answer.status, answer.retry_after)
+
+
+def unavailable(error: Unreachable) -> Unavailable:
+    """The error for no answer."""
+    return Unavailable(0, "Unreachable", str(error))
+
+
+def _without_credentials(error: CredentialsUnusable) -> KubeError:
+    """What was refused is told as the refusal, though the server was not asked again."""
+    if error.refused:
+        return Unauthorized(401, "Unauthorized", str(error))
+    return Unavailable(0, "CredentialsUnusable", str(error))

@@ -1,0 +1,296 @@
+"""Bytes to and from the API server: connections, credentials, nothing of what they mean.
+
+Requests share a bounded pool of kept connections; streams (watches, logs, exec) have connections of
+their own, as each holds one for as long as it lasts. Dead peers are found by TCP's own probes.
+"""
+
+import asyncio
+import socket
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import aiohttp
+from yarl import URL
+
+from carrel_scheduler.kube.credentials import Access, Credentials, CredentialsUnusable
+from carrel_scheduler.kube.patience import NOT_KNOWN, Patience
+
+CONNECTIONS: Final = 64
+CONNECT_SECONDS: Final = 10.0
+OPEN_SECONDS: Final = 30.0
+"""Until the first word of a stream; afterwards it may be silent for as long as it likes."""
+KEPT_SECONDS: Final = 60.0
+PROBE_IDLE_SECONDS: Final = 15
+PROBE_EVERY_SECONDS: Final = 5
+PROBES: Final = 3
+USER_AGENT: Final = "carrel"
+HEARTBEAT_SECONDS: Final = 30.0
+GOODBYE_SECONDS: Final = 2.0
+GOODBYE_LOOK_SECONDS: Final = 0.005
+HTTP_UNAUTHORIZED: Final = 401
+
+
+class Unreachable(Exception):  # noqa: N818 - an outcome to handle
+    """There was no answer.
+
+    Attributes:
+        sent: the request may have reached the server.
+    """
+
+    def __init__(self, why: str, *, sent: bool) -> None:
+        super().__init__(why)
+        self.sent = sent
+
+
+class Refused(Exception):  # noqa: N818 - an outcome to handle
+    """The server refused a websocket, without a word that could be read."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the server refused the websocket ({status})")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``path`` is quoted already and has the query with it."""
+
+    method: str
+    path: str
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = "application/json"
+    accept: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back; ``retry_after`` in seconds, 0 where the server named none."""
+
+    status: int
+    body: bytes
+    retry_after: float = 0.0
+
+
+class Transport:
+    """Connections to one API server, made when first used."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        connections: int = CONNECTIONS,
+        patience: Patience | None = None,
+    ) -> None:
+        self._credentials = credentials
+        self._connections = connections
+        self._room = asyncio.Semaphore(connections)
+        self._pool: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        self._sockets = weakref.WeakSet[socket.socket]()
+        self.patience = patience or Patience()
+
+    async def send(self, request: Request, seconds: float) -> Answer:
+        """Send and read the whole answer.
+
+        Raises:
+            Unreachable: also after ``seconds``.
+            CredentialsUnusable: there are none, or those there are were not accepted for long.
+        """
+        access = await self._access()
+        answer = await self._send(request, access, seconds)
+        if answer.status == HTTP_UNAUTHORIZED:
+            access = await self._access(refused=access)
+            answer = await self._send(request, access, seconds)
+        self._heard(answer.status)
+        return answer
+
+    async def _access(self, refused: Access | None = None) -> Access:
+        """What to use now, or newer than what was refused. Raises ``CredentialsUnusable``."""
+        if refused is None:
+            self.patience.check()
+        try:
+            if refused is None:
+                return await self._credentials.access()
+            return await self._credentials.renewed(refused)
+        except CredentialsUnusable as why:
+            self.patience.failed(why)
+            raise
+
+    def _heard(self, status: int) -> None:
+        """The server answered."""
+        if status == HTTP_UNAUTHORIZED:
+            self.patience.failed(CredentialsUnusable(NOT_KNOWN, refused=True))
+        else:
+            self.patience.works()
+
+    def _missed(self, error: Exception) -> Unreachable:
+        """There was no answer."""
+        failure = _unreachable(error)
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            self.patience.failed(CredentialsUnusable(f"we do not know the API server: {failure}"))
+        return failure
+
+    async def _send(self, request: Request, access: Access, seconds: float) -> Answer:
+        if self._pool is None:
+            self._pool = self._session(self._connections)
+        try:
+            async with (
+                self._room,
+                asyncio.timeout(seconds),  # which waiting for room does not count towards
+                self._pool.request(
+                    request.method,
+                    URL(access.url + request.path, encoded=True),
+                    data=request.body,
+                    headers=_headers(request, access),
+                    allow_redirects=False,
+                    **_security(access),
+                ) as response,
+            ):
+                body = await response.read()
+                return Answer(response.status, body, retry_after(response))
+        except (aiohttp.ClientError, OSError) as error:
+            failure = self._missed(error)
+        raise failure
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send and hand out the answer while it comes. Raises ``Unreachable``."""
+        access = await self._access()
+        response = await self._open(request, access)
+        if response.status == HTTP_UNAUTHORIZED:
+            response.close()
+            access = await self._access(refused=access)
+            response = await self._open(request, access)
+        self._heard(response.status)
+        failure = None
+        try:
+            yield response
+        except (aiohttp.ClientError, OSError) as error:
+            failure = self._missed(error)
+        finally:
+            response.close()
+        if failure is not None:
+            raise failure
+
+    async def _open(self, request: Request, access: Access) -> aiohttp.ClientResponse:
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                return await self._of_streams().request(
+                    request.method,
+                    URL(access.url + request.path, encoded=True),
+                    headers=_headers(request, access),
+                    allow_redirects=False,
+                    **_security(access),
+                )
+        except (aiohttp.ClientError, OSError) as error:
+            failure = self._missed(error)
+        raise failure
+
+    async def websocket(self, path: str, protocol: str) -> aiohttp.ClientWebSocketResponse:
+        """Open a websocket that speaks ``protocol``. Raises ``Unreachable`` and ``Refused``."""
+        access = await self._access()
+        made = await self._connect(path, protocol, access)
+        if made == HTTP_UNAUTHORIZED:
+            access = await self._access(refused=access)
+            made = await self._connect(path, protocol, access)
+        if isinstance(made, int):
+            raise Refused(made)
+        return made
+
+    async def _connect(
+        self, path: str, protocol: str, access: Access
+    ) -> aiohttp.ClientWebSocketResponse | int:
+        """The websocket, or the status of a refusal: its exception holds our token."""
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                made: aiohttp.ClientWebSocketResponse = await self._of_streams().ws_connect(
+                    URL(access.url + path, encoded=True),
+                    protocols=[protocol],
+                    headers={"Authorization": access.authorization} if access.authorization else {},
+                    heartbeat=HEARTBEAT_SECONDS,
+                    max_msg_size=0,
+                    **_security(access),
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            return error.status
+        except (aiohttp.ClientError, OSError) as error:
+            failure = self._missed(error)
+        else:
+            return made
+        raise failure
+
+    def _of_streams(self) -> aiohttp.ClientSession:
+        if self._streams is None:
+            self._streams = self._session(0)
+        return self._streams
+
+    async def close(self) -> None:
+        """Close every connection; streams end with it."""
+        for session in (self._pool, self._streams):
+            if session is not None:
+                await session.close()
+        self._pool = self._streams = None
+        with suppress(TimeoutError):  # a silent peer is not waited for
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._closed()
+
+    async def _closed(self) -> None:
+        """Wait for TLS to end: aiohttp forgets a cut connection while the peer is told goodbye."""
+        while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110 - tells nobody
+            await asyncio.sleep(GOODBYE_LOOK_SECONDS)
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=connections, keepalive_timeout=KEPT_SECONDS, socket_factory=self._probed_socket
+        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        return aiohttp.ClientSession(
+            connector=connector,
+            timeout=timeout,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": USER_AGENT},
+            skip_auto_headers=("Accept-Encoding",),  # packing costs both sides more than the bytes
+            read_bufsize=1 << 18,
+        )
+
+    def _probed_socket(self, address: Any) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_IDLE_SECONDS)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_SECONDS)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+        self._sockets.add(made)
+        return made
+
+
+def _headers(request: Request, access: Access) -> Mapping[str, str]:
+    headers = {"Accept": request.accept}
+    if access.authorization:
+        headers["Authorization"] = access.authorization
+    if request.body is not None:
+        headers["Content-Type"] = request.content_type
+    return headers
+
+
+def _security(access: Access) -> dict[str, Any]:
+    """Arguments that only some clusters need."""
+    more: dict[str, Any] = {"ssl": access.tls} if access.tls is not None else {}
+    if access.server_name:
+        more["server_hostname"] = access.server_name
+    if access.proxy:
+        more["proxy"] = access.proxy
+    return more
+
+
+def retry_after(response: aiohttp.ClientResponse) -> float:
+    """Seconds that the server asks to wait; 0 where it names none."""
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else 0.0
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    """Said in words: aiohttp's own errors may hold the request, and with it our token."""
+    unsent = isinstance(error, aiohttp.ClientConnectorError | ConnectionRefusedError)
+    return Unreachable(f"{type(error).__name__}: {error}", sent=not unsent)

@@ -1,0 +1,1 @@
+"""Carrel's objects as custom resources of a Kubernetes cluster."""

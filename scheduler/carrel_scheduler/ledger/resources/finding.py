@@ -1,0 +1,131 @@
+"""Finding objects among custom resources: by name, by uid, in lists.
+
+The API server itself is asked, so each read sees what was written before. It cannot be asked by
+uid, nor for a name among several kinds: where an object was last seen is looked at first.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.ledger.errors import LedgerClosed
+from carrel_scheduler.ledger.object_rows import full_name
+from carrel_scheduler.ledger.objects import ObjectT, Workload
+from carrel_scheduler.ledger.resources import codec, kinds, listing, names
+from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.known import Known, Place
+from carrel_scheduler.ledger.resources.refusing import refusals
+from carrel_scheduler.ledger.store import NotFound, Page
+
+
+class Finder:
+    """The reading half of the store."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.client = client
+        self.known = Known()
+        self._closed = False
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosed("the store was closed")
+
+    async def get(self, kind: type[ObjectT], name: str, project: str = "") -> ObjectT:
+        """See ``ObjectStore``. Of several kinds of work with one name the oldest is meant."""
+        self._check_open()
+        place = self.known.named(kind, name, project)
+        found = None if place is None else await self._at(kind, place)
+        if found is not None and found.meta.uid:
+            return found
+        namespace = names.namespace_of(project) if kind is Workload else ""
+        places = [Place(one, namespace, name) for one in kinds.resources_of(kind)]
+        there = await asyncio.gather(*(self._at(kind, one) for one in places))
+        candidates = [one for one in there if one is not None]
+        if not candidates:
+            raise NotFound(f"no {kind.__name__} {full_name(project, name)}")
+        return min(candidates, key=lambda one: (one.meta.created_at, one.meta.uid))
+
+    async def get_by_uid(self, kind: type[ObjectT], uid: str) -> ObjectT:
+        """See ``ObjectStore``."""
+        self._check_open()
+        place = self.known.place(uid)
+        found = None
+        if place is not None and place.resource in kinds.resources_of(kind):
+            found = await self._at(kind, place)
+        if found is None or found.meta.uid != uid:
+            found = await self._search(kind, uid)
+        if found is None:
+            raise NotFound(f"no {kind.__name__} with uid {uid!r}")
+        return found
+
+    async def _search(self, kind: type[ObjectT], uid: str) -> ObjectT | None:
+        if not codec.is_label_value(uid):
+            return None
+        selector = f"{names.UID}={uid}"
+        resources = kinds.resources_of(kind)
+        with refusals():
+            listings = await asyncio.gather(
+                *(self.client.list(one, Stored, label_selector=selector) for one in resources)
+            )
+        for resource, found in zip(resources, listings, strict=True):
+            for stored in found.items:
+                return self._read(kind, Place(resource, "", ""), stored)
+        return None
+
+    async def _at(self, kind: type[ObjectT], place: Place) -> ObjectT | None:
+        """What lies there, if it is one of ours."""
+        try:
+            with refusals():
+                stored = await self.client.get(place.resource, place.name, place.namespace, Stored)
+        except NotFound:
+            return None
+        return self._read(kind, place, stored) if names.UID in stored.metadata.labels else None
+
+    def _read(self, kind: type[ObjectT], place: Place, stored: Stored) -> ObjectT:
+        stored.kind = place.resource.kind
+        obj = codec.read(kind, stored)
+        self.known.note(obj)
+        return obj
+
+    async def list(
+        self,
+        kind: type[ObjectT],
+        *,
+        projects: Sequence[str] | None = None,
+        phases: Sequence[str] | None = None,
+        user: str | None = None,
+        workload_kind: str | None = None,
+        without_kinds: Sequence[str] = (),
+        labels: dict[str, str] | None = None,
+        limit: int | None = None,
+        after: str = "",
+    ) -> Page[ObjectT]:
+        """See ``ObjectStore``."""
+        self._check_open()
+        listing.page([], 0, limit, after)
+        namespace = names.namespace_of(projects[0]) if projects and len(projects) == 1 else ""
+        resources = [
+            one
+            for one in kinds.resources_of(kind)
+            if kind is not Workload or _may_hold(one.kind, workload_kind, without_kinds)
+        ] or list(kinds.resources_of(kind))
+        with refusals():
+            stored, version = await listing.everything(
+                self.client, resources, namespace if kind is Workload else ""
+            )
+        found = [obj for at, one in stored if (obj := listing.readable(kind, at, one)) is not None]
+        self.known.note_all(found)
+        wanted = listing.filtered(
+            projects=projects,
+            phases=phases,
+            user=user,
+            workload_kind=workload_kind,
+            without_kinds=without_kinds,
+            labels=labels,
+        )
+        return listing.page([obj for obj in found if wanted(obj)], version, limit, after)
+
+
+def _may_hold(kind: str, workload_kind: str | None, without: Sequence[str]) -> bool:
+    work = kinds.BY_KIND[kind]
+    return work not in without and workload_kind in (None, work)

@@ -1,0 +1,67 @@
+"""Groups of other people's pods and of nodes: objects that only a cluster has."""
+
+from typing import Literal
+
+import msgspec
+
+
+class PodGroupSpec(msgspec.Struct, kw_only=True):
+    """Pods that start together: those with the label `carrel.dev/pod-group` of this name.
+
+    Attributes:
+        min_member: so many are placed together or none of them.
+        priority_class_name: the priority of the group; empty: that of its pods.
+        queue: the project that it counts for; empty: that of its namespace.
+    """
+
+    min_member: int = 1
+    priority_class_name: str = ""
+    queue: str = ""
+
+
+class PodGroupStatus(msgspec.Struct, kw_only=True):
+    """What became of it.
+
+    Attributes:
+        phase: waits for room, is placed, or is over.
+        pods: so many of its pods are there.
+        placed: so many of them have their places.
+        reason: why it waits, in a sentence.
+    """
+
+    phase: Literal["pending", "placed", "ended"] = "pending"
+    pods: int = 0
+    placed: int = 0
+    reason: str = ""
+    observed_generation: int = 0
+
+
+class NodeGroupSpec(msgspec.Struct, kw_only=True):
+    """Nodes that are chosen together, by their labels.
+
+    Attributes:
+        description: for people.
+        match_labels: labels that a node of the group has, all of them.
+        role: what its nodes are for; empty: for all work.
+        projects: those whose work may go there; empty: all.
+    """
+
+    description: str = ""
+    match_labels: dict[str, str] = {}
+    role: Literal["", "training", "interactive"] = ""
+    projects: list[str] = []
+
+
+class NodeGroupStatus(msgspec.Struct, kw_only=True):
+    """What is in it now.
+
+    Attributes:
+        nodes: how many.
+        available: so many of them may be given new work.
+        gpus: that they offer together.
+    """
+
+    nodes: int = 0
+    available: int = 0
+    gpus: int = 0
+    observed_generation: int = 0

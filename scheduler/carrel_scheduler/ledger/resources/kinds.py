@@ -1,0 +1,65 @@
+"""Our kinds on a cluster: each kind of work is a kind of its own, also those that controllers make.
+
+A trial or a replica is work like any other and has what work has, so it gets a kind like any
+other: rights can be given for what people make and kept from them for what controllers make, and
+``kubectl get trials`` answers without a filter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.kinds import PARTS, WorkloadKind
+from carrel_scheduler.ledger.objects import Department, Object, Project
+from carrel_scheduler.ledger.resources.names import GROUP, VERSION
+
+CATEGORY: Final = "carrel"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A kind with the names that people may use for it."""
+
+    resource: Resource
+    singular: str
+    short: tuple[str, ...]
+
+
+def _named(kind: str, plural: str, *short: str, namespaced: bool = True) -> Named:
+    resource = Resource(GROUP, VERSION, plural, kind, namespaced)
+    return Named(resource, kind.lower(), short)
+
+
+WORK: Final[Mapping[WorkloadKind, Named]] = {
+    "training": _named("Training", "trainings", "tr"),
+    "workspace": _named("Workspace", "workspaces", "ws"),
+    "distributed": _named("DistributedTraining", "distributedtrainings", "dtr"),
+    "experiment": _named("Experiment", "experiments", "exp"),
+    "trial": _named("Trial", "trials"),
+    "inference": _named("InferenceEndpoint", "inferenceendpoints", "ie"),
+    "replica": _named("Replica", "replicas"),
+    "notebook": _named("NotebookJob", "notebookjobs", "nbj"),
+    "schedule": _named("Schedule", "schedules", "sched"),
+    "tensorboard": _named("TensorBoard", "tensorboards", "tb"),
+}
+PROJECT: Final = _named("Project", "projects", "proj", namespaced=False)
+DEPARTMENT: Final = _named("Department", "departments", "dept", namespaced=False)
+NODE_GROUP: Final = _named("NodeGroup", "nodegroups", "ng", namespaced=False)
+POD_GROUP: Final = _named("PodGroup", "podgroups", "pg")
+
+OF_PEOPLE: Final = tuple(named for kind, named in WORK.items() if kind not in PARTS)
+"""Kinds of work that people make; the others are made by controllers only."""
+ALL: Final = (*WORK.values(), PROJECT, DEPARTMENT, NODE_GROUP, POD_GROUP)
+BY_KIND: Final[Mapping[str, WorkloadKind]] = {
+    named.resource.kind: kind for kind, named in WORK.items()
+}
+
+
+def resources_of(kind: type[Object]) -> tuple[Resource, ...]:
+    """Where objects of a class lie."""
+    if kind is Project:
+        return (PROJECT.resource,)
+    if kind is Department:
+        return (DEPARTMENT.resource,)
+    return tuple(named.resource for named in WORK.values())

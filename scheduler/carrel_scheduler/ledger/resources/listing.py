@@ -1,0 +1,130 @@
+"""Lists over several kinds as of one version, in the order in which the objects were made."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from carrel_scheduler.kube.client import PAGE, KubeClient
+from carrel_scheduler.kube.decoding import decode_page
+from carrel_scheduler.kube.errors import Gone
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.errors import InvalidArgument
+from carrel_scheduler.ledger.objects import ObjectT, Workload
+from carrel_scheduler.ledger.resources import codec, names
+from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.store import Page
+
+log = logging.getLogger(__name__)
+Wanted = Callable[[Any], bool]
+Position = tuple[float, str]
+_TRIES: Final = 5
+_NUMBER: Final = re.compile(r"[0-9]+([.][0-9]+)?(e[+-]?[0-9]+)?")
+
+
+async def everything(
+    client: KubeClient, resources: Sequence[Resource], namespace: str = ""
+) -> tuple[list[tuple[Resource, Stored]], int]:
+    """All objects of ours of these kinds, and the one version that all of them are of."""
+    first, *others = resources
+    for turn in range(_TRIES):
+        found = await client.list(first, Stored, namespace, names.UID)
+        # Pages may outlive the version that they show; a list in one piece cannot.
+        limit = 0 if turn else PAGE
+        try:
+            rest = await asyncio.gather(
+                *(_exactly(client, one, namespace, found.version, limit) for one in others)
+            )
+        except Gone:
+            continue  # so slow that the version is forgotten
+        listed = [(first, one) for one in found.items]
+        for resource, items in zip(others, rest, strict=True):
+            listed += [(resource, one) for one in items]
+        return listed, int(found.version)
+    raise Gone(410, "Expired", "each version was forgotten before all kinds were read")
+
+
+async def _exactly(
+    client: KubeClient, resource: Resource, namespace: str, version: str, limit: int
+) -> list[Stored]:
+    """All of one kind as of that version, in pages of so many; 0: in one."""
+    same = {"labelSelector": names.UID} | ({"limit": str(limit)} if limit else {})
+    query = {**same, "resourceVersion": version, "resourceVersionMatch": "Exact"}
+    items: list[Stored] = []
+    while True:
+        body = await client.raw("GET", f"{resource.path(namespace)}?{urlencode(query)}")
+        part = decode_page(body, Stored)
+        items += part.items or ()
+        if not part.metadata.continue_token:
+            return items
+        query = {**same, "continue": part.metadata.continue_token}
+
+
+def readable(kind: type[ObjectT], resource: Resource, stored: Stored) -> ObjectT | None:
+    """The object; ``None`` and a line in the log for one that is none of ours after all."""
+    stored.kind = resource.kind
+    try:
+        return codec.read(kind, stored)
+    except InvalidArgument as error:
+        log.warning("Left out: %s", error)
+        return None
+
+
+def filtered(
+    *,
+    projects: Sequence[str] | None,
+    phases: Sequence[str] | None,
+    user: str | None,
+    workload_kind: str | None,
+    without_kinds: Sequence[str],
+    labels: dict[str, str] | None,
+) -> Wanted:
+    """Whether an object passes all filters that are given."""
+
+    def wanted(obj: Any) -> bool:
+        meta = obj.meta
+        if labels is not None and any(meta.labels.get(key) != text for key, text in labels.items()):
+            return False
+        if not isinstance(obj, Workload):
+            return True
+        spec = obj.spec
+        return (
+            (projects is None or meta.project in projects)
+            and (phases is None or obj.status.phase in phases)
+            and (user is None or spec.user == user)
+            and (workload_kind is None or spec.kind == workload_kind)
+            and spec.kind not in without_kinds
+        )
+
+    return wanted
+
+
+def page(found: Sequence[ObjectT], version: int, limit: int | None, after: str) -> Page[ObjectT]:
+    """The part of a listing that was asked for."""
+    if limit is not None and limit < 1:
+        raise InvalidArgument("limit", limit, "at least 1")
+    begin = _position(after)
+    ordered = sorted(found, key=_place)
+    behind = [obj for obj in ordered if begin is None or _place(obj) > begin]
+    items = behind if limit is None else behind[:limit]
+    more = len(items) < len(behind)
+    return Page(items, version, _written(items[-1]) if more else "")
+
+
+def _place(obj: Any) -> Position:
+    return (obj.meta.created_at, obj.meta.uid)
+
+
+def _written(obj: Any) -> str:
+    return f"{obj.meta.created_at!r}/{obj.meta.uid}"
+
+
+def _position(after: str) -> Position | None:
+    if not after:
+        return None
+    at, _, uid = after.partition("/")
+    if not uid or _NUMBER.fullmatch(at) is None:
+        raise InvalidArgument("after", after, "the `next` of a page")
+    return (float(at), uid)

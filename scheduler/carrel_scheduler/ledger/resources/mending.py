@@ -1,0 +1,146 @@
+"""What a crash left between the objects and their rows, found when a scheduler takes over.
+
+Three things can have been under way: a creation (an entry and its first row, and no object yet), a
+turn (statuses, and not yet the rows about them), a removal (no object any more, and not yet its
+last row). Each is finished or taken back, so that use is counted to the end and no further.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from carrel_scheduler.ledger.objects import ReasonInfo, Resources, Workload
+from carrel_scheduler.ledger.records import Transition
+from carrel_scheduler.ledger.resources.conditions import HOLDING
+
+AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
+YOUNG_SECONDS: Final = 60.0
+"""A creation by another process may still be under way for so long."""
+REMOVED: Final = ReasonInfo(
+    token="Removed",  # noqa: S106 - a word for the reason
+    sentence="Its object was removed from the cluster.",
+)
+_MILLI: Final = 1000
+
+
+class Mending(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        unentered: objects without an entry, with their first rows.
+        rows: that are missing.
+        withdrawn: uids of entries whose objects were never made.
+        gone: uids of entries whose objects are there no more.
+    """
+
+    unentered: Sequence[tuple[Workload, Transition]]
+    rows: Sequence[Transition]
+    withdrawn: Sequence[str]
+    gone: Sequence[str]
+
+
+def found(
+    objects: Sequence[Workload],
+    entries: Mapping[str, Workload],
+    last: Mapping[str, Transition],
+    *,
+    epoch: int,
+    now: float,
+) -> Mending:
+    """Compare objects, entries and the last rows of both, all by uid."""
+    there = {obj.meta.uid for obj in objects}
+    unentered = [(obj, first_row(obj)) for obj in objects if obj.meta.uid not in entries]
+    rows = [
+        _row(obj, last.get(obj.meta.uid) or first_row(obj), epoch, now)
+        for obj in objects
+        if _differs(obj, last.get(obj.meta.uid))
+    ]
+    lost = [entry for uid, entry in entries.items() if uid not in there]
+    begun = [entry for entry in lost if _never_made(last.get(entry.meta.uid))]
+    ended = [entry for entry in lost if not _never_made(last.get(entry.meta.uid))]
+    closing = [last[entry.meta.uid] for entry in ended]
+    rows += [_closed(row, epoch, now) for row in closing if row.to_phase not in AT_REST]
+    old = [entry for entry in begun if entry.meta.created_at < now - YOUNG_SECONDS]
+    return Mending(
+        unentered,
+        rows,
+        withdrawn=[entry.meta.uid for entry in old],
+        gone=[entry.meta.uid for entry in ended],
+    )
+
+
+def first_row(workload: Workload) -> Transition:
+    """The row of a workload's creation."""
+    meta, spec = workload.meta, workload.spec
+    return Transition(
+        at=meta.created_at,
+        epoch=0,
+        workload_uid=meta.uid,
+        workload=meta.name,
+        project=meta.project,
+        user=spec.user,
+        kind=spec.kind,
+        attempt=0,
+        from_phase="",
+        to_phase="pending",
+    )
+
+
+def _never_made(last: Transition | None) -> bool:
+    return last is None or not last.from_phase
+
+
+def _differs(workload: Workload, last: Transition | None) -> bool:
+    """Whether the status tells of a turn that the rows do not know."""
+    status = workload.status
+    if last is None:
+        return status.phase != "pending"
+    return (status.phase, status.attempt) != (last.to_phase, last.attempt)
+
+
+def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transition:
+    meta, spec, status = workload.meta, workload.spec, workload.status
+    held = [task for task in status.tasks if task.place in ("held", "leaving")]
+    tasks = held if status.phase in HOLDING else []
+    first = tasks[0] if tasks else None
+    return Transition(
+        at=max(now, last.at),
+        epoch=epoch,
+        workload_uid=meta.uid,
+        workload=meta.name,
+        project=meta.project,
+        user=spec.user,
+        kind=spec.kind,
+        attempt=status.attempt,
+        from_phase=last.to_phase,
+        to_phase=status.phase,
+        gpu_milli=sum(_gpu_milli(spec.resources, task.devices) for task in tasks),
+        cpu_milli=len(tasks) * spec.resources.cpu_milli,
+        memory_bytes=len(tasks) * spec.resources.memory_bytes,
+        borrowed=status.borrowed and bool(tasks),
+        node=first.node if first else "",
+        devices=first.devices if first else (),
+        reason=status.reason,
+    )
+
+
+def _gpu_milli(resources: Resources, devices: Sequence[int]) -> int:
+    """A share is of one device; whole ones may be fewer than were asked for."""
+    if resources.gpu_milli < _MILLI:
+        return resources.counted_gpu_milli
+    return len(devices) * _MILLI
+
+
+def _closed(last: Transition, epoch: int, now: float) -> Transition:
+    return Transition(
+        at=max(now, last.at),
+        epoch=epoch,
+        workload_uid=last.workload_uid,
+        workload=last.workload,
+        project=last.project,
+        user=last.user,
+        kind=last.kind,
+        attempt=last.attempt,
+        from_phase=last.to_phase,
+        to_phase="stopped",
+        reason=REMOVED,
+    )

@@ -1,0 +1,54 @@
+"""Names that Carrel writes into a Kubernetes cluster: groups, labels, annotations, namespaces.
+
+People select by them, so each stays what it is once it is published.
+"""
+
+from typing import Final
+
+GROUP: Final = "carrel.dev"
+VERSION: Final = "v1alpha1"
+SCHEDULER_NAME: Final = "carrel"
+"""``schedulerName`` of the pods that Carrel places."""
+NAMESPACE_PREFIX: Final = "carrel-"
+
+PROJECT: Final = f"{GROUP}/project"
+WORKLOAD: Final = f"{GROUP}/workload"
+WORKLOAD_UID: Final = f"{GROUP}/workload-uid"
+TASK: Final = f"{GROUP}/task"
+"""``<workload uid>-<index>-<attempt>`` of the task that a pod is."""
+TASK_INDEX: Final = f"{GROUP}/task-index"
+ATTEMPT: Final = f"{GROUP}/attempt"
+USER: Final = f"{GROUP}/user"
+KIND: Final = f"{GROUP}/kind"
+
+DEVICES: Final = f"{GROUP}/devices"
+"""Annotation: the GPUs of its node that a pod was given, comma separated indices."""
+EPOCH: Final = f"{GROUP}/epoch"
+"""Annotation of a binding: which scheduler's turn it was decided in."""
+NODE_GROUP: Final = f"{GROUP}/node-group"
+"""Label: the group that a node is in, or that a pod asks for."""
+LEASE: Final = "carrel-scheduler"
+
+UID: Final = f"{GROUP}/uid"
+"""Label of our objects: the uid by which the ledger knows them. Only the scheduler sets it."""
+CREATED_AT: Final = f"{GROUP}/created-at"
+CREATED_BY: Final = f"{GROUP}/created-by"
+QUEUED_AT: Final = f"{GROUP}/queued-at"
+LABELS: Final = f"{GROUP}/labels"
+"""Annotation: labels of the ledger that are none for Kubernetes, as JSON."""
+GONE: Final = f"{GROUP}/gone"
+"""Annotation: let go by the ledger; whoever finds it deletes it."""
+FINALIZER: Final = f"{GROUP}/tasks"
+"""Keeps a workload until its tasks have ended and the rows about it are written."""
+MADE_BY: Final = f"{GROUP}/made-by"
+"""Label of what Carrel made beside its own kinds, with ``MADE_BY_US`` as value."""
+MADE_BY_US: Final = "carrel"
+SYSTEM_NAMESPACE: Final = "carrel-system"
+"""Where scheduler and hub run, unless they are installed elsewhere."""
+CHECKPOINTS_CLAIM: Final = "carrel-checkpoints"
+"""The volume claim of a project's namespace that its tasks save their work on."""
+
+
+def namespace_of(project: str) -> str:
+    """The namespace of a project's work."""
+    return f"{NAMESPACE_PREFIX}{project}"

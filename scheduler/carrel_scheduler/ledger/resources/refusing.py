@@ -1,0 +1,41 @@
+"""What the API server refuses, in the ledger's words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from carrel_scheduler.kube import errors
+from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
+from carrel_scheduler.ledger.object_rows import full_name
+from carrel_scheduler.ledger.objects import Object
+from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+
+
+class Lost(LedgerUnavailable):
+    """There was no answer: what was asked for may have been done."""
+
+
+@contextmanager
+def refusals(obj: Object | None = None) -> Iterator[None]:
+    """Raise the ledger's errors for those of the API server; ``obj`` is what it is about."""
+    try:
+        yield
+    except errors.NotFound as error:
+        raise NotFound(error.message) from error
+    except errors.AlreadyExists as error:
+        raise AlreadyExists(f"{_name(obj)} exists") from error
+    except errors.Conflict as error:
+        raise Conflict(f"{_name(obj)}: {error.message}") from error
+    except errors.Invalid as error:
+        causes = error.details.causes or ()
+        field = causes[0].field if causes else _name(obj)
+        raise InvalidArgument(field, _name(obj), f"taken: {error.message}") from error
+    except errors.Unavailable as error:
+        raise Lost(f"the cluster's API: {error}") from error
+    except errors.KubeError as error:
+        raise LedgerUnavailable(f"the cluster's API: {error}") from error
+
+
+def _name(obj: Object | None) -> str:
+    if obj is None:
+        return "the object"
+    return f"{type(obj).__name__} {full_name(obj.meta.project, obj.meta.name)}"

@@ -1,0 +1,186 @@
+"""One watch over several kinds: each object's changes once and in order, over every interruption.
+
+Each kind is watched on its own, from the version asked for and after an interruption from the last
+one heard of, so the order holds for each kind. What people made and Carrel has not taken on is not
+seen: it has no label of ours yet, and getting it is what "added" means.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Generic, Self
+
+import msgspec
+
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.decoding import decode_page
+from carrel_scheduler.kube.errors import (
+    Gone,
+    KubeError,
+    Status,
+    TooManyRequests,
+    Unavailable,
+    from_status,
+)
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.kube.retrying import Backoff, Chance
+from carrel_scheduler.kube.watching import Lines
+from carrel_scheduler.ledger.errors import LedgerUnavailable
+from carrel_scheduler.ledger.objects import ObjectT
+from carrel_scheduler.ledger.resources import names
+from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.listing import readable
+from carrel_scheduler.ledger.store import Change, ChangeType, Expired
+
+log = logging.getLogger(__name__)
+SILENT_SECONDS: Final = 150.0
+MOST_WAITING: Final = 1000
+FAILURES_UNTIL_GIVEN_UP: Final = 60
+LONGEST_PAUSE_SECONDS: Final = 3.0
+_TYPES: Final = {one.name: one for one in ChangeType}
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+_STORED: Final = msgspec.json.Decoder(Stored)
+_STATUS: Final = msgspec.json.Decoder(Status)
+_End = BaseException | None
+
+
+class ManyWatch(Generic[ObjectT]):
+    """See the module. A cancelled ``anext`` loses nothing; ends with ``aclose``.
+
+    Args:
+        client: to watch with.
+        kind: class of the objects.
+        resources: where objects of that class lie.
+        version: everything after it is told.
+        statuses: whether changes of a status alone are told.
+        chance: jitter of pauses, in [0, 1).
+        pause: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: type[ObjectT],
+        resources: Sequence[Resource],
+        version: int,
+        *,
+        statuses: bool,
+        chance: Chance,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._client, self._statuses = client, statuses
+        self._kind: type[ObjectT] = kind
+        self._chance, self._pause = chance, pause
+        self._found: asyncio.Queue[Change[ObjectT] | _End] = asyncio.Queue(MOST_WAITING)
+        self._known: dict[str, tuple[int, dict[str, str]]] = {}
+        self._ended = False
+        self._tasks = [
+            asyncio.create_task(self._follow(resource, version)) for resource in resources
+        ]
+        self._tasks.append(asyncio.create_task(self._check(resources[0], version)))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change[ObjectT]:
+        """The next change; raises ``Expired`` when it is no longer kept."""
+        while not (self._ended and self._found.empty()):
+            found = await self._found.get()
+            if isinstance(found, Change):
+                return found
+            await self.aclose()
+            if found is not None:
+                raise found
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the watch; whoever waits for a change hears that there is none."""
+        if self._ended:
+            return
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while not self._found.empty():
+            self._found.get_nowait()
+        self._found.put_nowait(None)
+
+    async def _check(self, resource: Resource, version: int) -> None:
+        """A version that is still to come would be waited for in silence."""
+        try:
+            body = await self._client.raw("GET", f"{resource.path()}?limit=1")
+        except KubeError as error:
+            log.info("The version of %s was not checked: %s", resource.plural, error)
+            return
+        there = int(decode_page(body, Stored).metadata.resource_version)
+        if version > there:
+            await self._found.put(Expired(f"version {version} is to come: this is {there}"))
+
+    async def _follow(self, resource: Resource, version: int) -> None:
+        cursor = version
+        backoff = Backoff(self._chance, longest=LONGEST_PAUSE_SECONDS)
+        try:
+            while True:
+                before = cursor
+                try:
+                    async for event in self._events(resource, cursor):
+                        cursor = await self._take(resource, event)
+                except (Unavailable, TooManyRequests, TimeoutError) as error:
+                    _give_up(resource, error, backoff)
+                if cursor != before:
+                    backoff.reset()
+                await self._pause(backoff.next())
+        except Gone as error:
+            await self._found.put(Expired(f"{resource.plural} after {version}: {error}"))
+        except KubeError as error:
+            await self._found.put(LedgerUnavailable(f"{resource.plural}: {error}"))
+        except LedgerUnavailable as error:
+            await self._found.put(error)
+
+    async def _events(self, resource: Resource, cursor: int) -> Any:
+        lines = Lines()
+        stream = self._client.watch(resource, str(cursor), label_selector=names.UID)
+        async with aclosing(stream) as chunks:
+            while True:
+                async with asyncio.timeout(SILENT_SECONDS):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                for line in lines.feed(chunk):
+                    yield _EVENT.decode(line)
+
+    async def _take(self, resource: Resource, event: _Event) -> int:
+        """Tell a change; returns where the watch goes on from."""
+        if event.type == "ERROR":
+            raise from_status(_STATUS.decode(event.object))
+        stored = _STORED.decode(event.object)
+        if event.type in _TYPES:
+            obj = readable(self._kind, resource, stored)
+            if obj is not None and self._tells(_TYPES[event.type], obj):
+                await self._found.put(Change(_TYPES[event.type], stored.version, obj))
+        return stored.version
+
+    def _tells(self, change: ChangeType, obj: ObjectT) -> bool:
+        """Whether it is more than a status, where statuses are left out."""
+        if self._statuses:
+            return True
+        uid, now = obj.meta.uid, (obj.meta.generation, obj.meta.labels)
+        before = self._known.pop(uid, None)
+        if change is not ChangeType.DELETED:
+            self._known[uid] = now
+        return change is not ChangeType.MODIFIED or before != now
+
+
+def _give_up(resource: Resource, error: Exception, backoff: Backoff) -> None:
+    """Raise what ends the watch after too many failures; each is told to the log."""
+    if backoff.failures >= FAILURES_UNTIL_GIVEN_UP:
+        raise LedgerUnavailable(f"{resource.plural} cannot be watched: {error}") from error
+    log.info("The watch of %s goes on after: %s", resource.plural, error)

@@ -1,0 +1,161 @@
+"""Every kind of ours as the definition that a cluster is given."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from carrel_scheduler.api.models.projects import ProjectFields
+from carrel_scheduler.api.models.sections import FOR_KIND, Needs, needs_command
+from carrel_scheduler.api.models.workloads import WorkloadCreate
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import (
+    DepartmentSpec,
+    DepartmentStatus,
+    ProjectSpec,
+    ProjectStatus,
+    WorkloadSpec,
+    WorkloadStatus,
+)
+from carrel_scheduler.ledger.resources import kinds
+from carrel_scheduler.ledger.resources.groups import (
+    NodeGroupSpec,
+    NodeGroupStatus,
+    PodGroupSpec,
+    PodGroupStatus,
+)
+from carrel_scheduler.ledger.resources.names import VERSION
+from carrel_scheduler.manifests import rules
+from carrel_scheduler.manifests.columns import GROUP, NODES, POOL, WORK, Column
+from carrel_scheduler.manifests.constraints import Bounds
+from carrel_scheduler.manifests.schema import NOTHING, Schema, of_struct
+
+_SECTIONS: Final = frozenset(
+    {
+        "rendezvous",
+        "elastic",
+        "experiment",
+        "trial",
+        "inference",
+        "notebook",
+        "schedule",
+        "tensorboard",
+    }
+)
+_STATUS_SECTIONS: Final[Mapping[str, str]] = {
+    "experiment": "experiment",
+    "endpoint": "inference",
+    "notebook": "notebook",
+    "schedule": "schedule",
+}
+_OF_PARTS: Final[Mapping[str, Needs]] = {
+    "trial": Needs(required=frozenset({"trial"})),
+    "replica": Needs(allowed=frozenset({"inference"})),
+}
+_CONDITIONS: Final[Schema] = {
+    "type": "array",
+    "description": "What holds, for programs: `kubectl wait --for=condition=Complete`.",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["type"],
+    "items": {
+        "type": "object",
+        "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+        "properties": {
+            "type": {"type": "string"},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+            "reason": {"type": "string"},
+            "message": {"type": "string"},
+            "lastTransitionTime": {"type": "string", "format": "date-time"},
+            "observedGeneration": {"type": "integer", "format": "int64"},
+        },
+    },
+}
+_SHOWN: Final[Schema] = {
+    "type": "object",
+    "description": "What tables show.",
+    "properties": {name: {"type": "string"} for name in ("status", "node", "gpus", "pods")},
+}
+
+
+def everything() -> dict[str, dict[str, Any]]:
+    """All definitions by plural."""
+    made = [_of_work(kind, named) for kind, named in kinds.WORK.items()]
+    projects = Bounds.of(ProjectFields)
+    made += [
+        _definition(
+            kinds.PROJECT, of_struct(ProjectSpec, projects), of_struct(ProjectStatus), POOL
+        ),
+        _definition(
+            kinds.DEPARTMENT, of_struct(DepartmentSpec, projects), of_struct(DepartmentStatus), POOL
+        ),
+        _definition(kinds.POD_GROUP, of_struct(PodGroupSpec), of_struct(PodGroupStatus), GROUP),
+        _definition(kinds.NODE_GROUP, of_struct(NodeGroupSpec), of_struct(NodeGroupStatus), NODES),
+    ]
+    return {one["spec"]["names"]["plural"]: one for one in made}
+
+
+def _of_work(kind: WorkloadKind, named: kinds.Named) -> dict[str, Any]:
+    needs = _OF_PARTS.get(kind) or FOR_KIND[kind]
+    sections = needs.required | needs.allowed
+    spec = of_struct(
+        WorkloadSpec,
+        Bounds.of(WorkloadCreate),
+        leave_out={"kind"} | (_SECTIONS - sections),
+        required={"user"} | needs.required,
+    )
+    command = kind in FOR_KIND and kind != "schedule" and needs_command(kind, None)
+    spec["x-kubernetes-validations"] = rules.of_work(kind, sections, command=command)
+    others = {name for name, section in _STATUS_SECTIONS.items() if section not in sections}
+    status = of_struct(WorkloadStatus, NOTHING, leave_out=others)
+    return _definition(named, spec, status, WORK)
+
+
+def _definition(
+    named: kinds.Named, spec: Schema, status: Schema, columns: tuple[Column, ...]
+) -> dict[str, Any]:
+    resource = named.resource
+    status["properties"] |= {"conditions": _CONDITIONS, "shown": _SHOWN}
+    schema = {
+        "type": "object",
+        "description": spec.get("description", ""),
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+        "x-kubernetes-validations": [
+            rules.rule(
+                "size(self.metadata.name) <= 63"
+                " && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+                "a name of 1 to 63 lower-case letters, digits and hyphens, beginning and ending"
+                " with a letter or digit",
+            )
+        ],
+    }
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [column.manifest() for column in columns],
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": named.singular,
+                "shortNames": list(named.short),
+                "categories": [kinds.CATEGORY],
+            },
+            "versions": [version],
+        },
+    }

@@ -1,0 +1,187 @@
+"""Rules that bind several fields, in CEL, with sentences that say what would be right.
+
+They are those of the REST API's models; each is kept cheap by the bounds of what it runs over.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from carrel_scheduler.core.mig.parts import EXPECTED, FORM
+from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
+from carrel_scheduler.ledger.resources import quantities
+
+Rule = dict[str, Any]
+
+
+def rule(what: str, message: str, *, path: str = "") -> Rule:
+    """One rule; ``path`` is the field that is to blame."""
+    blamed = {"fieldPath": path} if path else {}
+    return {"rule": what, "message": message, **blamed}
+
+
+_GPUS: Final = rule(
+    "self == double(int(self)) || (self < 1.0 && self * 100.0 - double(int(self * 100.0 + 0.5))"
+    " < 0.000001 && self * 100.0 - double(int(self * 100.0 + 0.5)) > -0.000001)",
+    "a share of one GPU in hundredths (0.01 to 0.99), or a whole number (0, 1, 2, …)",
+)
+_IMMUTABLE: Final = rule("self == oldSelf", "stays what it was; make a new object instead")
+
+
+def _quantity(example: str) -> Rule:
+    return rule(
+        f"type(self) == string ? self.matches('{quantities.PATTERN}') : self >= 0",
+        f"an amount such as {example}",
+    )
+
+
+_CPU: Final = {"x-kubernetes-validations": [_quantity("2, 0.5 or 500m")], "maxLength": 32}
+_MEMORY: Final = {"x-kubernetes-validations": [_quantity("8Gi or 512Mi")], "maxLength": 32}
+_GPU: Final = {"minimum": 0, "maximum": 65_536, "x-kubernetes-validations": [_GPUS]}
+_MIG: Final = {
+    "maxLength": 32,
+    "x-kubernetes-validations": [rule(f"self == '' || self.matches('^{FORM}$')", EXPECTED)],
+}
+_AMOUNTS: Final = {"gpus": _GPU, "cpu": _CPU, "cpu_limit": _CPU, "memory": _MEMORY}
+_FIELDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    "Needs": {**_AMOUNTS, "mig_profile": _MIG},
+    "Amounts": _AMOUNTS,
+    "Ceiling": _AMOUNTS,
+    "WorkloadSpec": {
+        "user": {"minLength": 1, "x-kubernetes-validations": [_IMMUTABLE]},
+        "owner": {"maxLength": 64, "x-kubernetes-validations": [_IMMUTABLE]},
+        "part": {"minimum": 0, "x-kubernetes-validations": [_IMMUTABLE]},
+    },
+    "PodGroupSpec": {"min_member": {"minimum": 1, "maximum": 10_000}},
+    "ScheduleSpec": {
+        "cron": {
+            "maxLength": 128,
+            "x-kubernetes-validations": [
+                rule(
+                    r"self.trim().matches('^[^ ]+( +[^ ]+){4}$')",
+                    "five fields: minute, hour, day of month, month, day of week",
+                )
+            ],
+        }
+    },
+}
+
+
+def of_field(struct: str, field: str) -> dict[str, Any]:
+    """What is added to the schema of a field."""
+    return dict(_FIELDS.get(struct, {}).get(field, {}))
+
+
+def _not_above(low: str, high: str, least: str, most: str) -> Rule:
+    """``low`` not above ``high``; ``least`` and ``most`` are what they are when left out."""
+    return rule(
+        f"(has(self.{low}) ? self.{low} : {least}) <= (has(self.{high}) ? self.{high} : {most})",
+        f"`{low}` not above `{high}`",
+    )
+
+
+_PARAMETER: Final = [
+    rule(
+        # Choices may be of any type, and what has none is nothing for CEL to look at.
+        "self.type != 'categorical' || (!has(self.low) && !has(self.high))",
+        "`choices`, and neither `low` nor `high`, for a categorical parameter",
+    ),
+    rule(
+        "self.type == 'categorical' || (has(self.low) && has(self.high) && self.low <= self.high)",
+        "`low` and `high` with low <= high for a number",
+    ),
+    rule(
+        "!(has(self.log) && self.log) || (has(self.low) && self.low > 0.0 && !has(self.step))",
+        "`low` above 0 and no `step` on a logarithmic scale",
+    ),
+]
+_STRUCTS: Final[Mapping[str, list[Rule]]] = {
+    "InferenceSpec": [_not_above("minReplicas", "maxReplicas", "1", "1")],
+    "Parameter": _PARAMETER,
+    "ExperimentSpec": [
+        rule(
+            "!has(self.sampler) || self.sampler != 'grid' || has(self.parameters)",
+            "`parameters`: a grid needs them declared",
+        )
+    ],
+    "ProjectSpec": [
+        rule(
+            "!has(self.limit) || !has(self.limit.gpus) || !has(self.quota)"
+            " || !has(self.quota.gpus) || self.quota.gpus <= self.limit.gpus",
+            "`limit.gpus` of at least `quota.gpus`",
+        )
+    ],
+    "DepartmentSpec": [],
+}
+
+
+def of_struct(struct: str) -> dict[str, Any]:
+    """What is added to the schema of a structure."""
+    found = _STRUCTS.get(struct)
+    return {"x-kubernetes-validations": found} if found else {}
+
+
+_ELASTIC: Final = [
+    rule(
+        "!has(self.elastic) || !has(self.elastic.minTasks)"
+        " || self.elastic.minTasks <= (has(self.tasks) ? self.tasks : 1)",
+        "`elastic.minTasks` not above `tasks`",
+    ),
+    rule(
+        "!has(self.elastic) || !has(self.elastic.gpusOfTask) || !self.elastic.gpusOfTask"
+        " || ((!has(self.tasks) || self.tasks == 1)"
+        " && (!has(self.elastic.minTasks) || self.elastic.minTasks == 0))",
+        "either `elastic.gpusOfTask` for one task, or `elastic.minTasks` for several",
+    ),
+]
+_ROUTES: Final = rule(
+    "!has(self.routes) || self.routes.all(one, self.routes.exists_one(other,"
+    " (has(one.name) ? one.name : '') == (has(other.name) ? other.name : '')))",
+    "a `name` of its own for each of several `routes`",
+)
+
+
+def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> list[Rule]:
+    """Rules over the whole specification of a kind of work.
+
+    Args:
+        kind: of work.
+        sections: that it may have.
+        command: whether it says nothing without one.
+    """
+    found = [_ROUTES]
+    if "elastic" in sections:
+        found += _ELASTIC
+    if not KINDS[kind].gang:
+        message = f"`tasks` 1: a {kind} is one task"
+        found.append(rule("!has(self.tasks) || self.tasks == 1", message))
+    if command:
+        found.append(
+            rule(
+                "(has(self.command) && size(self.command) > 0)"
+                " || (has(self.holdForClaim) && self.holdForClaim)"
+                " || (has(self.external) && self.external)",
+                "a `command` with at least the program to run",
+            )
+        )
+    external = (
+        "!has(self.external) || !self.external || !has(self.command) || size(self.command) == 0"
+        if kind == "workspace"
+        else "!has(self.external) || !self.external"
+    )
+    found.append(rule(external, "no `external` but for a workspace without a `command`"))
+    if kind == "inference":
+        found.append(
+            rule(
+                "!has(self.routes) || self.routes.all(one, !has(one.port) || one.port == 0)",
+                "`port` 0: each replica has a port of its own, which it finds as PORT",
+            )
+        )
+    if kind == "schedule":
+        found.append(
+            rule(
+                "(has(self.notebook)) == (!has(self.schedule.runs)"
+                " || self.schedule.runs == 'notebook')",
+                "`notebook` for a schedule whose runs are notebooks, and for no other",
+            )
+        )
+    return found

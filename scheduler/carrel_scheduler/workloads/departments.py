@@ -1,0 +1,37 @@
+"""Departments in the core's tree: each is a queue above those of its projects.
+
+A project may name a department that is not there (any more, or yet): it stands for itself then.
+"""
+
+from carrel_scheduler.core.events import QueueGone
+from carrel_scheduler.core.state import State
+from carrel_scheduler.ledger.objects import Department
+from carrel_scheduler.ledger.store import Change, ChangeType
+from carrel_scheduler.workloads.book import (
+    Book,
+    department_event,
+    department_queue,
+    project_event,
+)
+
+
+def changed(book: Book, state: State, change: Change[Department]) -> None:
+    """A department came, has other rules, or is gone; its projects move accordingly."""
+    department = change.object
+    name = department.meta.name
+    if change.type is ChangeType.DELETED:
+        if book.departments.pop(name, None) is not None:
+            _move_projects(book, state, name)
+            state.apply(QueueGone(department_queue(name)))
+        return
+    came = name not in book.departments
+    book.departments[name] = department
+    state.apply(department_event(department))
+    if came:
+        _move_projects(book, state, name)
+
+
+def _move_projects(book: Book, state: State, name: str) -> None:
+    for project in book.projects.values():
+        if project.spec.department == name:
+            state.apply(project_event(project, book.departments))

@@ -1,0 +1,1 @@
+"""Pods that others made and asked us to place: queued, bound and evicted beside our own work."""

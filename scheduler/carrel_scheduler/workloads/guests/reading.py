@@ -1,0 +1,86 @@
+"""From a pod as the cluster shows it to what the loop hears of it.
+
+A pod with our scheduler's name that a task of ours made is our own work and is heard of through the
+engine; one without such a label is a guest; every other pod that has a node is a stranger.
+"""
+
+from typing import Final
+
+from carrel_scheduler.core.events import Outcome
+from carrel_scheduler.engines.kubernetes.binding import read_devices
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Grouping
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.ledger.resources.names import DEVICES, SCHEDULER_NAME, TASK
+from carrel_scheduler.workloads.guests.members import Member, PodRef
+from carrel_scheduler.workloads.guests.messages import MemberSeen, OwnSeen, PodGone, StrangerSeen
+
+GRACE_SECONDS: Final = 30.0
+_ENDED: Final = {"Succeeded": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
+_SCHEDULED: Final = "PodScheduled"
+
+
+class Reader:
+    """Reads pods. The group of a pod is read once it is bound, before that whenever it changes."""
+
+    def __init__(self, grouper: Grouper) -> None:
+        self._grouper = grouper
+        self._read: dict[str, Grouped] = {}
+
+    async def seen(self, pod: Pod) -> MemberSeen | StrangerSeen | OwnSeen:
+        """What a pod that appeared or changed is to the loop."""
+        if pod.spec.scheduler_name != SCHEDULER_NAME:
+            return StrangerSeen(pod)
+        if TASK in pod.metadata.labels:
+            return OwnSeen(pod)
+        try:
+            return MemberSeen(_member(pod, await self._grouped(pod)))
+        except PodRefused as error:
+            if pod.spec.node_name:
+                return StrangerSeen(pod)
+            return MemberSeen(_member(pod, Grouped(_nameless(pod)), error.sentence))
+
+    def gone(self, pod: Pod) -> PodGone:
+        """What a deleted pod is to the loop."""
+        self._read.pop(pod.metadata.uid, None)
+        return PodGone(pod.metadata.uid)
+
+    async def _grouped(self, pod: Pod) -> Grouped:
+        known = self._read.get(pod.metadata.uid)
+        if known is None or not pod.spec.node_name:
+            known = self._read[pod.metadata.uid] = await self._grouper.group(pod)
+        return known
+
+
+def _member(pod: Pod, grouped: Grouped, refusal: str = "") -> Member:
+    meta, spec, status = pod.metadata, pod.spec, pod.status
+    grace = spec.termination_grace_period_seconds
+    return Member(
+        ref=PodRef(meta.namespace, meta.name, meta.uid),
+        grouping=grouped.grouping,
+        pod=pod,
+        role=grouped.role,
+        node=spec.node_name,
+        devices=read_devices(meta.annotations.get(DEVICES)) if spec.node_name else None,
+        gated=bool(spec.scheduling_gates),
+        ending=meta.deletion_timestamp is not None,
+        outcome=_ENDED.get(status.phase),
+        grace_seconds=GRACE_SECONDS if grace is None else float(grace),
+        started_at=status.start_time.timestamp() if status.start_time else 0.0,
+        told="" if spec.node_name else _told(pod),
+        refusal=refusal,
+    )
+
+
+def _told(pod: Pod) -> str:
+    for condition in pod.status.conditions:
+        if condition.type == _SCHEDULED and condition.status == "False":
+            return condition.message
+    return ""
+
+
+def _nameless(pod: Pod) -> Grouping:
+    """A group for a pod that can not be understood: it is told so, and never queued."""
+    meta = pod.metadata
+    return Grouping(uid=meta.uid, name=meta.name, project=meta.namespace)

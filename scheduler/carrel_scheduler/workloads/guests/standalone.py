@@ -1,0 +1,155 @@
+"""A scheduler of guests alone: no REST API, no Hub, no tasks of its own.
+
+What it decides, binds and evicts is what the whole service does with guests; it is for measuring
+that, for tests of its faults, and for clusters where others submit everything.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+from carrel_scheduler.engines.contract import (
+    EngineError,
+    ExecSession,
+    TaskId,
+    TaskSpec,
+    TaskStatus,
+    UnknownTask,
+)
+from carrel_scheduler.engines.kubernetes.leading import Leader
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.workloads.actor import Actor, HubRefused
+from carrel_scheduler.workloads.guests.hands import Limits
+from carrel_scheduler.workloads.guests.work import Feeds, GuestWork
+from carrel_scheduler.workloads.launch import LaunchSettings
+from carrel_scheduler.workloads.pumps import pump_projects, pump_workloads
+from carrel_scheduler.workloads.reconciler import Reconciler
+from carrel_scheduler.workloads.recovery import recover
+
+
+class NoTasks:
+    """An engine that runs nothing: who submits here brings pods."""
+
+    async def start(self, task: TaskSpec) -> None:
+        """Refuses."""
+        raise EngineError(f"{task.id}: this scheduler places pods that others made, and no others")
+
+    async def stop(self, task: TaskId, grace_seconds: float) -> None:
+        """Knows none."""
+        raise UnknownTask(f"{task} (to end within {grace_seconds} s)")
+
+    async def list(self) -> Sequence[TaskStatus]:
+        """None."""
+        return ()
+
+    async def watch(self) -> AsyncIterator[TaskStatus]:
+        """Nothing ever happens."""
+        nothing: Sequence[TaskStatus] = ()
+        for status in nothing:
+            yield status
+
+    async def forget(self, task: TaskId) -> None:
+        """Knows none."""
+        raise UnknownTask(str(task))
+
+    async def remove_workload(self, workload_uid: str) -> None:
+        """There is nothing of it."""
+
+    async def logs(self, workload_uid: str, **_: object) -> AsyncIterator[bytes]:
+        """None."""
+        nothing: Sequence[bytes] = ()
+        for chunk in nothing:
+            yield chunk + workload_uid.encode()
+
+    async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
+        """Knows none."""
+        raise UnknownTask(f"{task}: {command}")
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class NoHub:
+    """There is nobody who starts workspaces."""
+
+    async def start_workspace(self, workload: Workload) -> None:
+        """Refuses."""
+        raise HubRefused(f"no Hub starts {workload.meta.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Standalone:
+    """What a scheduler of guests is made of.
+
+    Attributes:
+        client: of the API server; ``ledger``: has the projects, takes the history.
+        launch: settings of tasks that there are none of.
+        instance: the name of this process.
+        now: epoch seconds.
+        leader: claims the lease; ``None``: nobody else schedules here, in epoch ``epoch``.
+        ours: the cluster knows our kinds: groups of nodes and of pods are followed.
+    """
+
+    client: KubeClient
+    ledger: Ledger
+    launch: LaunchSettings
+    instance: str
+    now: Callable[[], float]
+    leader: Leader | None = None
+    epoch: int = 0
+    limits: Limits = field(default_factory=Limits)
+    stale_grace_s: float = 60.0
+    ours: bool = False
+
+    async def run(self, stop: asyncio.Event, began: asyncio.Event) -> None:
+        """Schedule until ``stop``; ``began`` is set once the first turn may come.
+
+        Raises, in a group: ``LeadershipLost``, ``Fenced``, what the ledger or the API refuses.
+        """
+        if self.leader is None:
+            await self._run(stop, began, self.epoch)
+            return
+        epoch = await self.leader.acquire()
+        try:
+            async with asyncio.TaskGroup() as group:
+                keeping = group.create_task(self.leader.keep())
+                await self.leader.fenced()
+                await self._run(stop, began, epoch)
+                keeping.cancel()
+        finally:
+            await self.leader.release()
+
+    async def _run(self, stop: asyncio.Event, began: asyncio.Event, epoch: int) -> None:
+        engine = NoTasks()
+        loop = Reconciler(
+            self.ledger, Actor(engine, self.ledger, self.launch, NoHub()), clock=self.now
+        )
+        loop.guests.stale_grace_s = self.stale_grace_s
+        feeds = Feeds.of(self.client, ours=self.ours)
+        work = GuestWork(
+            self.client,
+            feeds,
+            loop,
+            epoch=epoch,
+            instance=self.instance,
+            now=self.now,
+            limits=self.limits,
+        )
+        projects, workloads = await recover(loop, (), ())
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(work.run(began))]
+                await began.wait()
+                tasks += [
+                    group.create_task(pump_projects(self.ledger, loop, projects)),
+                    group.create_task(pump_workloads(self.ledger, loop, workloads)),
+                    group.create_task(loop.run()),
+                ]
+                await stop.wait()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await feeds.close()
+            await work.hands.flush()

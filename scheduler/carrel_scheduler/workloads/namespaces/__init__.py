@@ -1,0 +1,1 @@
+"""Projects as namespaces of a cluster, and what people make there with ``kubectl``."""
