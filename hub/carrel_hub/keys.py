@@ -55,6 +55,11 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
             fresh.replace(path)
         return keys
 
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From a folder with a file for each, as secrets are mounted. Raises ``OSError``."""
+        return cls(**{name: (folder / name).read_text().strip() for name in cls.__struct_fields__})
+
     @override
     def __repr__(self) -> str:
         """Without a secret."""

@@ -32,7 +32,14 @@ ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE
 PASSED_ON: Final = [USE, ADMIN, OWN_GROUPS, ACCESS[0]]
 # The gateway asks nobody in a person's name: it only has to know who comes.
 AT_THE_GATEWAY: Final = [OWN_GROUPS, ACCESS[2]]
-SERVER_TOKEN: Final = ["users:activity!user", "access:servers!server", *PASSED_ON, ACCESS[2]]
+# From a workspace one looks after one's other workspaces, too: jobs have tokens of another kind.
+SERVER_TOKEN: Final = [
+    "users:activity!user",
+    "access:servers!server",
+    "servers!user",
+    *PASSED_ON,
+    ACCESS[2],
+]
 
 
 def user_scopes() -> set[str]:

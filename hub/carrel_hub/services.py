@@ -6,11 +6,58 @@ gives them the same variables.
 
 import json
 import sys
-from typing import Any
+from typing import Any, Final, Protocol
 
 from carrel_hub import scopes
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
+
+# The Hub begins its own work only after it waited for each service, and gives it its route anyway.
+AWAITED_SECONDS: Final = 1
+
+
+class Places(Protocol):
+    """Where the parts of an installation are, for each other."""
+
+    @property
+    def public_url(self) -> str:
+        """What people type."""
+        ...
+
+    @property
+    def hub_url(self) -> str:
+        """The Hub itself."""
+        ...
+
+    @property
+    def scheduler_url(self) -> str:
+        """The scheduler's service itself, not through the proxy."""
+        ...
+
+    @property
+    def console_url(self) -> str:
+        """The console's service itself."""
+        ...
+
+    @property
+    def gateway_url(self) -> str:
+        """The gateway's service itself."""
+        ...
+
+    @property
+    def api_url(self) -> str:
+        """What clients are given: the scheduler without ``/api/v1``."""
+        ...
+
+    @property
+    def gateway_trust(self) -> str:
+        """Whose programs run with the Hub's origin."""
+        ...
+
+    @property
+    def demo(self) -> bool:
+        """Whether homes get the demo notebooks."""
+        ...
 
 
 def commands() -> dict[str, list[str]]:
@@ -26,7 +73,7 @@ def commands() -> dict[str, list[str]]:
     }
 
 
-def registrations(settings: Settings, keys: Keys) -> list[dict[str, Any]]:
+def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
     """``c.JupyterHub.services``."""
     scheduler: dict[str, Any] = {
         "name": scopes.SCHEDULER,
@@ -50,10 +97,13 @@ def registrations(settings: Settings, keys: Keys) -> list[dict[str, Any]]:
         "oauth_no_confirm": True,
         "oauth_client_allowed_scopes": scopes.AT_THE_GATEWAY,
     }
-    if settings.managed:
+    if isinstance(settings, Settings) and settings.managed:
         for service in (scheduler, console, gateway):
             service["command"] = commands()[service["name"]]
             service["environment"] = own_environment(settings, service["name"])
+    else:
+        for service in (scheduler, console, gateway):
+            service["timeout"] = AWAITED_SECONDS
     return [
         scheduler,
         console,
@@ -63,7 +113,7 @@ def registrations(settings: Settings, keys: Keys) -> list[dict[str, Any]]:
     ]
 
 
-def own_environment(settings: Settings, service: str) -> dict[str, str]:
+def own_environment(settings: Places, service: str) -> dict[str, str]:
     """What we tell a service beyond what the Hub tells every service."""
     shared = {
         "CARREL_URL": settings.api_url,
@@ -72,10 +122,11 @@ def own_environment(settings: Settings, service: str) -> dict[str, str]:
     }
     if service == scopes.GATEWAY:
         return shared | {"CARREL_GATEWAY_TRUST": settings.gateway_trust}
-    if service != scopes.SCHEDULER:
+    if service != scopes.SCHEDULER or not isinstance(settings, Settings):
         return shared
     gpus = settings.gpus
     told = {
+        "CARREL_GATEWAY_URL": f"{settings.gateway_url}/services/{scopes.GATEWAY}",
         "CARREL_STATE_DIR": str(settings.state_dir),
         "CARREL_DATABASE_URL": settings.database_url,
         "CARREL_GPUS": "" if gpus.count is None else str(gpus.count),
@@ -85,7 +136,7 @@ def own_environment(settings: Settings, service: str) -> dict[str, str]:
     return shared | {name: value for name, value in told.items() if value}
 
 
-def hub_environment(settings: Settings, keys: Keys, service: str) -> dict[str, str]:
+def hub_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:
     """What the Hub would tell a service that it starts itself."""
     url, token = {
         scopes.SCHEDULER: (settings.scheduler_url, keys.scheduler),

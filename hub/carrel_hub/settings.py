@@ -34,6 +34,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         gateway_trust: whose programs run with the Hub's origin; see ``gateway.settings``.
         database_url: the scheduler's ledger; empty means SQLite in the state folder.
         demo: demo notebooks in every home.
+        environments: Python environments that workspaces are offered, name to prefix.
     """
 
     state_dir: Path
@@ -45,6 +46,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     demo: bool = False
     managed: bool = True
     gateway_trust: str = "owner"
+    environments: dict[str, str] = {}
 
     @property
     def hub_dir(self) -> Path:

@@ -31,6 +31,7 @@ _ALWAYS = {"warn_before_seconds": 600.0, "extend_seconds": 3600.0}
 FIELDS = {
     "name": "name",
     "description": "description",
+    "department": "department",
     "weight": "weight",
     "over_quota": "over_quota",
     "interactive.max_extensions": "max_extensions",
@@ -46,6 +47,7 @@ def form_of(project: Project) -> Form:
     values = {
         "name": project.name,
         "description": project.description,
+        "department": project.department or "",
         "over_quota": "on" if project.over_quota else "",
         "weight": "" if project.weight is None else str(project.weight),
         "max_extensions": str(project.interactive.max_extensions),
@@ -68,6 +70,7 @@ def rules_of(form: Form) -> dict[str, Any]:
     """All rules as the API writes them. Look at ``form.refused`` before sending them."""
     return {
         "description": form.value("description"),
+        "department": form.value("department") or None,
         "quota": _amounts(form, "quota"),
         "limit": _amounts(form, "limit"),
         "over_quota": form.checked("over_quota"),

@@ -5,11 +5,13 @@ From the left: used inside the guarantee (solid), borrowed beyond it (hatched), 
 long queue does not squeeze the rest: its outline stays open to the right.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from markupsafe import Markup
 
-from carrel.models import Project
+from carrel.models import Department, Project, ProjectUse
 from carrel_hub.console import format as fmt
 from carrel_hub.console.palette import css_class
 from carrel_hub.console.svg import element, percent
@@ -17,6 +19,7 @@ from carrel_hub.console.svg import element, percent
 HEIGHT = 22
 _BAR_TOP, _BAR_HEIGHT = 4, 14
 _LONGEST = 2.5
+NO_COLOR: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,25 @@ def amounts_of(project: Project) -> Amounts:
         waiting=use.gpus_waiting,
         guaranteed=project.quota.gpus,
         limit=project.limit.gpus,
+    )
+
+
+def in_all(department: Department, projects: Sequence[Project]) -> Project:
+    """A department as one line: its own guarantee, and what its projects use together."""
+    uses = [project.use for project in projects]
+    allocated = sum(use.gpus_allocated for use in uses)
+    guaranteed = department.quota.gpus
+    use = ProjectUse(
+        gpus_allocated=allocated,
+        gpus_borrowed=0.0 if guaranteed is None else max(0.0, allocated - guaranteed),
+        gpus_waiting=sum(use.gpus_waiting for use in uses),
+    )
+    return Project(
+        name=department.name,
+        quota=department.quota,
+        limit=department.limit,
+        color=NO_COLOR,
+        use=use,
     )
 
 
@@ -79,7 +101,7 @@ def quota_line(project: Project, scale: float | None = None) -> Markup:
         "svg",
         element("title", f"{project.name}: {text}"),
         *_bar(amounts_of(project), whole),
-        class_=f"quota-bar {css_class(project.color)}",
+        class_=f"quota-bar {'p-other' if project.color == NO_COLOR else css_class(project.color)}",
         role="img",
         width="100%",
         height=HEIGHT,

@@ -1,12 +1,14 @@
 """What people and programs read when a request is not passed on: a sentence, and a code."""
 
 import html
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from carrel_hub.gateway.table import Place
+from carrel_hub.proxy.request import Request
 
 RETRY_SECONDS: Final = 5
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"
@@ -34,7 +36,7 @@ _TITLES: Final = {
 
 
 def refusal(
-    request: web.BaseRequest, status: int, code: str, detail: str, *, again: int | None = None
+    request: Request, status: int, code: str, detail: str, *, again: int | None = None
 ) -> web.Response:
     """An answer of ours: a page for browsers, a problem document for programs.
 
@@ -49,24 +51,32 @@ def refusal(
         text = _PAGE.format(title=title, detail=html.escape(detail), refresh=refresh)
         headers["Content-Security-Policy"] = POLICY
         return web.Response(status=status, text=text, content_type="text/html", headers=headers)
+    return problem(status, code, detail, headers)
+
+
+def problem(
+    status: int, code: str, detail: str, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A problem document, as programs read it."""
+    told = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} | dict(headers or {})
     if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    problem = {
+        told["WWW-Authenticate"] = "Bearer"
+    body = {
         "type": "about:blank",
-        "title": title,
+        "title": _TITLES.get(status, "Refused"),
         "status": status,
         "code": code,
         "detail": detail,
     }
     return web.Response(
         status=status,
-        body=msgspec.json.encode(problem),
+        body=msgspec.json.encode(body),
         content_type="application/problem+json",
-        headers=headers,
+        headers=told,
     )
 
 
-def wants_page(request: web.BaseRequest) -> bool:
+def wants_page(request: Request) -> bool:
     """Whether somebody looks at the answer in a browser's window."""
     if request.method not in ("GET", "HEAD"):
         return False
@@ -76,7 +86,7 @@ def wants_page(request: web.BaseRequest) -> bool:
     return "text/html" in request.headers.get("Accept", "")
 
 
-def not_there(request: web.BaseRequest, place: Place) -> web.Response:
+def not_there(request: Request, place: Place) -> web.Response:
     """No server takes requests now, and why."""
     why = f" {place.reason.sentence}" if place.reason and place.reason.sentence else ""
     detail = f"{place.project}/{place.name} is {_PHASES.get(place.phase, place.phase)}.{why}"

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,45 +40,52 @@ class Balance:
         first = self._turn % len(left)
         return min(left[first:] + left[:first], key=lambda one: busy.get(one.uid, 0))
 
-    @contextmanager
-    def request(self, uid: str) -> Iterator[None]:
+    def request(self, uid: str) -> "_Counted":
         """A request to a place, from when it comes until it is answered."""
-        with _counted(self.at_place, uid, self.changed, uid):
-            yield
+        return _Counted(self.at_place, uid, self.changed, uid)
 
-    @contextmanager
-    def at(self, uid: str, target: Target) -> Iterator[None]:
+    def at(self, uid: str, target: Target) -> "_Counted":
         """A request that a target has."""
-        busy = self._busy.setdefault(uid, Counter())
-        try:
-            with _counted(busy, target.uid, self.changed, uid):
-                yield
-        finally:
-            if not busy:
-                self._busy.pop(uid, None)
+        busy = self._busy.get(uid)
+        if busy is None:
+            busy = self._busy[uid] = Counter()
+        return _Counted(busy, target.uid, self.changed, uid, self._busy)
 
-    @contextmanager
-    def holding(self, uid: str) -> Iterator[None]:
+    def holding(self, uid: str) -> "_Counted":
         """A request that waits; raises ``TooManyHeld``."""
         if self.held[uid] >= MOST_HELD:
             raise TooManyHeld
-        with _counted(self.held, uid, self.changed, uid):
-            yield
+        return _Counted(self.held, uid, self.changed, uid)
 
 
-@contextmanager
-def _counted(
-    counts: Counter[str], key: str, changed: Callable[[str], None], uid: str
-) -> Iterator[None]:
-    counts[key] += 1
-    changed(uid)
-    try:
-        yield
-    finally:
-        counts[key] -= 1
-        if not counts[key]:
-            del counts[key]
-        changed(uid)
+class _Counted:
+    """One more as long as it lasts. ``places``: where the counts go away when nothing is left."""
+
+    __slots__ = ("_changed", "_counts", "_key", "_places", "_uid")
+
+    def __init__(
+        self,
+        counts: Counter[str],
+        key: str,
+        changed: Callable[[str], None],
+        uid: str,
+        places: dict[str, Counter[str]] | None = None,
+    ) -> None:
+        self._counts, self._key, self._changed, self._uid = counts, key, changed, uid
+        self._places = places
+
+    def __enter__(self) -> None:
+        self._counts[self._key] += 1
+        self._changed(self._uid)
+
+    def __exit__(self, *_: object) -> None:
+        counts = self._counts
+        counts[self._key] -= 1
+        if not counts[self._key]:
+            del counts[self._key]
+            if not counts and self._places is not None and self._places.get(self._uid) is counts:
+                del self._places[self._uid]
+        self._changed(self._uid)
 
 
 async def servers(table: Table, balance: Balance, place: Place, name: str) -> Place | None:

@@ -17,7 +17,7 @@ from carrel_hub.gateway.people import HubUnavailable, People, Person
 from carrel_hub.gateway.settings import Settings
 from carrel_hub.gateway.signin import SignIn
 from carrel_hub.gateway.table import MAIN, Place, Table
-from carrel_hub.proxy import sockets
+from carrel_hub.proxy.request import Request, wants_websocket
 
 HUB_RETRY_SECONDS: Final = 5
 
@@ -48,7 +48,7 @@ class Door:
         self._settings, self._people = settings, people
         self._sign_in, self._table = sign_in, table
 
-    async def person(self, request: web.BaseRequest) -> Person | web.Response:
+    async def person(self, request: Request) -> Person | web.Response:
         """Who asks, or what to answer to somebody unknown."""
         scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
         by_header = scheme.lower() in ("token", "bearer") and bool(token.strip())
@@ -73,7 +73,7 @@ class Door:
                 "This token has no right to use endpoints: it needs the scope "
                 f"access:services!service={self._settings.service}.",
             )
-        websocket = sockets.wanted(request)
+        websocket = wants_websocket(request)
         if not by_header and not safety.came_from_us(request, websocket=websocket):
             return refusal(
                 request,
@@ -84,7 +84,7 @@ class Door:
             )
         return person
 
-    def _stranger(self, request: web.BaseRequest, *, by_header: bool) -> web.Response:
+    def _stranger(self, request: Request, *, by_header: bool) -> web.Response:
         if wants_page(request) and not by_header:
             return self._sign_in.begin(request.raw_path)
         return refusal(
@@ -96,7 +96,7 @@ class Door:
             else "Send a JupyterHub token as `Authorization: Bearer ...`.",
         )
 
-    async def visit(self, request: web.BaseRequest) -> Visit | web.Response:
+    async def visit(self, request: Request) -> Visit | web.Response:
         """What the request may reach, or why not."""
         path, question, query = request.raw_path.partition("?")
         parts = path.removeprefix(self._settings.prefix).split("/", 2)
@@ -135,7 +135,7 @@ class Door:
 
     def _allowed(
         self,
-        request: web.BaseRequest,
+        request: Request,
         person: Person,
         place: Place | None,
         route_name: str,
@@ -160,7 +160,9 @@ class Door:
 
 
 def allowed(place: Place, route: Route, person: Person) -> bool:
-    """Whether a person may use a route; its user always may."""
+    """Whether a person may use a route; its user always may, a task of another project never."""
+    if person.within is not None and person.within != place.project:
+        return False
     if person.is_user and person.name == place.user:
         return True
     if route.access == "everyone":
@@ -175,7 +177,7 @@ def trusted(place: Place, person: Person, trust: str) -> bool:
     return own or place.trusted or shared or trust == "everyone"
 
 
-def _not_for(request: web.BaseRequest, person: Person) -> web.Response:
+def _not_for(request: Request, person: Person) -> web.Response:
     return refusal(
         request,
         403,

@@ -1,5 +1,8 @@
 """Who a token belongs to: asked of the Hub with the token itself, remembered for a short while.
 
+A task of some work comes with a token of the scheduler's, which is asked about these. It may ask
+what its user and its project share, in its own project only.
+
 A token has to carry the right to come to this service, as with every service of the Hub. Groups
 come from the same answer or, where the token may not read them, are asked with our own.
 """
@@ -13,41 +16,64 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 
+from carrel.client.transport import Transport
+from carrel.errors import ApiError, CarrelError
 from carrel_hub.gateway.settings import Settings
 
 REMEMBER_SECONDS: Final = 10.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0
 REMEMBER_AT_MOST: Final = 4096
 ANSWER_SECONDS: Final = 10.0
+# How the scheduler's tokens of tasks begin; the Hub's have no dots.
+TASK_TOKEN: Final = "ct1."  # noqa: S105 - no secret
 GROUP_PREFIX: Final = "project-"
 
 
 class HubUnavailable(Exception):  # noqa: N818 - an outcome to handle
-    """The Hub did not answer, so nobody knows whose token it is."""
+    """The Hub, or the scheduler for a task, did not answer: nobody knows whose token it is."""
+
+
+class _Task(msgspec.Struct):
+    user: str
+    project: str
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """An authenticated caller. ``is_user`` is false for services of the Hub."""
+    """An authenticated caller.
+
+    Attributes:
+        is_user: false for services of the Hub.
+        within: the only project whose work it may ask, of a task; ``None`` is every one.
+    """
 
     name: str
     is_user: bool
     projects: frozenset[str]
     scopes: frozenset[str]
+    within: str | None = None
 
     def may_enter(self, service: str) -> bool:
         """Whether the token is good for this service."""
-        return bool(self.scopes & {"access:services", f"access:services!service={service}"})
+        return self.within is not None or bool(
+            self.scopes & {"access:services", f"access:services!service={service}"}
+        )
 
 
 class People:
-    """Turns tokens into persons. ``clock`` gives seconds."""
+    """Turns tokens into persons. ``clock`` gives seconds, ``scheduler`` is the way to its API."""
 
     def __init__(
-        self, settings: Settings, session: aiohttp.ClientSession, clock: Callable[[], float]
+        self,
+        settings: Settings,
+        session: aiohttp.ClientSession,
+        clock: Callable[[], float],
+        scheduler: Transport,
     ) -> None:
         self._settings, self._session, self._clock = settings, session, clock
+        self._scheduler = scheduler
         self._known: OrderedDict[bytes, tuple[float, Person | None]] = OrderedDict()
         self._asking: dict[bytes, asyncio.Task[Person | None]] = {}
 
@@ -65,18 +91,43 @@ class People:
         return await asyncio.shield(task)
 
     async def _ask(self, key: bytes, token: str) -> Person | None:
-        status, model = await self._call("/user", token)
-        person = None
-        if status == 200:
-            person = await self._person(model)
-        elif status not in (401, 403, 404):
-            raise HubUnavailable(f"the Hub answered {status}")
+        of_task = token.startswith(TASK_TOKEN)
+        person = await (self._task(token) if of_task else self._of_hub(token))
         keep = REMEMBER_UNKNOWN_SECONDS if person is None else REMEMBER_SECONDS
         self._known[key] = (self._clock() + keep, person)
         self._known.move_to_end(key)
         while len(self._known) > REMEMBER_AT_MOST:
             self._known.popitem(last=False)
         return person
+
+    async def _of_hub(self, token: str) -> Person | None:
+        status, model = await self._call("/user", token)
+        if status == 200:
+            return await self._person(model)
+        if status not in (401, 403, 404):
+            raise HubUnavailable(f"the Hub answered {status}")
+        return None
+
+    async def _task(self, token: str) -> Person | None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                told = await self._scheduler.send(
+                    "POST", "/gateway/tasks", body={"token": token}, repeatable=True
+                )
+            model = msgspec.json.decode(told, type=_Task)
+        except ApiError as error:
+            if error.status in (404, 422):
+                return None
+            raise HubUnavailable(f"the scheduler answered {error.status}") from error
+        except (CarrelError, TimeoutError, msgspec.MsgspecError) as error:
+            raise HubUnavailable("the scheduler does not answer") from error
+        return Person(
+            name=model.user,
+            is_user=True,
+            projects=frozenset({model.project}),
+            scopes=frozenset(),
+            within=model.project,
+        )
 
     async def _person(self, model: Mapping[str, Any]) -> Person:
         name, is_user = str(model["name"]), model.get("kind", "user") == "user"

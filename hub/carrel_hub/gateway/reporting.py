@@ -14,6 +14,7 @@ from typing import Any, Final
 from carrel.client.transport import Transport
 from carrel.errors import CarrelError
 from carrel_hub.gateway.balancing import Balance
+from carrel_hub.gateway.latency import Latencies
 from carrel_hub.gateway.table import Place, Table
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class Tally:
     errors: int = 0
     last_at: float | None = None
     lately: deque[list[float]] = field(default_factory=lambda: deque(maxlen=RATE_SECONDS))
+    latencies: Latencies = field(default_factory=Latencies)
 
     def count(self, now: float) -> None:
         """A request came."""
@@ -73,15 +75,26 @@ class Reporter:
 
     def came(self, uid: str) -> None:
         """A request came to a place."""
-        self._tallies.setdefault(uid, Tally()).count(self._clock())
+        tally = self._tallies.get(uid)
+        if tally is None:
+            tally = self._tallies[uid] = Tally()
+        tally.count(self._clock())
 
-    def ended(self, uid: str) -> None:
-        """A request is answered, however long that took."""
-        self._tallies.setdefault(uid, Tally()).last_at = self._clock()
+    def ended(self, uid: str, *, failed: bool, seconds: float | None) -> None:
+        """A request is answered, however long that took.
 
-    def failed(self, uid: str) -> None:
-        """A request was answered with an error of the server's side."""
-        self._tallies.setdefault(uid, Tally()).errors += 1
+        Args:
+            uid: of the place.
+            failed: with an error of the server's side.
+            seconds: until a server began to answer, if one did.
+        """
+        tally = self._tallies.get(uid)
+        if tally is None:
+            tally = self._tallies[uid] = Tally()
+        now = tally.last_at = self._clock()
+        tally.errors += failed
+        if seconds is not None:
+            tally.latencies.took(now, seconds)
 
     async def run(self) -> None:
         """Tell for ever, from when the table is complete."""
@@ -125,6 +138,7 @@ class Reporter:
             "rate": tally.rate(now),
             "requests": tally.requests,
             "errors": tally.errors,
+            "latency": tally.latencies.lately(now),
             # Whoever holds a connection open is there.
             "last_request_at": now if in_flight else tally.last_at,
             "targets": {uid: busy.get(uid, 0) for uid in sorted(ready | set(busy))},

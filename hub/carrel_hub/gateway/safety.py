@@ -7,28 +7,31 @@
 * A target sets cookies below its own path only, and none of the Hub's names.
 """
 
+from collections.abc import Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
-from aiohttp import web
-from multidict import CIMultiDict
+from carrel_hub.proxy.headers import Headers, Pairs
+from carrel_hub.proxy.request import Request
 
 SANDBOX: Final = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Names by which the Hub and its services know people.
 OURS: Final = ("jupyterhub-", "service-", "carrel-gateway", "_xsrf")
-_NOT_FOR_TARGETS: Final = ("Authorization", "X-Forwarded-User", "X-Forwarded-Prefix", "Remote-User")
-# They would reach beyond the path of the target.
-_NOT_FOR_BROWSERS: Final = (
-    "Clear-Site-Data",
-    "Service-Worker-Allowed",
-    "Strict-Transport-Security",
-    "Set-Cookie2",
+NOT_FOR_TARGETS: Final = frozenset(
+    ["authorization", "cookie", "x-forwarded-user", "x-forwarded-prefix", "remote-user"]
+)
+# But for the first two they would reach beyond the path of the target.
+_LOOKED_AT: Final = frozenset(
+    [
+        *("location", "set-cookie", "set-cookie2"),
+        *("clear-site-data", "service-worker-allowed", "strict-transport-security"),
+    ]
 )
 
 
-def came_from_us(request: web.BaseRequest, *, websocket: bool) -> bool:
+def came_from_us(request: Request, *, websocket: bool) -> bool:
     """Whether what a cookie signs in was asked for by a page of this origin, or changes nothing."""
     if request.method in SAFE_METHODS and not websocket:
         return True
@@ -39,27 +42,30 @@ def came_from_us(request: web.BaseRequest, *, websocket: bool) -> bool:
     return bool(origin) and urlsplit(origin).netloc == request.headers.get("Host", "")
 
 
-def for_target(headers: CIMultiDict[str], user: str, prefix: str) -> None:
-    """Take out what proves who asks, and say who does."""
-    for name in _NOT_FOR_TARGETS:
-        headers.popall(name, None)
-    cookies = headers.popall("Cookie", [])
-    kept = [
-        pair.strip()
-        for line in cookies
-        for pair in line.split(";")
-        if pair.strip() and not pair.strip().lower().startswith(OURS)
-    ]
-    if kept:
-        headers["Cookie"] = "; ".join(kept)
-    headers["X-Forwarded-User"] = user
-    headers["X-Forwarded-Prefix"] = prefix
+def for_target(headers: Headers, user: str, prefix: str) -> Pairs:
+    """What a target is told of who asks, beside what ``headers`` keep after ``NOT_FOR_TARGETS``."""
+    told = [("X-Forwarded-User", user), ("X-Forwarded-Prefix", prefix)]
+    if "Cookie" in headers:
+        cookies = [
+            pair.strip()
+            for line in headers.getall("Cookie")
+            for pair in line.split(";")
+            if pair.strip() and not pair.strip().lower().startswith(OURS)
+        ]
+        if cookies:
+            told.append(("Cookie", "; ".join(cookies)))
+    return told
 
 
 def for_browser(
-    headers: CIMultiDict[str], *, prefix: str, base: str, keep_prefix: bool, sandboxed: bool
-) -> None:
-    """Keep a target's answer within its path.
+    headers: Iterable[tuple[str, str]],
+    *,
+    prefix: str,
+    base: str,
+    keep_prefix: bool,
+    sandboxed: bool,
+) -> Pairs:
+    """A target's answer, kept within its path.
 
     Args:
         headers: Of the answer.
@@ -68,16 +74,18 @@ def for_browser(
         keep_prefix: The target knows the path it is reached by.
         sandboxed: The program is another person's.
     """
-    for name in _NOT_FOR_BROWSERS:
-        headers.popall(name, None)
-    for line in headers.popall("Set-Cookie", []):
-        cookie = _own_cookie(line, prefix)
-        if cookie:
-            headers.add("Set-Cookie", cookie)
-    if "Location" in headers:
-        headers["Location"] = _location(headers["Location"], prefix, base, keep_prefix=keep_prefix)
+    kept: Pairs = []
+    for name, value in headers:
+        key = name.lower()
+        if key not in _LOOKED_AT:
+            kept.append((name, value))
+        elif key == "location":
+            kept.append((name, _location(value, prefix, base, keep_prefix=keep_prefix)))
+        elif key == "set-cookie" and (cookie := _own_cookie(value, prefix)):
+            kept.append((name, cookie))
     if sandboxed:
-        headers.add("Content-Security-Policy", SANDBOX)
+        kept.append(("Content-Security-Policy", SANDBOX))
+    return kept
 
 
 def _location(location: str, prefix: str, base: str, *, keep_prefix: bool) -> str:

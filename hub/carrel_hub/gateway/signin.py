@@ -16,6 +16,7 @@ from tornado.web import create_signed_value, decode_signed_value
 
 from carrel_hub.gateway.people import ANSWER_SECONDS, HubUnavailable
 from carrel_hub.gateway.settings import Settings
+from carrel_hub.proxy.request import Request
 
 COOKIE: Final = "carrel-gateway"
 STATE_COOKIE: Final = "carrel-gateway-state"
@@ -30,7 +31,7 @@ class SignIn:
         self._settings, self._session, self._secret = settings, session, secret
         self._callback = f"{settings.prefix}oauth_callback"
 
-    def token(self, request: web.BaseRequest) -> str:
+    def token(self, request: Request) -> str:
         """The token in the browser's cookie; empty when there is none that we signed."""
         value = request.cookies.get(COOKIE, "")
         found = decode_signed_value(self._secret, COOKIE, value, max_age_days=COOKIE_DAYS)
@@ -53,7 +54,7 @@ class SignIn:
         self._set(response, STATE_COOKIE, signed.decode(), STATE_SECONDS)
         return response
 
-    async def finish(self, request: web.BaseRequest) -> web.Response:
+    async def finish(self, request: Request) -> web.Response:
         """The browser comes back with a code, which becomes the token in its cookie."""
         asked = decode_signed_value(
             self._secret, STATE_COOKIE, request.cookies.get(STATE_COOKIE, ""), max_age_days=1

@@ -150,4 +150,5 @@ def _targets(workload: Workload, name: str, node_host: str) -> Iterator[Target]:
         return
     for task in status.tasks[:1]:
         if task.ended_at is None and name in task.ports:
-            yield Target(f"{workload.uid}-{task.attempt}", node_host, task.ports[name])
+            host = task.address or node_host
+            yield Target(f"{workload.uid}-{task.attempt}", host, task.ports[name])

@@ -28,6 +28,7 @@ from carrel_hub.proxy.headers import (
 from carrel_hub.proxy.options import Options
 from carrel_hub.proxy.pages import page
 from carrel_hub.proxy.passage import Passage, UnreachableError
+from carrel_hub.proxy.request import wants_websocket
 from carrel_hub.proxy.routes import Routes
 
 CONNECT_SECONDS: Final = 10.0
@@ -56,7 +57,7 @@ class Proxy:
         if route is None:
             return await self._error(404, request, path, "no route")
         way, kept = plain.pass_on, request_headers(request.headers)
-        if sockets.wanted(request):
+        if wants_websocket(request):
             way, kept = sockets.pass_on, handshake_headers(request.headers)
         url = address(route, asked, self._options)
         try:

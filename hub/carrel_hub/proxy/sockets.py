@@ -23,13 +23,6 @@ CLOSE_SECONDS: Final = 5.0
 Side = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
 
 
-def wanted(request: web.BaseRequest) -> bool:
-    """Whether this request asks for a websocket."""
-    names = ",".join(request.headers.getall("Connection", ())).lower().split(",")
-    asked = request.headers.get("Upgrade", "").strip().lower()
-    return request.method == "GET" and asked == "websocket" and "upgrade" in map(str.strip, names)
-
-
 async def pass_on(passage: Passage) -> web.StreamResponse:
     """Connect both ends and stay until one closes; each message of either is a use.
 

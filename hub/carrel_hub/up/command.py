@@ -33,6 +33,14 @@ Database = Annotated[
     str,
     typer.Option(help="URL of a PostgreSQL database for the ledger.", show_default="SQLite"),
 ]
+Environments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--environment",
+        metavar="NAME=FOLDER",
+        help="A Python environment that workspaces are offered; may be repeated.",
+    ),
+]
 StopJobs = Annotated[
     bool, typer.Option("--stop-jobs", help="At Ctrl-C, stop workspaces and jobs too.")
 ]
@@ -48,6 +56,7 @@ def up(
     demo: Demo = False,
     proxy: Proxy = "auto",
     database: Database = "",
+    environment: Environments = None,
     stop_jobs: StopJobs = False,
 ) -> None:
     """Run Carrel on this machine: JupyterHub, the scheduler and the console."""
@@ -57,6 +66,7 @@ def up(
     try:
         check_python()
         from carrel_hub.settings import Gpus
+        from carrel_hub.up.environments import offered
         from carrel_hub.up.machine import Wish, run
         from carrel_hub.up.sizes import mebibytes
 
@@ -69,6 +79,7 @@ def up(
             demo=demo,
             proxy=proxy,
             database_url=database,
+            environments=offered(environment or ()),
             stop_jobs=stop_jobs,
         )
         run(wish, screen)

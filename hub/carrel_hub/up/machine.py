@@ -38,6 +38,7 @@ class Wish:
     demo: bool
     proxy: str
     database_url: str
+    environments: dict[str, str]
     stop_jobs: bool
 
 
@@ -71,6 +72,7 @@ def _prepare(wish: Wish, screen: Screen) -> tuple[Settings, Keys, list[NewAccoun
         database_url=wish.database_url,
         demo=wish.demo,
         managed=False,
+        environments=wish.environments,
     )
     try:
         keys = Keys.load_or_create(wish.state_dir / KEYS_FILE)

@@ -1,13 +1,23 @@
-"""Loopback ports for the parts: chosen once and kept, because workspaces that run on know them."""
+"""Loopback ports for the parts: chosen once and kept, because workspaces that run on know them.
 
+They lie below those that the kernel hands out by itself, so that no outgoing connection gets one
+while the parts are away, and below those that the scheduler gives to tasks.
+"""
+
+import random
 import socket
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from carrel_hub.settings import Ports
 
-NAMES = ("hub", "proxy_api", "scheduler", "console", "gateway")
+NAMES: Final = ("hub", "proxy_api", "scheduler", "console", "gateway")
+LOWEST: Final = 10_000
+HIGHEST: Final = 15_000
+ATTEMPTS: Final = 200
 
 
 def load_or_choose(path: Path) -> tuple[Ports, bool]:
@@ -27,15 +37,21 @@ def load_or_choose(path: Path) -> tuple[Ports, bool]:
 
 def _choose() -> Ports:
     """Free ones, all different."""
-    probes = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in NAMES]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        found = [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-    return Ports(**dict(zip(NAMES, found, strict=True)))
+    with ExitStack() as held:
+        return Ports(**{name: _bound(held.enter_context(socket.socket())) for name in NAMES})
+
+
+def _bound(probe: socket.socket) -> int:
+    """The port that a socket was bound to; any one where all that were tried are taken."""
+    for _ in range(ATTEMPTS):
+        try:
+            probe.bind(("127.0.0.1", random.randrange(LOWEST, HIGHEST)))  # noqa: S311 - no secret
+        except OSError:
+            continue
+        break
+    else:
+        probe.bind(("127.0.0.1", 0))
+    return int(probe.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:

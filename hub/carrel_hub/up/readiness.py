@@ -11,7 +11,7 @@ from carrel_hub.up.parts import Part
 from carrel_hub.up.supervisor import Supervisor
 from carrel_hub.up.trouble import Trouble
 
-PATIENCE_SECONDS: Final = 90.0
+PATIENCE_SECONDS: Final = 180.0
 PAUSE_SECONDS: Final = 0.15
 
 

@@ -11,12 +11,12 @@ from tornado.web import HTTPError
 from typing_extensions import override
 
 from carrel.errors import ApiError
-from carrel.models import Project, ProjectImpact
+from carrel.models import Project, ProjectImpact, by_department
 from carrel_hub.console import project_form
 from carrel_hub.console.forms import Form
 from carrel_hub.console.handlers.base import Live, SignedInPage
 from carrel_hub.console.handlers.overview import ACTIVE
-from carrel_hub.console.quota_line import scale_of
+from carrel_hub.console.quota_line import in_all, scale_of
 
 _SHOWN_BACK = frozenset({400, 409, 422})
 _USER = re.compile(r"(?!\.+$)[^\s/\\?#%]{1,255}")
@@ -30,12 +30,17 @@ class ProjectsPage(SignedInPage):
     async def get(self) -> None:
         """Show them."""
         identity, projects = await asyncio.gather(self.client.whoami(), self.client.list_projects())
+        groups = by_department(projects)
+        known = await self.client.list_departments() if identity.admin else []
+        departments = {one.name: in_all(one, dict(groups).get(one.name, [])) for one in known}
         self.show(
             "projects.html",
             section="projects",
             live=Live(("projects",), 15),
-            projects=sorted(projects, key=lambda project: project.name),
-            scale=max((scale_of(project) for project in projects), default=1.0),
+            projects=projects,
+            groups=groups,
+            departments=departments,
+            scale=max(map(scale_of, (*projects, *departments.values())), default=1.0),
             admin=identity.admin,
         )
 

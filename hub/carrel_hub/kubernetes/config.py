@@ -1,0 +1,89 @@
+"""One call that makes a JupyterHub a Carrel on a cluster: ``install(c, settings, keys)``.
+
+The Hub's configuration file on a cluster is::
+
+    from carrel_hub.kubernetes.config import load
+    load(get_config())
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from carrel_hub import product
+from carrel_hub.accounts.authenticator import CarrelAuthenticator
+from carrel_hub.accounts.store import Accounts
+from carrel_hub.keys import Keys
+from carrel_hub.kubernetes.routes import KeptRoutes
+from carrel_hub.kubernetes.settings import ACCOUNTS, ClusterSettings
+from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
+
+SETTINGS: Final = "CARREL_HUB_SETTINGS"
+KEYS: Final = "CARREL_KEYS_DIR"
+USUAL: Final = {SETTINGS: "/etc/carrel/hub.yaml", KEYS: "/etc/carrel/keys"}
+HUB_PORT: Final = 8081
+PRIORITY: Final = "carrel-build"
+"""Priority class of workspaces, so that a node in need gives up other pods first."""
+
+
+def load(c: Any) -> None:
+    """``install`` with what is mounted."""
+    install(c, *told())
+
+
+def told() -> tuple[ClusterSettings, Keys]:
+    """The file and the secret that this process was given.
+
+    Raises ``OSError``, ``msgspec.ValidationError``.
+    """
+    settings, keys = (Path(os.environ.get(name) or USUAL[name]) for name in (SETTINGS, KEYS))
+    return ClusterSettings.load(settings), Keys.read(keys)
+
+
+def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+    """Fill the traitlets configuration ``c`` of a Hub; ``settings.traits`` have the last word."""
+    _addresses(c, settings, keys)
+    _identity(c, settings, keys)
+    product.rights(c)
+    product.registered(c, settings, keys)
+    _workspaces(c, settings, keys)
+    product.pages(c)
+    for name, values in settings.traits.items():
+        for trait, value in values.items():
+            setattr(c[name], trait, value)
+
+
+def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+    """The Hub listens in its pod, and is reached by its service's name."""
+    c.JupyterHub.bind_url = "http://:8000/"
+    c.JupyterHub.public_url = f"{settings.public_url}/"
+    c.JupyterHub.hub_bind_url = f"http://:{urlsplit(settings.hub_url).port or HUB_PORT}"
+    c.JupyterHub.hub_connect_url = settings.hub_url
+    c.JupyterHub.db_url = settings.hub_db_url
+    product.lasting(c, keys)
+    c.JupyterHub.proxy_class = KeptRoutes
+    c.ConfigurableHTTPProxy.api_url = settings.proxy_api_url
+
+
+def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+    c.CryptKeeper.keys = [bytes.fromhex(keys.crypt)]
+    if settings.authenticator != ACCOUNTS:
+        c.JupyterHub.authenticator_class = settings.authenticator
+        return
+    settings.accounts_file.parent.mkdir(parents=True, exist_ok=True)
+    accounts = Accounts(settings.accounts_file).all()
+    c.JupyterHub.authenticator_class = CarrelAuthenticator
+    c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
+    c.CarrelAuthenticator.allowed_users = set(accounts)
+    c.CarrelAuthenticator.admin_users = {name for name, one in accounts.items() if one.admin}
+
+
+def _workspaces(c: Any, settings: ClusterSettings, keys: Keys) -> None:
+    section = product.workspaces(c, CarrelKubeSpawner, settings, keys)
+    section.image = settings.image
+    section.image_pull_secrets = settings.image_pull_secrets
+    section.priority_class_name = PRIORITY
+    section.poll_interval = 10
+    if settings.hub_url_for_workspaces:
+        section.hub_connect_url = settings.hub_url_for_workspaces

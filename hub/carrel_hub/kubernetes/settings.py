@@ -1,0 +1,86 @@
+"""What an installation on a cluster is told, in one file that a ConfigMap brings."""
+
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import msgspec
+
+from carrel_hub import scopes
+
+ACCOUNTS: Final = "accounts"
+
+
+class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Everything but the secrets. Addresses are URLs without a final slash.
+
+    Attributes:
+        public_url: what people type; TLS ends before the proxy.
+        hub_url: the Hub as the other parts reach it.
+        hub_url_for_workspaces: the same as workspaces do, where that is another; else empty.
+        proxy_api_url: where the Hub tells the proxy its routes.
+        scheduler_url, console_url, gateway_url: our services themselves, not through the proxy.
+        state_dir: what the Hub keeps, on a volume.
+        database_url: the Hub's database (SQLAlchemy); empty: SQLite in ``state_dir``.
+        image: of workspaces.
+        image_pull_secrets: names of secrets of the projects' namespaces.
+        gateway_trust: whose programs run with the Hub's origin; see ``gateway.settings``.
+        authenticator: ``accounts`` is Carrel's own, with a file in ``state_dir``; else the name or
+            the dotted path of a JupyterHub authenticator.
+        demo: demo notebooks in every home.
+        traits: more of JupyterHub's configuration, by class: ``{CarrelKubeSpawner: {...}}``.
+    """
+
+    public_url: str
+    hub_url: str
+    hub_url_for_workspaces: str = ""
+    proxy_api_url: str
+    scheduler_url: str
+    console_url: str
+    gateway_url: str
+    state_dir: Path = Path("/srv/carrel")
+    database_url: str = ""
+    image: str
+    image_pull_secrets: list[str] = []
+    gateway_trust: str = "owner"
+    authenticator: str = ACCOUNTS
+    demo: bool = False
+    traits: dict[str, dict[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError``: names the field, the value and what would be right."""
+        for name in ("public_url", "hub_url", *_SERVICES):
+            value = getattr(self, name)
+            where = urlsplit(value)
+            if where.scheme not in ("http", "https") or not where.hostname or where.path:
+                raise ValueError(f"{name} is {value!r}; it should be http(s)://host:port")
+            if name in _SERVICES and where.port is None:
+                raise ValueError(f"{name} is {value!r}; it should say the port")
+
+    @property
+    def api_url(self) -> str:
+        """What clients inside the cluster are given."""
+        return f"{self.scheduler_url}/services/{scopes.SCHEDULER}"
+
+    @property
+    def hub_db_url(self) -> str:
+        """The Hub's database."""
+        return self.database_url or f"sqlite:///{self.state_dir / 'jupyterhub.sqlite'}"
+
+    @property
+    def accounts_file(self) -> Path:
+        """Names and password hashes."""
+        return self.state_dir / "hub" / "accounts.json"
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read YAML (or JSON). Raises ``OSError``, ``msgspec.ValidationError``."""
+        return msgspec.yaml.decode(path.read_bytes(), type=cls, dec_hook=_path)
+
+
+def _path(kind: type, value: object) -> object:
+    """Paths, the only type here that YAML has not."""
+    return kind(value)
+
+
+_SERVICES: Final = ("proxy_api_url", "scheduler_url", "console_url", "gateway_url")

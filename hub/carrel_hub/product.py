@@ -1,0 +1,73 @@
+"""What makes a JupyterHub a Carrel wherever it runs: rights, services, workspaces, pages."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from carrel_hub import scopes, services
+from carrel_hub.keys import Keys
+from carrel_hub.pages import Pages
+from carrel_hub.queue import handlers
+from carrel_hub.resting import RestingRoutes
+from carrel_hub.services import Places
+
+HERE: Final = Path(__file__).parent
+START_SECONDS: Final = 600
+NAMED_WORKSPACES: Final = 4
+
+
+def lasting(c: Any, keys: Keys) -> None:
+    """The Hub may restart without anybody noticing: proxy and workspaces go on meanwhile."""
+    c.JupyterHub.upgrade_db = True
+    c.JupyterHub.cookie_secret = bytes.fromhex(keys.cookie)
+    c.JupyterHub.cleanup_servers = False
+    c.JupyterHub.cleanup_proxy = False
+    c.JupyterHub.proxy_class = RestingRoutes
+    c.ConfigurableHTTPProxy.should_start = False
+    c.ConfigurableHTTPProxy.auth_token = keys.proxy
+
+
+def rights(c: Any) -> None:
+    """Scopes and roles; groups are changed by the API while the Hub runs.
+
+    ``load_groups`` stays empty on purpose: what it names would come back at every start.
+    """
+    c.JupyterHub.custom_scopes = scopes.CUSTOM_SCOPES
+    c.JupyterHub.extra_user_scopes = scopes.user_scopes()
+    c.JupyterHub.load_roles = scopes.load_roles()
+
+
+def registered(c: Any, places: Places, keys: Keys) -> None:
+    """Our services."""
+    # The services' tokens are random keys, not passwords: stretching them costs each call 2.5 ms.
+    c.JupyterHub.trust_user_provided_tokens = True
+    c.JupyterHub.services = services.registrations(places, keys)
+
+
+def workspaces(c: Any, spawner_class: type, places: Places, keys: Keys) -> Any:
+    """What every spawner of ours is told; returns its section for more."""
+    c.JupyterHub.spawner_class = spawner_class
+    c.JupyterHub.allow_named_servers = True
+    c.JupyterHub.named_server_limit_per_user = NAMED_WORKSPACES
+    c.JupyterHub.allow_existing_invalid_named_servers = "allow-start"
+    # The scheduler cannot tell who asks before the Hub listens, so workspaces are looked up after.
+    c.JupyterHub.init_spawners_timeout = 1
+    section = c[spawner_class.__name__]
+    section.carrel_url = places.api_url
+    section.carrel_token = keys.spawner
+    section.carrel_gateway_url = f"{places.gateway_url}/services/{scopes.GATEWAY}"
+    section.carrel_console_url = f"/services/{scopes.CONSOLE}/"
+    section.environment = {"CARREL_PUBLIC_URL": places.public_url}
+    section.demo = places.demo
+    section.server_token_scopes = scopes.SERVER_TOKEN
+    section.start_timeout = START_SECONDS
+    section.http_timeout = 60
+    return section
+
+
+def pages(c: Any) -> None:
+    """Carrel's own pages, and the queue's handlers behind them."""
+    c.JupyterHub.template_paths = [str(HERE / "templates")]
+    c.JupyterHub.logo_file = str(HERE / "templates" / "logo.svg")
+    c.JupyterHub.template_vars = {"carrel": Pages}
+    c.JupyterHub.default_url = "/hub/home"
+    c.JupyterHub.extra_handlers = handlers()
