@@ -8,15 +8,14 @@ from traitlets import default
 from carrel.errors import CarrelError
 from carrel.models import Workload
 from carrel_spawner import form, options, refusal
+from carrel_spawner.bad_option import BadOption
 from carrel_spawner.configured import Configured
 from carrel_spawner.discretion import readable_by
-from carrel_spawner.options import BadOption, Choice
+from carrel_spawner.options import Choice
 
 
 class Choosing(Configured):
     """The part of the spawner that people meet before a start."""
-
-    choice: Choice | None = None
 
     @default("options_form")
     def _default_options_form(self) -> Any:
@@ -32,13 +31,14 @@ class Choosing(Configured):
 
     async def render_form(self) -> str:
         """The start form with what is free now."""
+        await self.apply_group_overrides()
         supply = await form.ask(self.client)
         return form.render(
             self.user.name,
             self.projects,
             supply,
             last=self._last_options(),
-            defaults=self.sizes,
+            offer=self.offer,
             waiting=None if supply.trouble else await self.waiting(),
             queue_url=self.queue_url,
         )
@@ -54,7 +54,7 @@ class Choosing(Configured):
     def checked(self, user_options: Mapping[str, Any]) -> Choice:
         """The choice that these options make. Raises ``Refused``."""
         try:
-            return options.check(user_options, self.projects, self.sizes)
+            return options.check(user_options, self.projects, self.offer)
         except BadOption as error:
             raise refusal.bad_option(error) from error
 
@@ -69,9 +69,10 @@ class Choosing(Configured):
 
     async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
         """Wait in the queue with these options. Raises ``Refused``."""
+        await self.apply_group_overrides()
         choice = self.checked(user_options)
         try:
-            return await self.workplace.enqueue(choice)
+            return await self.workplace.enqueue(choice.furnished(self.offer))
         except (CarrelError, TimeoutError) as error:
             raise refusal.unavailable(error) from error
 

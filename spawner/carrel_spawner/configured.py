@@ -1,22 +1,20 @@
-"""The spawner's settings, its connection to the scheduler, and what it runs in a workspace.
+"""The spawner's settings, and its connection to the scheduler.
 
 A part of the spawner, not a spawner: the Hub wants each of its subclasses to be whole.
 """
 
-import sys
+from collections.abc import Sequence
 from typing import Any
 
 from traitlets import Bool, Float, Integer, Unicode
 from traitlets.config import LoggingConfigurable
 
-from carrel import workspace as workspace_side
 from carrel.client import AsyncClient
-from carrel_spawner import options
+from carrel_spawner import options, surroundings
 from carrel_spawner.connection import shared_client
-from carrel_spawner.environment import split
 from carrel_spawner.hubside import escape, join_url
-from carrel_spawner.options import Sizes
-from carrel_spawner.workplace import Launch, Workplace
+from carrel_spawner.options import Choice, Most, Offer, Profile, Sizes
+from carrel_spawner.workplace import GRACE_SECONDS, Workplace
 
 
 class Configured(LoggingConfigurable):
@@ -27,10 +25,9 @@ class Configured(LoggingConfigurable):
     hub: Any
     server: Any
     orm_spawner: Any
+    apply_group_overrides: Any
     name: str
     port: int
-    ip: str
-    get_args: Any
     _log_name: str
 
     carrel_url = Unicode(
@@ -52,9 +49,15 @@ class Configured(LoggingConfigurable):
     default_gpus = Integer(0, help="GPUs of a workspace when nothing is chosen.").tag(config=True)
     default_cpu = Float(0.5, help="Processor cores when nothing is chosen.").tag(config=True)
     default_memory_gib = Float(2.0, help="Memory in GiB when nothing is chosen.").tag(config=True)
+    most_gpus = Integer(1024, help="The most GPUs that a workspace may be given.").tag(config=True)
+    most_cpu = Float(1024.0, help="The most processor cores.").tag(config=True)
+    most_memory_gib = Float(65536.0, help="The most memory in GiB.").tag(config=True)
     demo = Bool(default_value=False, help="Put the demo notebooks into homes that lack them.").tag(
         config=True
     )
+    grace_seconds = Float(
+        GRACE_SECONDS, help="How long a workspace that is to stop has for saving its work."
+    ).tag(config=True)
     settle_seconds = Float(0.5, help="How long a refusal must stand before it is believed.").tag(
         config=True
     )
@@ -64,6 +67,9 @@ class Configured(LoggingConfigurable):
         "it still does, so that the Hub's polls need not ask.",
     ).tag(config=True)
 
+    takes_folders = False
+    choice: Choice | None = None
+
     @property
     def client(self) -> AsyncClient:
         """The connection to the scheduler."""
@@ -72,7 +78,7 @@ class Configured(LoggingConfigurable):
     @property
     def workplace(self) -> Workplace:
         """This workspace as the scheduler knows it."""
-        return Workplace(self.client, self.user.name, self.name)
+        return Workplace(self.client, self.user.name, self.name, self.grace_seconds)
 
     @property
     def projects(self) -> list[str]:
@@ -80,9 +86,16 @@ class Configured(LoggingConfigurable):
         return options.projects_of([group.name for group in self.user.groups])
 
     @property
-    def sizes(self) -> Sizes:
-        """What is taken when nothing is chosen."""
-        return Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
+    def offer(self) -> Offer:
+        """What may be chosen, and what is taken when nothing is."""
+        usual = Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
+        most = Most(self.most_gpus, self.most_cpu, self.most_memory_gib)
+        return Offer(usual, most, self.profiles, self.takes_folders)
+
+    @property
+    def profiles(self) -> Sequence[Profile]:
+        """Kinds of workspaces to choose from."""
+        return ()
 
     @property
     def queue_url(self) -> str:
@@ -94,25 +107,11 @@ class Configured(LoggingConfigurable):
         """The Hub's variables and ours."""
         base: Any = super()
         environment: dict[str, Any] = base.get_env()
-        environment.update(workspace_side.environment())
         environment["CARREL_URL"] = self.carrel_workspace_url or self.carrel_url
         if self.carrel_gateway_url:
             environment["CARREL_GATEWAY_URL"] = self.carrel_gateway_url
         environment["CARREL_CONSOLE_URL"] = self.carrel_console_url
+        if self.choice is not None:
+            whole = self.choice.furnished(self.offer)
+            environment |= surroundings.variables(whole.environment, whole.volumes)
         return environment
-
-    def launch(self, project: str) -> Launch:
-        """What to run in the workspace; takes the Hub's port and token of this start."""
-        shown, hidden = split(self.get_env() | {"CARREL_PROJECT": project})
-        command = [sys.executable, "-m", "carrel_spawner.launch"]
-        command += ["--demo"] if self.demo else []
-        command += ["--", *workspace_side.server_arguments(), *self.get_args()]
-        return Launch(command, shown, hidden, self.port)
-
-    def base_address(self) -> str:
-        """Where the workspace's server listens."""
-        return f"http://{self.ip}:{self.port}"
-
-    def answer_url(self) -> str:
-        """A page of the workspace's server that needs no sign-in."""
-        return join_url(self.base_address(), self.server.base_url, "api")

@@ -12,7 +12,8 @@ from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Node, Project, Workload
 from carrel_spawner import pages, words
-from carrel_spawner.options import BadOption, Choice, Sizes, check
+from carrel_spawner.bad_option import BadOption
+from carrel_spawner.options import Choice, Offer, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def render(
     supply: Supply,
     *,
     last: Mapping[str, Any],
-    defaults: Sizes,
+    offer: Offer,
     waiting: Workload | None = None,
     queue_url: str = "",
 ) -> str:
@@ -68,8 +69,11 @@ def render(
         queued=place(waiting),
         queue_url=queue_url,
         projects=lines,
-        chosen=_chosen(last, membership, defaults),
-        most_gpus=max((node.gpu_milli // 1000 for node in supply.nodes), default=1024),
+        chosen=_chosen(last, membership, offer),
+        most=offer.most,
+        most_gpus=_most_gpus(supply, offer),
+        profiles=offer.profiles,
+        folders=offer.folders,
         free_gpus=free_gpus(supply.nodes),
         free_cpu=_free_cpu(supply.nodes),
         free_memory=_free_memory(supply.nodes),
@@ -130,11 +134,18 @@ def _free_memory(nodes: Sequence[Node]) -> str:
     return f"{words.gib(max(0, free))} free now."
 
 
-def _chosen(last: Mapping[str, Any], membership: Sequence[str], defaults: Sizes) -> Choice:
+def _most_gpus(supply: Supply, offer: Offer) -> int:
+    """What the largest node has, unless less is allowed."""
+    largest = max((node.gpu_milli // 1000 for node in supply.nodes), default=offer.most.gpus)
+    return min(largest, offer.most.gpus)
+
+
+def _chosen(last: Mapping[str, Any], membership: Sequence[str], offer: Offer) -> Choice:
     """What the form begins with: the last choice where it is still allowed."""
-    project = membership[0] if membership else ""
-    fresh = Choice(project, defaults.gpus, defaults.cpu, defaults.memory_gib)
+    project, usual = membership[0] if membership else "", offer.defaults
+    first = offer.profiles[0].slug if offer.profiles else ""
+    fresh = Choice(project, usual.gpus, usual.cpu, usual.memory_gib, profile=first)
     try:
-        return check(last, membership, defaults)
+        return check(last, membership, offer)
     except BadOption:
         return fresh

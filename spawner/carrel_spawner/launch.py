@@ -1,17 +1,28 @@
 """Runs inside the workspace's task, as its user: prepares the home, then becomes the server.
 
-``python -m carrel_spawner.launch [--demo] [-- server arguments]``. Nothing here is needed for a
-workspace to work, so trouble with the home (a full disk, a read-only file) is told, not fatal.
+``python -m carrel_spawner.launch [--demo] [--set-up] [-- server arguments]``. Trouble with what
+nobody asked for (no room for the demo notebooks) is told, not fatal; an environment or a folder
+that was asked for and cannot be had ends the start with a sentence that the spawner reads out of
+the log (``misfit``). With ``--set-up`` the server is told of this installation's extension; the Hub
+can tell it only where both are the same installation.
 """
 
+import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
-PRIVATE_UMASK = 0o077
+from carrel import workspace as workspace_side
+from carrel_spawner import misfit, python_environment
+from carrel_spawner.bad_option import BadOption
+from carrel_spawner.surroundings import ENVIRONMENT, FOLDERS
+
+PRIVATE_UMASK: Final = 0o077
+CONFIGURATION_ERROR: Final = 78
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -24,8 +35,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "--demo" in own:
         for complaint in copy_demo(home):
             print(complaint, file=sys.stderr)  # noqa: T201 - this is the workspace's log
-    command = [sys.executable, "-m", "jupyterhub.singleuser", *server]
+    try:
+        link_folders(home, os.environ.get(FOLDERS, ""))
+        use_environment(home, os.environ.get(ENVIRONMENT, ""))
+    except BadOption as error:
+        print(misfit.line(error), file=sys.stderr, flush=True)  # noqa: T201 - the same
+        sys.exit(CONFIGURATION_ERROR)
+    if "--set-up" in own:
+        os.environ.update(workspace_side.environment())
+        server = [*workspace_side.server_arguments(), *server]
+    command = [sys.executable, "-m", "jupyterhub.singleuser", *terminals(os.environ), *server]
     os.execv(sys.executable, command)  # noqa: S606 - there is no shell to start
+
+
+def terminals(environment: Mapping[str, str]) -> list[str]:
+    """Have terminals begin with a plain shell: one for a login forgets our ``PATH``."""
+    shell = environment.get("SHELL") or shutil.which("bash") or "/bin/sh"
+    return [f"--ServerApp.terminado_settings={{'shell_command': [{shell!r}]}}"]
 
 
 def copy_demo(home: Path) -> list[str]:
@@ -39,6 +65,40 @@ def copy_demo(home: Path) -> list[str]:
         except OSError as error:
             complaints.append(f"The demo notebook could not be copied to {target}: {error}")
     return complaints
+
+
+def link_folders(home: Path, folders: str) -> None:
+    """Have folders, JSON of ``[source, name]``, seen in the home. Raises ``BadOption``.
+
+    A link of an earlier start gives way; what else has the name is the user's, and stays.
+    """
+    for source, name in json.loads(folders or "[]"):
+        link, shown = home / name, f"{source}:{name}"
+        try:
+            next(os.scandir(source), None)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if link.is_symlink():
+                link.unlink()
+            link.symlink_to(source)
+        except FileExistsError as error:
+            right = f"seen under another name: there is a {name} in your home already"
+            raise BadOption("volumes", shown, right) from error
+        except OSError as error:
+            right = f"a folder that you may read ({error.strerror})"
+            raise BadOption("volumes", shown, right) from error
+
+
+def use_environment(home: Path, prefix: str) -> None:
+    """Run notebooks and terminals in this environment. Raises ``BadOption``."""
+    if not prefix:
+        return
+    found = python_environment.find(prefix, home)
+    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "carrel"
+    server = os.environ.get("JUPYTERHUB_SERVER_NAME", "")
+    kernels = python_environment.write_kernels(found, data, server)
+    before = os.environ.get("JUPYTER_PATH", "")
+    os.environ["JUPYTER_PATH"] = f"{kernels}:{before}" if before else str(kernels)
+    os.environ.update(found.variables(os.environ))
 
 
 def _split(given: list[str]) -> tuple[list[str], list[str]]:

@@ -6,21 +6,27 @@ answer. Sizes may also come in the units of the scheduler's API, as its call on 
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from carrel.models import Workload
+from carrel_spawner import surroundings
+from carrel_spawner.bad_option import BadOption
+from carrel_spawner.surroundings import Folder
+
 GROUP_PREFIX: Final = "project-"
-FIELDS: Final = ("project", "gpus", "cpu", "memory_gib", "claim")
+FIELDS: Final = (
+    "project",
+    "gpus",
+    "cpu",
+    "memory_gib",
+    "profile",
+    "environment",
+    "volumes",
+    "claim",
+)
 API_FIELDS: Final = ("cpu_millicores", "memory_bytes")
 BYTES_PER_GIB: Final = 1024**3
-
-
-class BadOption(ValueError):  # noqa: N818 - reads as the fact it states
-    """A choice that cannot be used: names the field, the value and what would be right."""
-
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"{field} is {value!r}; it should be {expected}.")
-        self.field, self.value, self.expected = field, value, expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +39,62 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Most:
+    """The largest amounts that may be chosen: GPUs, processor cores, memory in GiB."""
+
+    gpus: int = 1024
+    cpu: float = 1024.0
+    memory_gib: float = 65536.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A kind of workspace that the admin offers; ``slug`` is what the choice says.
+
+    Attributes:
+        environment: prefix of the Python environment of its notebooks; empty: Carrel's own.
+        volumes: folders that every workspace of this kind sees.
+    """
+
+    slug: str
+    title: str
+    description: str = ""
+    environment: str = ""
+    volumes: Sequence[Folder] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What this user may choose. Without profiles there is one kind of workspace only.
+
+    ``folders``: whether folders of one's own choice can be seen in it.
+    """
+
+    defaults: Sizes = Sizes()
+    most: Most = Most()
+    profiles: Sequence[Profile] = ()
+    folders: bool = True
+
+    def profile(self, slug: str) -> Profile:
+        """A kind that is offered; one that says nothing when there is none of that name."""
+        return next((one for one in self.profiles if one.slug == slug), Profile(slug, slug))
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """A checked choice. ``claim`` names a workload of the queue that has got its turn."""
+    """A checked choice. ``claim`` names a workload of the queue that has got its turn.
+
+    ``environment`` and ``volumes`` are the user's own, beside what the profile brings.
+    """
 
     project: str
     gpus: int
     cpu: float
     memory_gib: float
     claim: str = ""
+    profile: str = ""
+    environment: str = ""
+    volumes: tuple[Folder, ...] = ()
 
     @property
     def cpu_millicores(self) -> int:
@@ -54,12 +108,48 @@ class Choice:
 
     def options(self) -> dict[str, Any]:
         """As the Hub stores it for the next start; a claim is good for one start only."""
-        return {
+        chosen: dict[str, Any] = {
             "project": self.project,
             "gpus": self.gpus,
             "cpu": self.cpu,
             "memory_gib": self.memory_gib,
         }
+        more = {
+            "profile": self.profile,
+            "environment": self.environment,
+            "volumes": [one.as_dict() for one in self.volumes],
+        }
+        return chosen | {name: value for name, value in more.items() if value}
+
+    @classmethod
+    def of(cls, workload: Workload, offer: Offer, profile: str) -> "Choice":
+        """What a workload was asked for with."""
+        spec = workload.spec
+        gib = spec.memory_bytes / BYTES_PER_GIB
+        sizes = cls(workload.project, round(spec.gpus), spec.cpu_millicores / 1000, gib)
+        return sizes.queued_as(workload, offer, profile)
+
+    def furnished(self, offer: Offer) -> "Choice":
+        """With what its profile brings: this is what is run."""
+        kind = offer.profile(self.profile)
+        own = {one.destination for one in self.volumes}
+        brought = tuple(one for one in kind.volumes if one.destination not in own)
+        return replace(
+            self,
+            environment=self.environment or kind.environment,
+            volumes=(*brought, *self.volumes),
+        )
+
+    def queued_as(self, workload: Workload, offer: Offer, profile: str) -> "Choice":
+        """With what it was queued with: the call on its turn names no more than its size."""
+        kind = offer.profile(profile)
+        environment, volumes = surroundings.from_workload(workload)
+        return replace(
+            self,
+            profile=profile,
+            environment="" if environment == kind.environment else environment,
+            volumes=tuple(one for one in volumes if one not in kind.volumes),
+        )
 
 
 def projects_of(groups: Collection[str]) -> list[str]:
@@ -73,6 +163,7 @@ def projects_of(groups: Collection[str]) -> list[str]:
 
 def from_form(fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Form fields as options; fields that are not ours (``_xsrf``, ``action``) are left out."""
+    # The last of several counts; folders are the lines of one field.
     return {
         name: values[-1].strip()
         for name, values in fields.items()
@@ -80,7 +171,7 @@ def from_form(fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-def check(options: Mapping[str, Any], projects: Sequence[str], defaults: Sizes) -> Choice:
+def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> Choice:
     """Check options against what the user may choose. Raises ``BadOption``."""
     for name in options:
         if name not in FIELDS + API_FIELDS:
@@ -89,15 +180,37 @@ def check(options: Mapping[str, Any], projects: Sequence[str], defaults: Sizes) 
     if not isinstance(claim, str):
         raise BadOption("claim", claim, "the name of a queued workspace")
     options = _in_our_units(options)
+    usual, most = offer.defaults, offer.most
+    gpus, cpu, memory = (
+        options.get(name, getattr(usual, name)) for name in ("gpus", "cpu", "memory_gib")
+    )
     return Choice(
         project=_project(options.get("project", ""), projects),
-        gpus=int(_number("gpus", options.get("gpus", defaults.gpus), 0, 1024, whole=True)),
-        cpu=_number("cpu", options.get("cpu", defaults.cpu), 0.1, 1024),
-        memory_gib=_number(
-            "memory_gib", options.get("memory_gib", defaults.memory_gib), 0.25, 65536
-        ),
+        gpus=int(_number("gpus", gpus, 0, most.gpus, whole=True)),
+        cpu=_number("cpu", cpu, 0.1, most.cpu),
+        memory_gib=_number("memory_gib", memory, 0.25, most.memory_gib),
         claim=claim,
+        profile=_profile(options.get("profile", ""), offer.profiles),
+        environment=surroundings.environment(options.get("environment", "")),
+        volumes=_volumes(options.get("volumes"), offer),
     )
+
+
+def _volumes(value: object, offer: Offer) -> tuple[Folder, ...]:
+    found = surroundings.folders(value)
+    if found and not offer.folders:
+        raise BadOption("volumes", [str(one) for one in found], "left out: the admin sets them")
+    return found
+
+
+def _profile(value: object, profiles: Sequence[Profile]) -> str:
+    known = [one.slug for one in profiles]
+    if not value:
+        return known[0] if known else ""
+    if value not in known:
+        right = f"one of {', '.join(known)}" if known else "left out: there is one kind only"
+        raise BadOption("profile", value, right)
+    return str(value)
 
 
 def _in_our_units(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from jupyterhub.spawner import SpawnException
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel_spawner import pages, words
+from carrel_spawner.bad_option import BadOption
 from carrel_spawner.discretion import holders
-from carrel_spawner.options import BadOption, Choice
+from carrel_spawner.options import Choice
 from carrel_spawner.verdict import Verdict
 
 QUEUEABLE = frozenset({"quota", "capacity"})
@@ -48,6 +49,12 @@ class Holding:
 def bad_option(error: BadOption) -> Refused:
     """A choice that cannot be used."""
     return Refused(str(error), reason="options", status_code=400)
+
+
+def unfit(sentence: str) -> Refused:
+    """A choice that its place could not fulfil, such as an environment that is not there."""
+    html = pages.render("ended.html", sentence=sentence, help="", log_tail="")
+    return Refused(sentence, reason="options", html=html, status_code=400)
 
 
 def no_room(

@@ -1,266 +1,80 @@
-"""The Hub's spawner for Carrel: asks the scheduler for a workspace and stays out of the way.
+"""The Hub's spawner on one machine: the scheduler's engine runs the workspace as a process here."""
 
-``start()`` is short by design. It waits only for room that is being freed for this very workspace;
-any other answer is a refusal with the reason and a way into the queue (``refusal``). The workload's
-address is committed to the Hub's database before the wait begins, so a Hub that restarts in the
-middle finds the workspace again.
-"""
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-import asyncio
-import math
-import time
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
-
-import aiohttp
 from jupyterhub.spawner import Spawner
+from traitlets import Dict, List
 from typing_extensions import override
 
-from carrel.errors import ApiError, CarrelError
+from carrel import workspace as workspace_side
 from carrel.models import Workload
-from carrel_spawner import refusal
-from carrel_spawner.arrival import held_port
-from carrel_spawner.bulletin import Bulletin
-from carrel_spawner.choosing import Choosing
-from carrel_spawner.discretion import readable_by
-from carrel_spawner.feed import feed_of
-from carrel_spawner.keeping import keep
-from carrel_spawner.options import Choice
-from carrel_spawner.starting import NotPlaced, until_answering, until_placed
-from carrel_spawner.state import Address, Ending
-from carrel_spawner.verdict import Outcome
-from carrel_spawner.workplace import is_queued
-
-MARGIN_SECONDS: Final = 5.0
-FIRST_ANSWER_SECONDS: Final = 20.0
-AGAIN_SECONDS: Final = 0.3
+from carrel_spawner.arrival import held_port, wait_for_answer
+from carrel_spawner.connection import probing_session
+from carrel_spawner.environment import split
+from carrel_spawner.hubside import join_url
+from carrel_spawner.lifecycle import Lifecycle
+from carrel_spawner.options import Profile
+from carrel_spawner.surroundings import environment, folders
+from carrel_spawner.workplace import Launch
 
 
-class CarrelSpawner(Choosing, Spawner):
-    """Workspaces as workloads of Carrel: the Hub's life cycle."""
+class CarrelSpawner(Lifecycle, Spawner):
+    """Workspaces as processes of this machine."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.address: Address | None = None
-        self.ending: Ending | None = None
-        self.bulletin = Bulletin()
-        self._starting = False
-        self._met = True
-        self._seen_at = -math.inf
-        self._farewell: asyncio.Task[None] | None = None
-        super().__init__(*args, **kwargs)
+    ip: str
+    get_args: Any
+    takes_folders = True
+
+    profile_list = List(
+        Dict(),
+        help="Kinds of workspaces to choose from, as KubeSpawner's: `slug`, `display_name`, "
+        "`description`, and on one machine `environment` (prefix of a Python environment; empty: "
+        "Carrel's own) and `volumes` (`SOURCE[:DESTINATION][:ro]`). The first one is the usual.",
+    ).tag(config=True)
+
+    @property
+    @override
+    def profiles(self) -> Sequence[Profile]:
+        """The kinds that the admin listed. Raises ``BadOption``, ``KeyError`` for unfit ones."""
+        return [
+            Profile(
+                one["slug"],
+                one.get("display_name", one["slug"]),
+                one.get("description", ""),
+                environment(one.get("environment", "")),
+                folders(one.get("volumes")),
+            )
+            for one in self.profile_list
+        ]
 
     @override
-    async def start(self) -> str:
-        """Get a place, start the server there, and return its URL. Raises ``Refused``."""
-        self.ending, self._starting = None, True
-        allowed = max(MARGIN_SECONDS, self.start_timeout - MARGIN_SECONDS)
-        try:
-            async with asyncio.timeout(allowed):
-                with held_port() as self.port:
-                    return await self._start()
-        except TimeoutError as error:
-            raise refusal.too_slow(allowed, self.bulletin.last) from error
-        except CarrelError as error:
-            raise refusal.unavailable(error) from error
-        finally:
-            self._starting = False
-            self.bulletin.close()
-
-    async def _start(self) -> str:
-        choice = self.choice or self.checked(self.user_options)
-        workload = await self._take_place(choice)
-        await self._keep(Address.of(workload, self.port), choice)
-        try:
-            await self._until_there(workload)
-        except NotPlaced as outcome:
-            raise await self._explain(outcome, choice) from outcome
-        self._seen_at = time.monotonic()
-        return self.base_address()
-
-    async def _take_place(self, choice: Choice) -> Workload:
-        """A new workload, or the place that the queue gave."""
-        self.bulletin.post(5, "Asking the scheduler for a place.")
-        queued = await self.workplace.claimable(choice)
-        if queued is None:
-            known = await self.workplace.all()
-            queued = next(filter(is_queued, known), None)
-            if queued is None:
-                launch = self.launch(choice.project)
-                return await self.workplace.request(choice, launch, known=known)
-        if queued.holds_resources:
-            self.bulletin.post(30, "It is your turn; the place in the queue is yours.")
-            return await self.workplace.claim(queued, self.launch(queued.project))
-        reason = readable_by(queued, self.projects).status.reason
-        sentence = reason.sentence if reason else ""
-        raise refusal.queued(queued.status.queue_position, sentence, self.queue_url)
-
-    async def _until_there(self, workload: Workload) -> None:
-        """Both waits of a start. Raises ``NotPlaced``."""
-        await until_placed(
-            self.client,
-            workload,
-            self.bulletin,
-            projects=self.projects,
-            settle_seconds=self.settle_seconds,
-        )
-        await until_answering(self.client, workload, self.answer_url(), self.bulletin)
-
-    async def _explain(self, outcome: NotPlaced, choice: Choice) -> refusal.Refused:
-        """The refusal to raise; a place that was never had is given back."""
-        if outcome.verdict.outcome is Outcome.ENDED:
-            tail = await self.workplace.log_tail(outcome.workload.project)
-            return refusal.ended(outcome.verdict, tail)
-        await self.workplace.withdraw(outcome.workload)
-        await self._keep(None, choice)
-        return refusal.no_room(
-            outcome.verdict,
-            outcome.workload,
-            choice=choice,
-            projects=self.projects,
-            queue_url=self.queue_url,
-            now=time.time(),
-        )
+    def get_env(self) -> dict[str, Any]:
+        """The Hub's variables and ours."""
+        return super().get_env() | workspace_side.environment()
 
     @override
-    async def poll(self) -> int | None:
-        """``None`` while it runs or nobody can tell, else its exit code."""
-        if self.address is None:
-            return None if self._starting else 0
-        if self._heard_well(self.address):
-            return None
-        try:
-            workload = await self._look(self.address)
-        except CarrelError as error:
-            if _is_gone(error):
-                return 0
-            self.log.warning("%s is taken to run on: %s", self._log_name, error)
-            return None
-        if workload.uid != self.address.uid:
-            return 0
-        if self.address.is_at(workload):
-            return None
-        self.ending = Ending.of(workload)
-        return self.ending.exit_code
-
-    def _heard_well(self, address: Address) -> bool:
-        """Whether it ran by the last that was heard of it, and was seen not long ago.
-
-        Removals during a break of the stream are not told, so it is not believed for ever.
-        """
-        heard = feed_of(self.client).latest(address.uid)
-        if heard is None or not address.is_at(heard):
-            return False
-        return time.monotonic() < self._seen_at + self.believed_seconds
-
-    async def _look(self, address: Address) -> Workload:
-        """The workload. Raises ``CarrelError``.
-
-        A Hub that just started asks before it listens, and the scheduler needs the Hub to know who
-        asks: the first answer is waited for.
-        """
-        patience = 0.0 if self._met else FIRST_ANSWER_SECONDS
-        end = time.monotonic() + patience
-        while True:
-            try:
-                found = await self.client.get_workload(address.project, address.name)
-            except CarrelError as error:
-                if _is_gone(error) or time.monotonic() >= end:
-                    self._met = True
-                    raise
-            else:
-                self._met, self._seen_at = True, time.monotonic()
-                return found
-            await asyncio.sleep(AGAIN_SECONDS)
+    def running(self, project: str) -> Launch:
+        shown, hidden = split(self.get_env() | {"CARREL_PROJECT": project})
+        command = [sys.executable, "-m", "carrel_spawner.launch"]
+        command += ["--demo"] if self.demo else []
+        command += ["--", *workspace_side.server_arguments(), *self.get_args()]
+        return Launch(command, shown, hidden, self.port)
 
     @override
-    async def stop(self, now: bool = False) -> None:
-        """Stop it, whatever state it is in, and wait until nothing of it runs.
-
-        ``now`` changes nothing: the grace period is the workload's.
-        """
-        if self.address is not None:
-            await self.workplace.stop(self.address.project)
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        with held_port() as self.port:
+            yield
 
     @override
-    async def progress(self) -> AsyncIterator[dict[str, Any]]:
-        """What happens, in plain words; for any number of viewers."""
-        async for event in self.bulletin.follow():
-            yield event
+    async def arrive(self, workload: Workload) -> str:
+        page_without_sign_in = join_url(self.known_url(), self.server.base_url, "api")
+        await wait_for_answer(probing_session(), page_without_sign_in)
+        return self.known_url()
 
     @override
-    async def get_url(self) -> str:
-        """Where a workspace answers that the Hub found after its own restart.
-
-        It may still be starting; a start that fails now is left to the Hub's own check.
-        """
-        if self.address is None:
-            return str(self.server.url)
-        try:
-            async with asyncio.timeout(self.start_timeout):
-                found = await self.client.get_workload(self.address.project, self.address.name)
-                await self._until_there(found)
-        except (CarrelError, NotPlaced, TimeoutError) as error:
-            self.log.warning("%s may not be there: %s", self._log_name, error)
-        return self.base_address()
-
-    @override
-    def delete_forever(self) -> None:
-        """A named server was removed: so are its address and its record at the scheduler."""
-        route = str(self.proxy_spec) if self.name else ""
-        self._farewell = asyncio.ensure_future(self._forget(route))
-
-    async def _forget(self, route: str) -> None:
-        """The Hub's own check takes the address away later if the proxy does not answer now."""
-        try:
-            if route:
-                await self.user.settings["proxy"].delete_route(route)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            self.log.warning("The address of %s stays for now: %s", self._log_name, error)
-        try:
-            for workload in await self.workplace.all():
-                await self.workplace.withdraw(workload)
-        except CarrelError as error:
-            self.log.warning("The record of %s stays: %s", self._log_name, error)
-
-    @override
-    def get_state(self) -> dict[str, Any]:
-        """For the Hub's database: where it runs, or how it ended."""
-        base: Any = super()
-        state: dict[str, Any] = base.get_state()
-        if self.address is not None:
-            state["address"] = self.address.as_dict()
-        if self.ending is not None:
-            state["ending"] = self.ending.as_dict()
-        return state
-
-    @override
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """From the Hub's database."""
-        base: Any = super()
-        base.load_state(state)
-        self.address = Address.from_dict(state.get("address"))
-        self.ending = Ending.from_dict(state.get("ending"))
-        if self.address is not None:
-            self.port, self._met = self.address.port, False
-
-    @override
-    def clear_state(self) -> None:
-        """It runs no longer; how it ended stays for the page that says so."""
-        base: Any = super()
-        base.clear_state()
-        self.address = None
-        self.bulletin = Bulletin()
-
-    async def _keep(self, address: Address | None, choice: Choice) -> None:
-        """Have committed now what the Hub would only keep after the start."""
-        self.address = address
-        await keep(self.user.db, lambda: self._write_down(choice))
-
-    def _write_down(self, choice: Choice) -> None:
-        self.orm_spawner.state = self.get_state()
-        self.orm_spawner.user_options = choice.options()
-
-
-def _is_gone(error: CarrelError) -> bool:
-    """Whether the scheduler says that there is no such workload."""
-    return isinstance(error, ApiError) and error.status == 404
+    def known_url(self) -> str:
+        return f"http://{self.ip}:{self.port}"

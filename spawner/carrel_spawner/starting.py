@@ -1,18 +1,19 @@
 """The two waits of a start: for a place, and for the server that then runs there."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError
 from carrel.models import Workload
-from carrel_spawner.arrival import wait_for_answer
 from carrel_spawner.bulletin import Bulletin
-from carrel_spawner.connection import probing_session
 from carrel_spawner.discretion import readable_by
 from carrel_spawner.feed import feed_of
 from carrel_spawner.verdict import Outcome, Verdict, judge
+
+T = TypeVar("T")
 
 
 class NotPlaced(Exception):  # noqa: N818 - an outcome to explain, not a mishap
@@ -30,8 +31,11 @@ async def until_placed(
     *,
     projects: Collection[str],
     settle_seconds: float,
+    enough: Collection[Outcome] = (Outcome.UP,),
 ) -> None:
-    """Wait while room is being made; return when it runs. Raises ``NotPlaced``.
+    """Wait while room is being made; return when it is there. Raises ``NotPlaced``.
+
+    ``enough``: what is waited for: that it runs (``UP``), or has a place (``PLACED``).
 
     What is told on the way is fit for a member of ``projects``.
 
@@ -50,27 +54,28 @@ async def until_placed(
             if verdict.outcome in (Outcome.REFUSED, Outcome.ENDED):
                 raise NotPlaced(verdict, seen)
             bulletin.post(verdict.percent, f"{verdict.sentence} {verdict.help}".strip())
-            if verdict.outcome is Outcome.UP:
+            if verdict.outcome in enough:
                 return
     raise AssertionError("snapshots never end by themselves")
 
 
-async def until_answering(
-    client: AsyncClient, workload: Workload, url: str, bulletin: Bulletin
-) -> None:
-    """Wait until the server answers at ``url``. Raises ``NotPlaced`` when it ends before."""
-    answer = asyncio.create_task(wait_for_answer(probing_session(), url))
+async def until_arrived(
+    client: AsyncClient, workload: Workload, arriving: Coroutine[Any, Any, T], bulletin: Bulletin
+) -> T:
+    """The result of ``arriving``, unless the workload ends before. Then raises ``NotPlaced``."""
+    arrival = asyncio.create_task(arriving)
     end = asyncio.create_task(_until_ended(client, workload))
     try:
-        await asyncio.wait({answer, end}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
+        await asyncio.wait({arrival, end}, return_when=asyncio.FIRST_COMPLETED)
+        if not arrival.done():
             raise end.result()
-        await answer
+        arrived = await arrival
     finally:
-        answer.cancel()
+        arrival.cancel()
         end.cancel()
-        await asyncio.gather(answer, end, return_exceptions=True)
+        await asyncio.gather(arrival, end, return_exceptions=True)
     bulletin.post(90, "JupyterLab answers; opening it.")
+    return arrived
 
 
 async def _until_ended(client: AsyncClient, workload: Workload) -> NotPlaced:

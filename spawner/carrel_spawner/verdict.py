@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     """What to do about it."""
 
     WAIT = "wait"
+    PLACED = "placed"
     UP = "up"
     REFUSED = "refused"
     ENDED = "ended"
@@ -50,7 +51,7 @@ def judge(workload: Workload) -> Verdict:
     if status.phase == "running":
         return Verdict(Outcome.UP, 60, "Your place is ready; JupyterLab is starting.")
     if status.phase == "starting":
-        return Verdict(Outcome.WAIT, 50, "Your place is ready; the workspace is starting.")
+        return Verdict(Outcome.PLACED, 50, "Your place is ready; the workspace is starting.")
     if status.phase == "pending":
         return _waiting(status.reason)
     if workload.at_rest or status.phase in ("stopping", "preempting"):

@@ -6,17 +6,27 @@ Knows the REST API and nothing of the Hub. All methods raise ``CarrelError``.
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from carrel.client import AsyncClient
-from carrel.errors import ApiError
+from carrel.errors import ApiError, CarrelError
 from carrel.models import Workload
-from carrel_spawner import watching
+from carrel_spawner import surroundings, watching
 from carrel_spawner.names import workspace_name
 from carrel_spawner.options import Choice
 
 GRACE_SECONDS: Final = 10.0
 CLEARING_SECONDS: Final = 30.0
+PROFILE: Final = "carrel.dev/profile"
+"""Label: the kind of workspace that was chosen, which is needed when its turn comes."""
+
+
+class Running(Protocol):
+    """How a workspace is run at the place that it gets."""
+
+    def fields(self) -> dict[str, Any]:
+        """What the scheduler is told of it, when it is asked for a place and at the claim."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,26 @@ class Launch:
     secret_environment: Mapping[str, str]
     port: int
 
+    def fields(self) -> dict[str, Any]:
+        """See ``Running``."""
+        return {
+            "command": list(self.command),
+            "environment": dict(self.environment),
+            "secret_environment": dict(self.secret_environment),
+            "port": self.port,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ByTheHub:
+    """The Hub runs it itself, so the scheduler only needs to know the port."""
+
+    port: int
+
+    def fields(self) -> dict[str, Any]:
+        """See ``Running``."""
+        return {"external": True, "port": self.port}
+
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
@@ -36,6 +66,7 @@ class Workplace:
     client: AsyncClient
     user: str
     server_name: str = ""
+    grace_seconds: float = GRACE_SECONDS
 
     @property
     def name(self) -> str:
@@ -68,36 +99,23 @@ class Workplace:
         return workload if ours and workload.holds_resources else None
 
     async def request(
-        self, choice: Choice, launch: Launch, *, known: Sequence[Workload] | None = None
+        self, choice: Choice, running: Running, *, known: Sequence[Workload] | None = None
     ) -> Workload:
         """Ask for a place now. What is left of an earlier one is ended first.
 
         ``known`` is what ``all`` said a moment ago; without it, it is asked.
         """
         await self._clear(choice.project, await self.all() if known is None else known)
-        body = self._body(choice) | {
-            "command": list(launch.command),
-            "environment": dict(launch.environment),
-            "secret_environment": dict(launch.secret_environment),
-            "port": launch.port,
-        }
-        return await self.client.create_workload(body)
+        return await self.client.create_workload(self._body(choice) | running.fields())
 
     async def enqueue(self, choice: Choice) -> Workload:
         """Wait in the queue for a place; the scheduler has the Hub start the workspace then."""
         await self._clear(choice.project, await self.all())
         return await self.client.create_workload(self._body(choice) | {"hold_for_claim": True})
 
-    async def claim(self, queued: Workload, launch: Launch) -> Workload:
+    async def claim(self, queued: Workload, running: Running) -> Workload:
         """Use the place that the queue gave."""
-        return await self.client.claim(
-            queued.project,
-            queued.name,
-            command=launch.command,
-            environment=launch.environment,
-            secret_environment=launch.secret_environment,
-            port=launch.port,
-        )
+        return await self.client.claim(queued.project, queued.name, **running.fields())
 
     async def withdraw(self, workload: Workload) -> None:
         """End and remove it; it is no error when it is gone."""
@@ -116,7 +134,7 @@ class Workplace:
                 return
             raise
         if not stopped.at_rest:
-            seconds = GRACE_SECONDS + CLEARING_SECONDS
+            seconds = self.grace_seconds + CLEARING_SECONDS
             await watching.wait_at_rest(self.client, project, self.name, seconds)
 
     async def log_tail(self, project: str, lines: int = 20) -> str:
@@ -139,8 +157,11 @@ class Workplace:
             "gpus": choice.gpus,
             "cpu_millicores": choice.cpu_millicores,
             "memory_bytes": choice.memory_bytes,
+            "environment": surroundings.variables(choice.environment, choice.volumes),
+            "volumes": [one.as_dict() for one in choice.volumes],
+            "labels": {PROFILE: choice.profile} if choice.profile else {},
             "restart_policy": "never",
-            "grace_seconds": GRACE_SECONDS,
+            "grace_seconds": self.grace_seconds,
         }
 
     async def _clear(self, project: str, known: Sequence[Workload]) -> None:
@@ -153,6 +174,11 @@ class Workplace:
                 )
             elif not workload.at_rest:
                 await self.withdraw(workload)
+
+
+def is_gone(error: CarrelError) -> bool:
+    """Whether the scheduler says that there is no such workload."""
+    return isinstance(error, ApiError) and error.status == 404
 
 
 def is_queued(workload: Workload) -> bool:

@@ -1,0 +1,253 @@
+"""The Hub's spawner on a cluster: KubeSpawner's pods at the places that Carrel's scheduler gives.
+
+The life of a workspace is that of one machine (``lifecycle``). Once the scheduler has a place, the
+pod is made with the id of the task that holds it; the scheduler binds it there. Its name is made
+from that id, too, so a pod that is there already is the one that was asked for before an answer was
+lost or the Hub restarted, and is taken over. What opens a door lies in a secret of the same name,
+written before the place is waited for: whoever goes on with the start finds the tokens there.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kubernetes_asyncio.client.rest import ApiException
+from kubespawner.spawner import KubeSpawner
+from typing_extensions import override
+
+from carrel.models import Workload
+from carrel_spawner.arrival import wait_for_answer
+from carrel_spawner.connection import probing_session
+from carrel_spawner.hubside import join_url
+from carrel_spawner.kubernetes import belongings, happening, names, reflectors, trouble
+from carrel_spawner.kubernetes.pod import Furnishing, furnish
+from carrel_spawner.kubernetes.settings import OnCluster
+from carrel_spawner.lifecycle import Lifecycle
+from carrel_spawner.options import Choice, Profile
+from carrel_spawner.refusal import Refused
+from carrel_spawner.state import Address
+from carrel_spawner.verdict import Outcome
+from carrel_spawner.workplace import PROFILE, ByTheHub
+
+# KubeSpawner has no types.
+_Pods: Any = KubeSpawner
+
+
+class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc] # it is untyped
+    """Workspaces as pods of their project's namespace."""
+
+    enough = (Outcome.PLACED, Outcome.UP)
+    size: Choice | None = None
+    _secret: dict[str, Any] | None = None
+
+    @property
+    @override
+    def profiles(self) -> Sequence[Profile]:
+        """KubeSpawner's ``profile_list``; of one that is computed the default is taken."""
+        listed = _Pods._sorted_dict_values(self, self.profile_list)  # noqa: SLF001 - a base's own
+        if callable(listed):
+            return ()
+        known = _Pods._get_initialized_profile_list(self, listed)  # noqa: SLF001 - the same
+        known.sort(key=lambda one: not one.get("default"))
+        return [
+            Profile(one["slug"], one["display_name"], str(one.get("description", "")))
+            for one in known
+        ]
+
+    @override
+    def running(self, project: str) -> ByTheHub:
+        return ByTheHub(self.port)
+
+    @override
+    def settle(self, address: Address) -> None:
+        self.namespace = names.namespace_of(address.project)
+        plain: Any = super()
+        slug = plain._expand_user_properties(self.pod_name_template)  # noqa: SLF001 - a base's own
+        self.pod_name = f"{slug}-{names.ending_of(address)}"
+        self.dns_name = self.dns_name_template.format(namespace=self.namespace, name=self.pod_name)
+        # The volume of another namespace is another volume, so it is looked for at every start.
+        self._pvc_exists = False
+
+    @override
+    async def reserve(self) -> None:
+        """The secret. Raises ``Refused``."""
+        with self._refusals():
+            self._secret = belongings.secret(self.pod_name, self.get_env(), self._labels())
+            await self._put_secret(self._secret)
+
+    @override
+    async def arrive(self, workload: Workload) -> str:
+        """Make the pod, or take over the one that is there. Raises ``Refused``."""
+        self.size = size_of(workload)
+        chosen = {"profile": workload.labels.get(PROFILE, "")}
+        self.user_options = {**(self.user_options or {}), **chosen}
+        if not self.api_token:
+            await self._go_on()
+        telling = asyncio.create_task(self._tell_news())
+        try:
+            with self._refusals():
+                await self._ensure_project_volume()
+                url = str(await _Pods.start(self))
+            page_without_sign_in = join_url(url, self.server.base_url, "api")
+            await wait_for_answer(probing_session(), page_without_sign_in)
+        finally:
+            telling.cancel()
+            (trouble_telling,) = await asyncio.gather(telling, return_exceptions=True)
+            if isinstance(trouble_telling, Exception):
+                self.log.warning("News of %s ended early: %r", self._log_name, trouble_telling)
+        return url
+
+    @override
+    async def left(self) -> None:
+        try:
+            await self._remove_secret()
+        except ApiException as error:
+            self.log.warning("The secret of %s stays: %s", self._log_name, error.reason)
+
+    @override
+    async def stop(self, now: bool = False) -> None:
+        """Have the scheduler stop it, which gives it time to save; then nothing is left of it."""
+        begun = self.address is not None
+        await super().stop(now)
+        if begun:
+            await _Pods.stop(self)
+            await self._remove_secret()
+
+    @override
+    async def get_pod_manifest(self) -> Any:
+        """KubeSpawner's, with what Carrel adds."""
+        pod = await _Pods.get_pod_manifest(self)
+        if self.size is None:
+            raise ValueError("a workspace's pod is made at its place, which it has not got")
+        return furnish(
+            pod,
+            Furnishing(
+                labels=self._labels(),
+                choice=self.size,
+                gpu_resource=self.gpu_resource,
+                grace_seconds=self.grace_seconds,
+                secret=self.pod_name,
+            ),
+        )
+
+    @override
+    def get_env(self) -> dict[str, Any]:
+        """The Hub's variables and ours."""
+        environment = super().get_env()
+        if self.address is not None:
+            environment["CARREL_PROJECT"] = self.address.project
+        places = {self.home_path: (self.pvc_name, self.storage_access_modes)}
+        if self.project_volume:
+            modes = self.project_volume_access_modes
+            places[self.project_volume_path] = (self.project_volume, modes)
+        environment["CARREL_VOLUMES"] = belongings.for_jobs(places, beside=self.jobs_run_beside)
+        return environment
+
+    @override
+    async def _make_create_pod_request(self, pod: Any, request_timeout: int) -> bool:
+        """A pod of this name is this very task's, so it is kept, not killed."""
+        made = bool(await _Pods._make_create_resource_request(self, "pod", pod))  # noqa: SLF001
+        if made:
+            await self._bind_secret()
+        return made
+
+    @override
+    async def _start_reflector(
+        self, kind: str, reflector_class: Any, replace: bool = False, **kwargs: Any
+    ) -> Any:
+        known = type(self).reflectors.get(self._get_reflector_key(kind))
+        again = replace or (known is not None and reflectors.is_broken(known))
+        return await super()._start_reflector(kind, reflector_class, replace=again, **kwargs)
+
+    async def _go_on(self) -> None:
+        """With a start of a Hub that is no more: its overrides, and the tokens it wrote down."""
+        await self.apply_group_overrides()
+        with self._refusals():
+            if not await self._has_secret():
+                sentence = "The Hub restarted before the workspace was begun. Start it again."
+                raise Refused(sentence, reason="restart", status_code=503)
+
+    def _labels(self) -> dict[str, str]:
+        return {} if self.address is None else names.labels(self.address, self.user.name)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What the cluster refuses, as a sentence."""
+        try:
+            yield
+        except ApiException as error:
+            project = self.address.project if self.address else ""
+            raise trouble.refused(error, project) from error
+        except TimeoutError as error:  # KubeSpawner's own: ours ends a start from outside
+            raise trouble.silent(error) from error
+
+    async def _ensure_project_volume(self) -> None:
+        if self.storage is None or self.address is None:
+            return
+        labels = {names.PROJECT: names.label(self.address.project)}
+        manifest = belongings.claim(self.storage, labels)
+        try:
+            await self.api.create_namespaced_persistent_volume_claim(self.namespace, manifest)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+
+    async def _put_secret(self, manifest: dict[str, Any]) -> None:
+        """Write it, instead of what is left of an earlier try."""
+        try:
+            await self.api.create_namespaced_secret(self.namespace, manifest)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            await self._remove_secret()
+            await self.api.create_namespaced_secret(self.namespace, manifest)
+
+    async def _bind_secret(self) -> None:
+        """Have the secret go with the pod, also when no Hub is there to remove it."""
+        if self._secret is None:  # written by a Hub that is no more
+            return
+        try:
+            pod = await self.api.read_namespaced_pod(self.pod_name, self.namespace)
+            manifest = belongings.owned(self._secret, self.pod_name, pod.metadata.uid)
+            await self.api.replace_namespaced_secret(self.pod_name, self.namespace, manifest)
+        except ApiException as error:
+            self.log.warning("The secret of %s is its own: %s", self._log_name, error.reason)
+        self._secret = None
+
+    async def _has_secret(self) -> bool:
+        """Whether it is there; the Hub may make and delete secrets, not read them."""
+        try:
+            manifest = belongings.secret(self.pod_name, {}, self._labels())
+            await self.api.create_namespaced_secret(self.namespace, manifest, dry_run="All")
+        except ApiException as error:
+            if error.status != 409:
+                raise
+            return True
+        return False
+
+    async def _remove_secret(self) -> None:
+        try:
+            await self.api.delete_namespaced_secret(self.pod_name, self.namespace)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+
+    async def _tell_news(self) -> None:
+        """Put what the cluster tells of the pod behind what the scheduler said."""
+        told = 0
+        while True:
+            await asyncio.sleep(self.news_seconds)
+            seen = self.events
+            for event in seen[told:]:
+                found = happening.news(event)
+                if found is not None:
+                    self.bulletin.post(found.percent, found.sentence)
+            told = len(seen)
+
+
+def size_of(workload: Workload) -> Choice:
+    """What the scheduler gave, which need not be what a form said since."""
+    spec = workload.spec
+    gib = spec.memory_bytes / 1024**3
+    return Choice(workload.project, round(spec.gpus), spec.cpu_millicores / 1000, gib)
