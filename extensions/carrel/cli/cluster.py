@@ -72,14 +72,20 @@ def _node_row(node: "Node") -> list[str]:
 
 
 def list_projects(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
-    """List your projects: what is guaranteed, used, borrowed and waited for."""
+    """List your projects by department: what is guaranteed, used, borrowed and waited for."""
     from carrel.cli import views
+    from carrel.models import by_department
 
     with connected() as client:
-        projects = client.list_projects()
-    rows = map(views.project_row, projects)
-    headers, right = views.PROJECT_COLUMNS, views.PROJECT_NUMBERS
-    show(projects, output, headers, rows, no_headers=no_headers, right=right)
+        groups = by_department(client.list_projects())
+    projects = [project for _, inside in groups for project in inside]
+    rows = [views.project_row(project) for project in projects]
+    headers: tuple[str, ...] = views.PROJECT_COLUMNS
+    if any(department for department, _ in groups):
+        headers = ("DEPARTMENT", *headers)
+        owners = (project.department or "-" for project in projects)
+        rows = [[owner, *row] for owner, row in zip(owners, rows, strict=True)]
+    show(projects, output, headers, rows, no_headers=no_headers, right=views.PROJECT_NUMBERS)
 
 
 def top_node(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:

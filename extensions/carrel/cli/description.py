@@ -9,6 +9,8 @@ from carrel.cli.output import fields, say, table
 from carrel.models import History, Task, Transition, Workload
 from carrel.options import type_word
 
+OWN_FOLDER = "its own, with nothing but the files that came along"
+
 
 def job(
     workload: Workload, past: History, parts: Sequence[Workload], now: float, service: str
@@ -42,17 +44,19 @@ def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]
         ("Created", f"{_moment(workload.created_at)} ({_ago(workload.created_at, now)})"),
         ("Ran for", _ran(workload, now)),
         ("GPUs", f"{views.gpu_cell(workload)}{', borrowed' if status.borrowed else ''}"),
+        ("MIG instance", spec.mig_profile),
         ("Processors", units.number(spec.cpu_millicores / 1000)),
         ("Memory", units.memory(spec.memory_bytes)),
         ("Shared memory", "large" if spec.large_shm else ""),
+        ("Node group", spec.node_group),
         ("Preemptible", "yes" if spec.preemptible else "no"),
         ("Priority", str(spec.priority)),
         *kind_facts.of(workload, now),
         ("Command", shlex.join(spec.command)),
         ("Image", spec.image),
-        ("Working dir", spec.working_dir),
+        ("Working dir", spec.working_dir or (OWN_FOLDER if spec.command else "")),
         ("Environment", ", ".join(f"{key}={value}" for key, value in spec.environment.items())),
-        ("Volumes", ", ".join(f"{v.source}:{v.destination}" for v in spec.volumes)),
+        ("Volumes", ", ".join(volume.spelt for volume in spec.volumes)),
         ("Inputs", ", ".join(spec.inputs)),
         ("Attempts", _attempts(workload)),
         ("Progress", _progress(workload)),

@@ -1,19 +1,24 @@
-"""``carrel endpoints`` and ``carrel call``: what serves, and asking it something."""
+"""``carrel endpoints``, ``carrel call``, ``carrel share``: what serves, asking it, who may."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from carrel.cli import units
 from carrel.cli.context import connected, project_of
 from carrel.cli.output import NoHeaders, Output, OutputOption, ProjectOption, say, show
 
 if TYPE_CHECKING:
     from carrel.models import Workload
 
-COLUMNS = ("NAME", "STATUS", "PROJECT", "REPLICAS", "REVISION", "IN FLIGHT", "REQ/S", "URL")
-NUMBERS = ("REPLICAS", "REVISION", "IN FLIGHT", "REQ/S")
+COLUMNS = (
+    *("NAME", "STATUS", "PROJECT", "REPLICAS", "REVISION"),
+    *("IN FLIGHT", "REQ/S", "P50 MS", "URL"),
+)
+NUMBERS = ("REPLICAS", "REVISION", "IN FLIGHT", "REQ/S", "P50 MS")
 NOTHING = "-"
 
 
@@ -45,10 +50,12 @@ def list_endpoints(
 def _numbers(one: "Workload") -> list[str]:
     now = one.status.endpoint
     if now is None:
-        return ["0/0", NOTHING, "0", "0"]
+        return ["0/0", NOTHING, "0", "0", NOTHING]
     update = f"{now.revision} updating" if now.updating else str(now.revision)
     rate = f"{now.requests_per_second:g}"
-    return [f"{now.ready}/{now.wanted}", update, str(now.in_flight), rate]
+    half = now.latency_p50_seconds
+    latency = NOTHING if half is None else units.number(half * 1000)
+    return [f"{now.ready}/{now.wanted}", update, str(now.in_flight), rate, latency]
 
 
 def call(
@@ -72,6 +79,34 @@ def call(
                 say(_text(piece))
             return
         say(_text(asked.get(path) if data is None else asked.post(value, path)))
+
+
+class Visitors(StrEnum):
+    """Who may come in."""
+
+    USER = "user"
+    PROJECT = "project"
+    EVERYONE = "everyone"
+
+
+WHO = {
+    Visitors.USER: "you only",
+    Visitors.PROJECT: "everyone in the project",
+    Visitors.EVERYONE: "everyone with an account",
+}
+
+
+def share(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What listens on a port.")],
+    access: Annotated[Visitors, typer.Argument(help="Who may come in from now on.")],
+    route: Annotated[str, typer.Option("--route", help="One of several routes.")] = "",
+    *,
+    project: ProjectOption = None,
+) -> None:
+    """Open a port of running work to others, or close it again; nothing restarts."""
+    with connected() as client:
+        client.share(project_of(client, project), name, access.value, route)
+    say(f"{name} is open to {WHO[access]}.")
 
 
 def _value(data: str) -> Any:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from carrel.cli import units
 from carrel.models import Workload
+from carrel.models.sections import EndpointStatus
 
 Facts = list[tuple[str, str]]
 OWNER_LABEL: Final = "carrel.dev/owner"
@@ -101,8 +102,17 @@ def _endpoint(workload: Workload, now: float) -> Facts:
             "Requests",
             f"{units.number(status.requests_per_second)} per second, {status.in_flight} in flight",
         ),
+        ("Latency", _latency(status)),
         ("Last request", "" if asked is None else f"{units.duration(now - asked)} ago"),
     ]
+
+
+def _latency(status: EndpointStatus) -> str:
+    """As measured over the last minute; empty where nobody asked."""
+    half, most = status.latency_p50_seconds, status.latency_p99_seconds
+    if half is None or most is None:
+        return ""
+    return f"{units.number(half * 1000)} ms (p99 {units.number(most * 1000)} ms)"
 
 
 def _notebook(workload: Workload, _: float) -> Facts:

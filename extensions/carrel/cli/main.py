@@ -14,6 +14,7 @@ import typer
 from carrel import options
 from carrel.cli import (
     cluster,
+    departments,
     docker_words,
     endpoints,
     experiments,
@@ -47,10 +48,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "suspend": jobs.suspend,
     "resume": jobs.resume,
     "run-notebook": notebooks.run_notebook,
+    "fetch": notebooks.fetch,
     "schedule": notebooks.schedule,
     "tensorboard": notebooks.tensorboard,
     "endpoints": endpoints.list_endpoints,
     "call": endpoints.call,
+    "share": endpoints.share,
     "queue": cluster.queue,
     "usage": cluster.usage,
     "version": session.version,
@@ -84,10 +87,22 @@ GROUPS: Final[Mapping[str, tuple[str, Mapping[str, Command]]]] = {
         "Look after your workspaces.",
         {
             "list": workspaces.list_workspaces,
+            "describe": workspaces.describe,
+            "create": workspaces.create,
             "start": workspaces.start,
             "stop": workspaces.stop,
             "clone": workspaces.clone,
             "delete": workspaces.delete,
+        },
+    ),
+    "department": (
+        "Manage departments (administrators).",
+        {
+            "list": departments.list_departments,
+            "describe": departments.describe,
+            "create": departments.create,
+            "update": departments.update,
+            "delete": departments.delete,
         },
     ),
     "project": (

@@ -49,6 +49,22 @@ def schedule(
     send(body, dry_run="dry-run" in asked.own)
 
 
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the job.")],
+    *,
+    to: Annotated[
+        str | None, typer.Option("--to", "-o", metavar="FILE", help="Where it goes.")
+    ] = None,
+    project: ProjectOption = None,
+) -> None:
+    """Save the executed notebook of a job of a cluster here."""
+    from carrel.client import notebooks
+
+    with connected() as client:
+        path = notebooks.fetch(client, name, project=project_of(client, project), to=to)
+    say(f"{path} is the executed notebook of {name}.")
+
+
 def tensorboard(
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...", help="Of one project.")],
     *,

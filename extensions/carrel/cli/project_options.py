@@ -1,10 +1,11 @@
-"""What an administrator sets of a project, as options and as the API's fields."""
+"""What an administrator sets of a project or a department, as options and as the API's fields."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from typer import Option
+from typing_extensions import override
 
 from carrel.cli import units
 
@@ -15,8 +16,8 @@ Switch = bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectOptions:
-    """What was named on the command line; ``None``: it was not."""
+class RuleOptions:
+    """What a project and a department have both; ``None``: it was not named."""
 
     description: Annotated[Text, Option("--description", help="What it is for.")] = None
     gpus: Annotated[
@@ -34,7 +35,39 @@ class ProjectOptions:
     weight: Annotated[
         Text, Option("--weight", help="Share of what is over; none: as its quota.")
     ] = None
-    rank: Annotated[Whole, Option("--rank", help="Served before projects of lower rank.")] = None
+    rank: Annotated[Whole, Option("--rank", help="Served before those of lower rank.")] = None
+
+    def body(self) -> dict[str, Any]:
+        """The API's fields of the options that were given; ``none`` takes a bound away."""
+        plain = {
+            "description": self.description,
+            "over_quota": self.over_quota,
+            "weight": _bound(self.weight, lambda text: _number(text, "--weight", int)),
+            "rank": self.rank,
+        }
+        nested = {name: _given(group) for name, group in self.groups().items()}
+        return _given(plain) | {key: value for key, value in nested.items() if value}
+
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """Fields that have fields; what was not given is ``None``."""
+        limit = _bound(self.limit_gpus, lambda text: _number(text, "--limit-gpus", float))
+        return {"quota": self._quota(), "limit": {"gpus": limit}}
+
+    def _quota(self) -> dict[str, Any]:
+        return {
+            "gpus": self.gpus,
+            "cpu_millicores": _bound(self.cpu, units.cpu_millicores),
+            "memory_bytes": _bound(self.memory, units.memory_bytes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectOptions(RuleOptions):
+    """What was named on the command line; ``None``: it was not."""
+
+    department: Annotated[
+        Text, Option("--department", help="The department it belongs to, or none.")
+    ] = None
     interactive_time_limit: Annotated[
         Text, Option("--interactive-time-limit", help="Workspaces stop after 8h, or none.")
     ] = None
@@ -73,31 +106,14 @@ class ProjectOptions:
         ),
     ] = None
 
+    @override
     def body(self) -> dict[str, Any]:
-        """The API's fields of the options that were given; ``none`` takes a bound away."""
-        plain = {
-            "description": self.description,
-            "over_quota": self.over_quota,
-            "weight": _bound(self.weight, lambda text: _number(text, "--weight", int)),
-            "rank": self.rank,
-        }
-        groups = {
-            "quota": self._quota(),
-            "limit": {
-                "gpus": _bound(self.limit_gpus, lambda text: _number(text, "--limit-gpus", float))
-            },
-            "interactive": self._interactive(),
-            "training": self._training(),
-        }
-        nested = {name: _given(group) for name, group in groups.items()}
-        return _given(plain) | {key: value for key, value in nested.items() if value}
+        return RuleOptions.body(self) | _given({"department": self.department})
 
-    def _quota(self) -> dict[str, Any]:
-        return {
-            "gpus": self.gpus,
-            "cpu_millicores": _bound(self.cpu, units.cpu_millicores),
-            "memory_bytes": _bound(self.memory, units.memory_bytes),
-        }
+    @override
+    def groups(self) -> dict[str, dict[str, Any]]:
+        stay = {"interactive": self._interactive(), "training": self._training()}
+        return RuleOptions.groups(self) | stay
 
     def _interactive(self) -> dict[str, Any]:
         return {

@@ -20,13 +20,14 @@ def load(file: str | None) -> list[Mapping[str, Any]]:
     """What a file asks for; one empty request without a file. Raises ``BadSetting``."""
     if file is None:
         return [NOTHING]
-    found = [document for document in _documents(file) if document is not None]
+    found = [document for document in documents(file) if document is not None]
     if not found:
         raise BadSetting(f"{file} asks for nothing; write a request such as `kind: training`.")
     return [_checked(file, document) for document in found]
 
 
-def _documents(file: str) -> list[Any]:
+def documents(file: str) -> list[Any]:
+    """The documents of a YAML file, or of standard input (``-``). Raises ``BadSetting``."""
     import yaml
 
     try:

@@ -1,6 +1,5 @@
 """``carrel submit``: options to the API's workload. Much of ``docker run`` works as it is."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from carrel.cli.asked import Texts, with_options
 from carrel.cli.context import Invocation, connected, project_of
 from carrel.cli.output import Output, document, note, say
 from carrel.errors import BadSetting
+from carrel.from_here import in_workspace, start_in, unseen
 from carrel.options import EVERY, Surface
 
 NO_EFFECT = "{option} has no effect on a job that may wait; open a shell with `carrel bash {name}`."
@@ -64,8 +64,10 @@ def _body(
         fields["schedule"].setdefault("runs", "training")
     if "name" not in fields:
         fields.setdefault("name_prefix", kind.prefix)
-    if "JUPYTERHUB_API_TOKEN" in os.environ:  # jobs see the folders of a workspace
-        fields.setdefault("working_dir", str(Path.cwd()))
+    if in_workspace():
+        if not fields.get("working_dir") and (hint := unseen(Path.cwd())):
+            note(hint)
+        start_in(fields, Path.cwd())
     return {"kind": kind.name, **fields}
 
 

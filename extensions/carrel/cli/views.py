@@ -1,10 +1,13 @@
 """How the API's structures read in tables: the words and cells of jobs, projects and nodes."""
 
+from collections.abc import Iterable, Sequence
 from typing import Final
+
+import msgspec
 
 from carrel.cli import addresses, units
 from carrel.cli.counting import counts
-from carrel.models import Amounts, Project, ProjectUse, Workload
+from carrel.models import Amounts, Department, Project, ProjectUse, Workload
 from carrel.options import type_word
 
 NOTHING: Final = "-"
@@ -139,6 +142,50 @@ def project_row(project: Project) -> list[str]:
     ]
 
 
+def use_of(projects: Iterable[Project]) -> ProjectUse:
+    """What projects use together."""
+    uses = [project.use for project in projects]
+    return ProjectUse(
+        gpus_allocated=sum(use.gpus_allocated for use in uses),
+        gpus_borrowed=sum(use.gpus_borrowed for use in uses),
+        gpus_waiting=sum(use.gpus_waiting for use in uses),
+    )
+
+
+def department_row(department: Department, projects: Sequence[Project]) -> list[str]:
+    """One line of ``department list``."""
+    use = use_of(projects)
+    return [
+        department.name,
+        amount(department.quota.gpus),
+        units.number(use.gpus_allocated),
+        units.number(use.gpus_waiting),
+        amount(department.limit.gpus),
+        "yes" if department.over_quota else "no",
+        ", ".join(project.name for project in projects) or NOTHING,
+        quota_line(beyond(use, department.quota), department.quota),
+    ]
+
+
+def beyond(use: ProjectUse, quota: Amounts) -> ProjectUse:
+    """What a department uses, with that as borrowed which is beyond its own guarantee."""
+    if quota.gpus is None:
+        return msgspec.structs.replace(use, gpus_borrowed=0.0)
+    borrowed = max(0.0, use.gpus_allocated - quota.gpus)
+    return msgspec.structs.replace(use, gpus_borrowed=borrowed)
+
+
+DEPARTMENT_COLUMNS: Final = (
+    "DEPARTMENT",
+    "GUARANTEED GPUs",
+    "ALLOCATED",
+    "WAITING",
+    "LIMIT",
+    "OVER QUOTA",
+    "PROJECTS",
+    "QUOTA LINE",
+)
+DEPARTMENT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "WAITING", "LIMIT")
 PROJECT_COLUMNS: Final = (
     "PROJECT",
     "GUARANTEED GPUs",

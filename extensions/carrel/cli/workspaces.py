@@ -1,4 +1,4 @@
-"""``carrel workspace``: your workspaces on the Hub, listed, started, stopped, copied, removed."""
+"""``carrel workspace``: your workspaces on the Hub: made, listed, started, copied, removed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,24 @@ import typer
 
 from carrel.cli import addresses
 from carrel.cli.context import connected
-from carrel.cli.output import NoHeaders, Output, OutputOption, say, show
+from carrel.cli.output import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    document,
+    fields,
+    for_programs,
+    say,
+    show,
+)
+from carrel.cli.shared_options import sharing
+from carrel.cli.workspace_options import FIELDS, WorkspaceOptions, written
+from carrel.errors import BadSetting
 
 if TYPE_CHECKING:
     from carrel.client.workspaces import Server, Workspaces
 
-COLUMNS = ("NAME", "STATUS", "PROJECT", "GPU(s)", "CPU(s)", "MEMORY", "URL")
+COLUMNS = ("NAME", "STATUS", "PROJECT", "GPU(s)", "CPU(s)", "MEMORY", "ENVIRONMENT", "URL")
 NUMBERS = ("GPU(s)", "CPU(s)", "MEMORY")
 DEFAULT = "(default)"
 Name = Annotated[str, typer.Argument(metavar="[NAME]", help="By default the default workspace.")]
@@ -36,21 +48,55 @@ def list_workspaces(*, output: OutputOption = Output.TABLE, no_headers: NoHeader
     show(found, output, COLUMNS, rows, no_headers=no_headers, right=NUMBERS)
 
 
-def start(
-    name: Name = "",
+def describe(name: Name = "", *, output: OutputOption = Output.TABLE) -> None:
+    """Show a workspace in full; its YAML is what `create -f` takes."""
+    with _workspaces() as (workspaces, hub):
+        one = workspaces.get(name)
+    known = one.user_options or {}
+    chosen = {key: known[key] for key in FIELDS if key in known}
+    if for_programs(output):
+        document({"name": one.name} | chosen, output)
+        return
+    row = dict(zip(COLUMNS, _row(one, hub), strict=True))
+    fields(
+        [
+            ("Name", row["NAME"]),
+            ("Status", row["STATUS"]),
+            ("Project", row["PROJECT"]),
+            ("GPUs", row["GPU(s)"]),
+            ("Processors", row["CPU(s)"]),
+            ("Memory", row["MEMORY"]),
+            ("Environment", row["ENVIRONMENT"]),
+            ("Volumes", ", ".join(_spelt(volume) for volume in chosen.get("volumes", []))),
+            ("URL", f"{hub}{one.url}"),
+        ]
+    )
+
+
+@sharing(WorkspaceOptions)
+def create(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="Of the new workspace.")] = "",
     *,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Its project.")] = None,
-    gpus: Annotated[int | None, typer.Option("--gpus", "-g", min=0, help="GPUs.")] = None,
-    cpu: Annotated[float | None, typer.Option("--cpu", min=0.1, help="Processor cores.")] = None,
-    memory: Annotated[
-        float | None, typer.Option("--memory", min=0.25, help="Memory in GiB.")
+    options: WorkspaceOptions,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", help="Read it from a YAML file; - for standard input."),
     ] = None,
 ) -> None:
-    """Start a workspace as it was last, or a new one as these options say."""
-    asked = {"project": project, "gpus": gpus, "cpu": cpu, "memory_gib": memory}
-    definition: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
+    """Make a workspace and start it."""
+    named, definition = written(file)
+    if not (name or named):
+        raise BadSetting("What is it to be called? `carrel workspace create NAME`.")
     with _workspaces() as (workspaces, hub):
-        workspaces.start(name, definition)
+        workspaces.create(name or named, definition | options.definition())
+        _say_where(workspaces, name or named, hub)
+
+
+@sharing(WorkspaceOptions)
+def start(name: Name = "", *, options: WorkspaceOptions) -> None:
+    """Start a workspace as it was last, or as these options say."""
+    with _workspaces() as (workspaces, hub):
+        workspaces.start(name, options.definition())
         _say_where(workspaces, name, hub)
 
 
@@ -85,7 +131,7 @@ def _say_where(workspaces: "Workspaces", name: str, hub: str) -> None:
 
 
 def _row(one: "Server", hub: str) -> list[str]:
-    chosen = one.user_options
+    chosen = one.user_options or {}
     status = {"spawn": "Starting", "stop": "Stopping"}.get(one.pending or "")
     return [
         one.name or DEFAULT,
@@ -94,5 +140,15 @@ def _row(one: "Server", hub: str) -> list[str]:
         f"{chosen.get('gpus', 0):g}",
         f"{chosen['cpu']:g}" if "cpu" in chosen else "-",
         f"{chosen['memory_gib']:g} GiB" if "memory_gib" in chosen else "-",
+        chosen.get("environment") or chosen.get("profile") or "-",
         f"{hub}{one.url}" if one.ready else "-",
     ]
+
+
+def _spelt(volume: Any) -> str:
+    """As ``-v`` takes it; the Hub may have it as it was written."""
+    if isinstance(volume, str):
+        return volume
+    from carrel.models import Volume
+
+    return Volume(**volume).spelt

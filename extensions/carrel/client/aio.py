@@ -12,6 +12,7 @@ from carrel.client import config
 from carrel.client.batches import Batches
 from carrel.client.calls import Calls
 from carrel.client.cluster import Cluster
+from carrel.client.departments import Departments
 from carrel.client.endpoints import Endpoints
 from carrel.client.experiments import Experiments
 from carrel.client.transport import Pauses, Transport
@@ -19,7 +20,7 @@ from carrel.client.waiting import Waiting
 from carrel.client.workloads import Workloads
 
 
-class AsyncClient(Workloads, Batches, Cluster, Waiting, Calls, Experiments, Endpoints):
+class AsyncClient(Workloads, Batches, Cluster, Departments, Waiting, Calls, Experiments, Endpoints):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

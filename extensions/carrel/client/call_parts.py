@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from carrel.errors import BadSetting
+from carrel.from_here import in_workspace, see
 
 MOST_FILE_BYTES: Final = 2**20
 LABEL: Final = "carrel.dev/map"
@@ -51,6 +52,8 @@ def call_bodies(
         "backoff_limit": 0,
         **given,
     }
+    if in_workspace():
+        see(common, os.getcwd())  # noqa: PTH109 - as in the command
     return [
         {
             **common,

@@ -1,8 +1,9 @@
 """Where the server is and who we are: arguments, environment, or what ``carrel login`` wrote.
 
 A token is sent only to the server that it came with: the file's token to the file's URL, a
-workspace's own token to the URL its spawner set. ``CARREL_TOKEN`` and the ``token`` argument are
-the caller's own word and go to the URL in force.
+workspace's own token to the URL its spawner set, a task's token, which asks endpoints and little
+else, to the URL that the task was told. ``CARREL_TOKEN`` and the ``token`` argument are the
+caller's own word and go to the URL in force.
 """
 
 import os
@@ -106,6 +107,8 @@ def resolve(
         return replace(settings, token=workspace)
     if stored.token and settings.url == stored.url.rstrip("/"):
         return replace(settings, token=stored.token)
+    if settings.url == workspace_url and (task := env.get("CARREL_TASK_TOKEN")):
+        return replace(settings, token=task)
     raise NotSignedIn(
         f"You are not signed in to {settings.url}: run `carrel login --url {settings.url}`."
     )

@@ -156,6 +156,12 @@ class Endpoints:
             "PATCH", workload_path(project, name), Workload, body=dict(changes)
         )
 
+    async def share(self, project: str, name: str, access: str, route: str = "") -> Workload:
+        """Who comes in by a route from now on: ``user``, ``project`` or ``everyone``."""
+        body = {"access": access, "route": route}
+        path = f"{workload_path(project, name)}/share"
+        return await self._transport.ask("POST", path, Workload, body=body)
+
 
 class PlainEndpoints:
     """``Endpoints`` for plain code; see there."""
@@ -170,6 +176,10 @@ class PlainEndpoints:
     def change_endpoint(self, project: str, name: str, changes: Mapping[str, Any]) -> Workload:
         """Change what it runs or how it is served."""
         return self.loop.run(self.aio.change_endpoint(project, name, changes))
+
+    def share(self, project: str, name: str, access: str, route: str = "") -> Workload:
+        """Who comes in by a route from now on: ``user``, ``project`` or ``everyone``."""
+        return self.loop.run(self.aio.share(project, name, access, route))
 
 
 def _body(method: str, value: Any, data: bytes | None) -> tuple[bytes | None, dict[str, str]]:

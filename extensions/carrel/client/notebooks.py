@@ -14,6 +14,7 @@ from carrel.client.notebook_files import MOST_BYTES, slim
 from carrel.client.submit import default_project
 from carrel.client.sync import Client
 from carrel.errors import BadSetting
+from carrel.from_here import VOLUMES, in_workspace, start_in
 from carrel.models import Workload
 
 LONGEST_PREFIX: Final = 48
@@ -94,9 +95,41 @@ def notebook_body(
     body: dict[str, Any] = {"notebook": section, **fields}
     if text:
         body["files"] = {**fields.get("files", {}), full.name: text}
-        if _in_workspace():
-            body.setdefault("working_dir", str(full.parent))
+    if in_workspace() and (text or VOLUMES in os.environ):
+        start_in(body, full.parent)
     return body
+
+
+def fetch(
+    client: Client, name: str, *, project: str | None = None, to: str | Path | None = None
+) -> Path:
+    """Save the executed notebook of a job that ran where its files are not seen: on a cluster.
+
+    Args:
+        client: the client to use.
+        name: of the job.
+        project: where it belongs; by default the configured one, or the only one.
+        to: file to write; by default the notebook's own name here, which must not exist.
+
+    Returns:
+        The file.
+
+    Raises:
+        BadSetting: for work that is no notebook, and a file that exists.
+        NoResult: when the job has not ended, or wrote its notebook to a folder that you see.
+        CarrelError: when refused or unreachable.
+    """
+    where = project or default_project(client)
+    job = client.get_workload(where, name)
+    if job.spec.notebook is None:
+        raise BadSetting(f"{name} is no notebook job.")
+    usual = Path(job.status.notebook.output).name if job.status.notebook else ""
+    path = Path(to) if to else Path(usual or f"{name}.ipynb")
+    if not to and path.exists():
+        raise BadSetting(f"{path} exists here; say where the notebook goes.")
+    text = client.result(where, name)
+    path.write_text(str(text), encoding="utf-8")
+    return path
 
 
 def schedule(
@@ -154,7 +187,7 @@ def schedule(
             output=output,
             kernel=kernel,
             cell_timeout=cell_timeout,
-            send=not _in_workspace() if send is None else send,
+            send=not in_workspace() if send is None else send,
             **fields,
         )
     return client.create_workload(
@@ -231,17 +264,12 @@ def prefix_of(path: str | Path, otherwise: str) -> str:
     return words[:LONGEST_PREFIX].strip("-") or otherwise
 
 
-def _in_workspace() -> bool:
-    """Whether jobs see the files that this process sees."""
-    return "JUPYTERHUB_API_TOKEN" in os.environ
-
-
 def _sent(path: Path, *, needed: bool) -> str:
     """The notebook's text without outputs; empty when it is too large and need not be sent."""
     text = slim(path)
     if len(text.encode()) <= MOST_BYTES:
         return text
-    if needed or not _in_workspace():
+    if needed or not in_workspace():
         raise BadSetting(
             f"{path} is larger than 1 MiB without its outputs; put it where the job can read it "
             "and give `send=False`."
@@ -254,6 +282,6 @@ def _output(asked: str | Path) -> str:
     if not str(asked):
         return ""
     whole = str(Path(asked).expanduser())
-    if _in_workspace() and not Path(whole).is_absolute():
+    if in_workspace() and not Path(whole).is_absolute():
         whole = str(Path.cwd() / whole)
     return f"{whole}/" if str(asked).endswith("/") or Path(whole).is_dir() else whole

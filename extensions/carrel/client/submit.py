@@ -1,10 +1,12 @@
 """Send a command away as a job from plain Python: ``carrel.submit``."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from carrel.client.sync import Client
 from carrel.errors import BadSetting
+from carrel.from_here import in_workspace, see
 from carrel.models import Workload
 
 
@@ -35,16 +37,17 @@ def submit(
     """
     used = client or Client()
     named: Mapping[str, str] = {"name": name} if name else {"name_prefix": "job"}
-    return used.create_workload(
-        {
-            "kind": kind,
-            "project": project or default_project(used),
-            "command": list(command),
-            "gpus": gpus,
-            **named,
-            **fields,
-        }
-    )
+    body = {
+        "kind": kind,
+        "project": project or default_project(used),
+        "command": list(command),
+        "gpus": gpus,
+        **named,
+        **fields,
+    }
+    if in_workspace():
+        see(body, Path.cwd())
+    return used.create_workload(body)
 
 
 def default_project(client: Client) -> str:

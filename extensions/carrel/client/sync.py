@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, overload
 
 from carrel.client.aio import AsyncClient
 from carrel.client.calls import PlainCalls
+from carrel.client.departments import PlainDepartments
 from carrel.client.endpoints import PlainEndpoints
 from carrel.client.experiments import PlainExperiments
 from carrel.client.loop import BackgroundLoop, shared
@@ -39,7 +40,7 @@ def _close(loop: BackgroundLoop, client: AsyncClient) -> None:
     loop.start(client.close())
 
 
-class Client(PlainWaiting, PlainCalls, PlainExperiments, PlainEndpoints):
+class Client(PlainWaiting, PlainDepartments, PlainCalls, PlainExperiments, PlainEndpoints):
     """Talks to Carrel; see ``AsyncClient`` for arguments, methods and errors.
 
     Closes its connections when it is no longer used, or at the end of the process.
@@ -150,11 +151,12 @@ class Client(PlainWaiting, PlainCalls, PlainExperiments, PlainEndpoints):
         project: str,
         name: str,
         *,
-        command: Sequence[str],
+        command: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         secret_environment: Mapping[str, str] | None = None,
         working_dir: str = "",
         port: int | None = None,
+        external: bool = False,
     ) -> Workload:
         """Give a workspace that got its turn its command (the spawner only)."""
         return self.loop.run(
@@ -166,6 +168,7 @@ class Client(PlainWaiting, PlainCalls, PlainExperiments, PlainEndpoints):
                 secret_environment=secret_environment,
                 working_dir=working_dir,
                 port=port,
+                external=external,
             )
         )
 

@@ -147,20 +147,26 @@ class Workloads:
         project: str,
         name: str,
         *,
-        command: Sequence[str],
+        command: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         secret_environment: Mapping[str, str] | None = None,
         working_dir: str = "",
         port: int | None = None,
+        external: bool = False,
     ) -> Workload:
-        """Give a workspace that got its turn its command (the spawner only)."""
-        body = {
+        """Give a workspace that got its turn its command (the spawner only).
+
+        ``external``: whoever claims it runs it at its place, without a command of the scheduler's.
+        """
+        body: dict[str, Any] = {
             "command": list(command),
             "environment": dict(environment or {}),
             "secret_environment": dict(secret_environment or {}),
             "working_dir": working_dir,
             "port": port,
         }
+        if external:
+            body["external"] = True
         return await self._post(project, name, "claim", Workload, body=body)
 
     async def report(self, project: str, name: str, report: Mapping[str, Any]) -> None:

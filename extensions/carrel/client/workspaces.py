@@ -1,8 +1,9 @@
 """Workspaces as objects: listed, started, stopped, copied and removed through the Hub.
 
 A workspace is a server of the Hub: the default one, or a named one. Its definition is what was
-chosen for its last start (project, GPUs, processors, memory); a copy is that definition under
-another name. The Hub asks the scheduler for the room, and is asked here with the user's own token.
+chosen for its last start (project, GPUs, processors, memory, Python environment, folders); a copy
+is that definition under another name. The Hub asks the scheduler for the room, and is asked here
+with the user's own token.
 """
 
 import os
@@ -21,8 +22,8 @@ from carrel.errors import ApiError, BadSetting
 SERVICE: Final = "/services/carrel"
 NOT_CHOSEN: Final = frozenset({"claim"})
 MAY_NOT: Final = (
-    "This token may not look after workspaces (a workspace's own may not): sign in with one from "
-    "the Hub's token page, `carrel login`."
+    "This token may not look after workspaces: sign in with one from the Hub's token page, "
+    "`carrel login`."
 )
 
 
@@ -33,7 +34,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
         ready: it can be used; ``pending`` says what is under way (``spawn`` or ``stop``).
         stopped: neither runs nor is under way.
         url: path on the Hub.
-        user_options: its definition.
+        user_options: its definition; ``None`` when it never ran.
     """
 
     name: str = ""
@@ -41,7 +42,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     pending: str | None = None
     stopped: bool = False
     url: str = ""
-    user_options: dict[str, Any] = {}
+    user_options: dict[str, Any] | None = None
 
 
 class _User(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,14 +121,31 @@ class Workspaces:
 
         Args:
             name: a new one makes a workspace; empty: the default one.
-            definition: ``project``, ``gpus``, ``cpu`` (cores), ``memory_gib``; what is left out is
-                the Hub's to choose.
+            definition: ``project``, ``gpus``, ``cpu`` (cores), ``memory_gib``, ``profile`` (a kind
+                that the admin offers), ``environment`` (prefix of a Python environment of one's
+                own), ``volumes`` (``SOURCE[:DESTINATION][:ro]``, or objects with these names and
+                ``read_only``); what is left out stays as it was, and at first is the Hub's to
+                choose.
         """
-        chosen = dict(definition or {})
-        if not chosen:
-            known = {one.name: one for one in self.all()}
-            chosen = definition_of(known[name]) if name in known else {}
-        self._start(name, chosen)
+        known = {one.name: one for one in self.all()}
+        last = definition_of(known[name]) if name in known else {}
+        self._start(name, last | dict(definition or {}))
+
+    def create(self, name: str, definition: Mapping[str, Any] | None = None) -> None:
+        """Start a workspace that there was not; ``definition`` as in ``start``.
+
+        One whose definition is refused is not kept; one that found no room is, to be started later.
+
+        Raises:
+            BadSetting: when the name is taken, or is none.
+        """
+        self._check_free(name)
+        try:
+            self._start(name, dict(definition or {}))
+        except ApiError as error:
+            if error.status == 400 and any(one.name == name for one in self.all()):
+                self.delete(name)
+            raise
 
     def stop(self, name: str = "") -> None:
         """Stop it and keep its definition and files."""
@@ -140,9 +158,12 @@ class Workspaces:
             BadSetting: when the new name is taken or there is no workspace to copy.
         """
         source = self.get(name)
-        if not new_name or any(one.name == new_name for one in self.all()):
-            raise BadSetting(f"{new_name!r} cannot be the copy's name: choose one that is free.")
+        self._check_free(new_name)
         self._start(new_name, definition_of(source))
+
+    def _check_free(self, name: str) -> None:
+        if not name or any(one.name == name for one in self.all()):
+            raise BadSetting(f"{name!r} cannot be its name: choose one that is free.")
 
     def delete(self, name: str) -> None:
         """Stop a named workspace and forget its definition; files stay."""
@@ -162,4 +183,5 @@ class Workspaces:
 
 def definition_of(server: Server) -> dict[str, Any]:
     """What can be chosen again for another start."""
-    return {key: value for key, value in server.user_options.items() if key not in NOT_CHOSEN}
+    chosen = server.user_options or {}
+    return {key: value for key, value in chosen.items() if key not in NOT_CHOSEN}

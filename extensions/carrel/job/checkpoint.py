@@ -62,20 +62,32 @@ def save(
 def restore(default: Any = None, *, directory: Path | str | None = None) -> Any:
     """The latest checkpoint that is whole, or ``default`` when there is none.
 
-    What a function wrote comes back as its path. A damaged checkpoint is passed over, which is said
-    on stderr.
+    Before the job has one of its own, it is that of the work it was told to go on from
+    (``--continue-from``). What a function wrote comes back as its path. A damaged checkpoint is
+    passed over, which is said on stderr.
     """
     store = _store(directory)
     store.clean()
+    nothing = object()
+    found = _latest_whole(store, "going on from the checkpoint of step", nothing)
+    before = present().continue_from
+    if found is nothing and before is not None and directory is None:
+        store = CheckpointStore(before)
+        found = _latest_whole(store, "beginning with the other job's checkpoint of step", nothing)
+    return default if found is nothing else found
+
+
+def _latest_whole(store: CheckpointStore, words: str, nothing: object) -> Any:
+    """The latest one that can be read, said with these words; ``nothing`` where there is none."""
     for step, _, folder in reversed(store.names()):
         try:
             value = store.load(folder)
         except Damaged as damage:
             warn(f"the checkpoint of step {step:,} is damaged ({damage}); trying the one before.")
             continue
-        warn(f"going on from the checkpoint of step {step:,}.")
+        warn(f"{words} {step:,}.")
         return value
-    return default
+    return nothing
 
 
 def latest(*, directory: Path | str | None = None) -> Saved | None:

@@ -3,18 +3,20 @@
 Written by a thread into ``CARREL_EVENTS_DIR``, one file for each process that reports; nothing is
 imported before the first report, TensorFlow never. What the thread cannot keep up with is thinned
 out, what cannot be written is said once, and neither is felt by the job. The configuration of an
-experiment's trial stands at the beginning, so that TensorBoard's HPARAMS compares trials.
+experiment's trial stands at the beginning, so that TensorBoard's HPARAMS compares trials; how it
+ended stands in a file of its own, because TensorBoard keeps to the first end that it reads of a
+run, and a trial that failed may be tried again.
 """
 
 import json
-import os
 import threading
-import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
+from carrel.job import ending
+from carrel.job.event_records import Records, forget_ends
 from carrel.job.task import Task, warn
 
 MOST_WAITING: Final = 10_000
@@ -42,7 +44,7 @@ class EventFiles:
         self._steps = 0
         self._writing = self._urgent = self._broken = False
         self._thread: threading.Thread | None = None
-        self._encoder: _Encoder | None = None
+        self._records: Records | None = None
 
     def put(self, at: float, step: int | None, values: Mapping[str, float]) -> None:
         """Take values; returns at once. Without a step they are counted."""
@@ -54,6 +56,9 @@ class EventFiles:
                 self._waiting = deque(list(self._waiting)[1::2])
             self._waiting.append((at, self._steps, dict(values)))
             if self._thread is None:
+                # What the thread imports uses it, which is refused once the process is ending.
+                import concurrent.futures.thread  # noqa: F401
+
                 self._thread = threading.Thread(target=self._run, name="carrel-events", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -72,78 +77,55 @@ class EventFiles:
                 self._changed.wait_for(lambda: bool(self._waiting))
                 self._changed.wait_for(lambda: self._urgent, PAUSE_SECONDS)
                 points, self._waiting, self._writing = self._waiting, deque(), True
-            fine = self._write(points)
-            with self._changed:
-                self._writing = False
-                if not fine:
-                    self._broken = True
-                    self._waiting.clear()
-                self._changed.notify_all()
-                if self._broken:
-                    return
+            fine = False
+            try:
+                fine = self._write(points)
+            finally:  # whatever it was, nobody waits for it
+                with self._changed:
+                    self._writing, self._broken = False, not fine
+                    if not fine:
+                        self._waiting.clear()
+                    self._changed.notify_all()
+            if not fine:
+                return
+
+    def end(self, succeeded: bool, at: float) -> None:
+        """Say how the trial ended; call it last. Other work and what never reported has no end."""
+        if self._hyperparameters is None or self._records is None or self._broken:
+            return
+        _said(lambda: self._write_end(succeeded, at))
+
+    def _write_end(self, succeeded: bool, at: float) -> None:
+        forget_ends(self._folder)
+        last = Records(self._folder, end=True)
+        last.end(succeeded, at)
+        last.close()
 
     def _write(self, points: deque[Point]) -> bool:
-        try:
-            if self._encoder is None:
-                self._encoder = _Encoder(self._folder)
-                if self._hyperparameters is not None:
-                    self._encoder.trial(self._hyperparameters, self._trial, points[0][0])
-            for at, step, values in points:
-                self._encoder.values(at, step, values)
-            self._encoder.flush()
-        except ModuleNotFoundError as error:
-            warn(f"no event files for TensorBoard: this Python lacks {error.name}.")
-            return False
-        except OSError as error:
-            warn(f"no event files for TensorBoard: {error.filename}: {error.strerror}.")
-            return False
-        return True
+        return _said(lambda: self._write_points(points))
 
-
-class _Encoder:
-    """Values as TensorBoard's records. Made and used in the writing thread only."""
-
-    def __init__(self, folder: Path) -> None:
-        import socket
-
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.record_writer import RecordWriter
-
-        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{time.time():017.6f}.{socket.gethostname()}.{os.getpid()}"
-        self._file: IO[bytes] = (folder / name).open("xb")
-        # Members of the project read it, whatever mask the job sets.
-        os.fchmod(self._file.fileno(), 0o644)
-        self._records = RecordWriter(self._file)
-        self._put(self._event(wall_time=time.time(), file_version="brain.Event:2"))
-
-    def values(self, at: float, step: int, values: Mapping[str, float]) -> None:
-        """Numbers of one step."""
-        found = [
-            self._summary.Value(tag=name, simple_value=number) for name, number in values.items()
-        ]
-        self._put(self._event(wall_time=at, step=step, summary=self._summary(value=found)))
-
-    def trial(self, parameters: Mapping[str, Any], name: str, at: float) -> None:
-        """The configuration that this run has."""
-        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-
-        plain = {key: _plain(value) for key, value in parameters.items()}
-        summary = hparams_pb(plain, trial_id=name, start_time_secs=at)
-        self._put(self._event(wall_time=at, summary=summary))
-
-    def flush(self) -> None:
-        """Hand everything to the operating system."""
+    def _write_points(self, points: deque[Point]) -> None:
+        if self._records is None:
+            self._records = Records(self._folder)
+            if self._hyperparameters is not None:
+                forget_ends(self._folder)
+                self._records.trial(self._hyperparameters, self._trial, points[0][0])
+        for at, step, values in points:
+            self._records.values(at, step, values)
         self._records.flush()
 
-    def _put(self, event: Any) -> None:
-        self._records.write(event.SerializeToString())
 
-
-def _plain(value: Any) -> bool | float | str:
-    """A value of a kind that HPARAMS knows."""
-    return value if isinstance(value, bool | int | float | str) else json.dumps(value)
+def _said(write: Callable[[], None]) -> bool:
+    """Whether it could be written; else it is said why."""
+    try:
+        write()
+    except ModuleNotFoundError as error:
+        warn(f"no event files for TensorBoard: this Python lacks {error.name}.")
+        return False
+    except OSError as error:
+        warn(f"no event files for TensorBoard: {error.filename}: {error.strerror}.")
+        return False
+    return True
 
 
 def event_files(task: Task, environ: Mapping[str, str]) -> EventFiles | None:
@@ -161,4 +143,5 @@ def event_files(task: Task, environ: Mapping[str, str]) -> EventFiles | None:
         parameters = dict(json.loads(environ.get("CARREL_PARAMETERS") or "{}"))
     except (ValueError, TypeError):
         parameters = {}
+    ending.own.listen()
     return EventFiles(folder, parameters, f"{task.workload}")

@@ -37,8 +37,9 @@ def kind_of(value: Any) -> str:
 
 
 def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and type(value) is numpy.ndarray and not value.dtype.hasobject
+    # While another thread imports it, NumPy is there without its names: then nobody has an array.
+    array = getattr(sys.modules.get("numpy"), "ndarray", None)
+    return array is not None and type(value) is array and not value.dtype.hasobject
 
 
 def write(value: Any, kind: str, folder: Path) -> None:

@@ -10,7 +10,6 @@ import hmac
 import json
 import os
 import secrets
-import shlex
 import signal
 import socket
 import socketserver
@@ -21,6 +20,8 @@ from contextlib import suppress
 from typing import IO, Final
 
 from typing_extensions import override
+
+from carrel.job.mpi_command import understood
 
 NONCE_BYTES: Final = 32
 OUT: Final = 1
@@ -62,12 +63,13 @@ class Orders(socketserver.StreamRequestHandler):
             self._send(ERROR, b"refused: this is not a member of the same job\n")
             self._send(EXIT, struct.pack("!i", REFUSED))
             return
-        self._run(shlex.split(json.loads(line)["command"]))
+        self._run(*understood(json.loads(line)["command"], os.environ))
 
-    def _run(self, command: list[str]) -> None:
+    def _run(self, command: list[str], environment: dict[str, str]) -> None:
         try:
             child = subprocess.Popen(
                 command,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

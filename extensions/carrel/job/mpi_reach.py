@@ -13,6 +13,7 @@ import sys
 import time
 from typing import BinaryIO, Final
 
+from carrel.job.mpi_command import SHELL_ANSWER, SHELL_ASKED_FOR, understood
 from carrel.job.mpi_member import ERROR, EXIT, HEAD, NONCE_BYTES, OUT, REFUSED, members, proof
 
 PAUSE_SECONDS: Final = 0.1
@@ -33,6 +34,9 @@ def main(arguments: list[str] | None = None) -> None:
     known = members()
     if name not in known:
         sys.exit(f"carrel-reach: there is no member {name!r}; there are {', '.join(known)}")
+    if command == SHELL_ASKED_FOR:
+        sys.stdout.write(f"{SHELL_ANSWER}\n")
+        return
     if name == os.environ.get("CARREL_MEMBER"):
         sys.exit(_here(command))
     try:
@@ -42,9 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _here(command: str) -> int:
-    import shlex
-
-    return subprocess.call(shlex.split(command))
+    asked, environment = understood(command, os.environ)
+    return subprocess.call(asked, env=environment)
 
 
 def _there(where: tuple[str, int], command: str) -> int:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, NoReturn
 
+from carrel.job import ending
 from carrel.job.report import flush
 
-EXIT_CODE: Final = 128 + signal.SIGTERM
+EXIT_CODE: Final = ending.GAVE_WAY
 Handler = Callable[[int, FrameType | None], object]
 
 
@@ -66,6 +67,7 @@ class Preemption:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._told = True
+        ending.own.tell()
         for callback in self._callbacks:
             try:
                 callback()
@@ -86,4 +88,4 @@ uninstall = _own.uninstall
 def exit_for_preemption() -> NoReturn:
     """End so that the job is started again later; call it after the last save."""
     flush()
-    raise SystemExit(EXIT_CODE)
+    sys.exit(EXIT_CODE)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, SupportsFloat
 
+from carrel.job import ending
 from carrel.job.events import EventFiles, event_files
 from carrel.job.sender import Sender
 from carrel.job.task import present, warn
@@ -66,6 +67,11 @@ class Reporter:
             self._sender.flush(seconds)
         if self._events is not None:
             self._events.flush(max(seconds, EVENTS_SECONDS))
+
+    def end(self, succeeded: bool | None) -> None:
+        """Say, last of all, how the work ended; ``None``: it goes on later."""
+        if self._events is not None and succeeded is not None:
+            self._events.end(succeeded, time.time())
 
     def _numbers(self, metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -132,9 +138,15 @@ def flush(seconds: float = 2.0) -> None:
         _Own.reporter.flush(seconds)
 
 
+def _end() -> None:
+    flush(LAST_SECONDS)
+    if _Own.reporter is not None:
+        _Own.reporter.end(ending.own.succeeded())
+
+
 def _forget() -> None:
     _Own.reporter = None
 
 
 os.register_at_fork(after_in_child=_forget)
-atexit.register(flush, LAST_SECONDS)
+atexit.register(_end)

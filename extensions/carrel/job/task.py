@@ -11,7 +11,8 @@ from pathlib import Path
 class Task:
     """The job this process belongs to; ``workload`` is empty outside one.
 
-    ``index`` is that of the task within its workload, ``checkpoint_every`` in seconds.
+    ``index`` is that of the task within its workload, ``checkpoint_every`` in seconds;
+    ``continue_from`` has the checkpoints of other work that it was told to go on from.
     """
 
     url: str = ""
@@ -22,6 +23,7 @@ class Task:
     index: int = 0
     checkpoint_dir: Path = Path("checkpoints")
     checkpoint_every: float | None = None
+    continue_from: Path | None = None
 
     @property
     def reports_to(self) -> str:
@@ -37,6 +39,7 @@ def present(environ: Mapping[str, str] | None = None) -> Task:
     index = int(env.get("POD_INDEX") or 0)
     folder = Path(env.get("CARREL_CHECKPOINT_DIR") or "checkpoints")
     every = env.get("CARREL_CHECKPOINT_EVERY")
+    before = Path(env["CARREL_CONTINUE_FROM"]) if env.get("CARREL_CONTINUE_FROM") else None
     return Task(
         url=env.get("CARREL_URL", "").rstrip("/"),
         token=env.get("CARREL_TASK_TOKEN", ""),
@@ -46,6 +49,7 @@ def present(environ: Mapping[str, str] | None = None) -> Task:
         index=index,
         checkpoint_dir=folder / f"task-{index}" if index else folder,
         checkpoint_every=float(every) if every else None,
+        continue_from=before / f"task-{index}" if before and index else before,
     )
 
 

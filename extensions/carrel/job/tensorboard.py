@@ -46,7 +46,7 @@ def prepare(env: Mapping[str, str]) -> list[str]:
         (runs / name).symlink_to(events / place)
     return [
         *(sys.executable, "-I", "-m", "tensorboard.main", "--logdir", str(runs)),
-        *("--host", "127.0.0.1", "--port", env["PORT"]),
+        *("--host", env.get("CARREL_HOST") or "127.0.0.1", "--port", env["PORT"]),
         *("--load_fast", "false", "--reload_interval", str(RELOAD_SECONDS)),
         *("--window_title", f"TensorBoard: {', '.join(jobs)}"),
         *(("--path_prefix", env["CARREL_PREFIX"]) if env.get("CARREL_PREFIX") else ()),

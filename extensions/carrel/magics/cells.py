@@ -2,12 +2,14 @@
 
 import symtable
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class
 
 from carrel import options
+from carrel.from_here import unseen
 from carrel.magics.base import CarrelMagics
 from carrel.magics.connection import one_line
 from carrel.magics.parsing import Parser, parser
@@ -76,6 +78,8 @@ class CellMagics(CarrelMagics):
         shell: Any = self.shell
         with one_line():
             body, size = self._body(asked, cell, shell.user_ns)
+            if hint := unseen(Path.cwd()):
+                print(hint)  # noqa: T201 - in the output of the cell
             client = self.connection.client
             if "dry-run" in asked.own:
                 answer = client.create_workload(body, dry_run=True)

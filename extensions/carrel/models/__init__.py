@@ -18,11 +18,13 @@ from carrel.models.history import (
 )
 from carrel.models.project import (
     Amounts,
+    Department,
     InteractiveLimits,
     Project,
     ProjectImpact,
     ProjectUse,
     TrainingLimits,
+    by_department,
 )
 from carrel.models.workload import (
     AT_REST,
@@ -48,6 +50,7 @@ __all__ = [
     "BatchAnswer",
     "Checkpoint",
     "Decision",
+    "Department",
     "Device",
     "Event",
     "Forecast",
@@ -77,4 +80,5 @@ __all__ = [
     "WorkloadPage",
     "WorkloadSpec",
     "WorkloadStatus",
+    "by_department",
 ]

@@ -1,5 +1,7 @@
 """Projects: guarantees, limits, rules for workspaces, and use."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -60,9 +62,32 @@ class Project(msgspec.Struct, frozen=True, kw_only=True):
     interactive: InteractiveLimits = InteractiveLimits()
     training: TrainingLimits = TrainingLimits()
     color: int = 0
+    department: str | None = None
     resource_version: int = 0
     created_at: float = 0.0
     use: ProjectUse = ProjectUse()
+
+
+class Department(msgspec.Struct, frozen=True, kw_only=True):
+    """Projects whose guarantees and limits are shared; each rule is as a project's, for all."""
+
+    name: str
+    description: str = ""
+    quota: Amounts = Amounts()
+    limit: Amounts = Amounts()
+    over_quota: bool = True
+    weight: int | None = None
+    rank: int = 0
+    resource_version: int = 0
+    created_at: float = 0.0
+
+
+def by_department(projects: Iterable[Project]) -> list[tuple[str, list[Project]]]:
+    """Projects under their departments, both by name; those of none come last, under ``""``."""
+    found: dict[str, list[Project]] = {}
+    for project in sorted(projects, key=lambda project: project.name):
+        found.setdefault(project.department or "", []).append(project)
+    return sorted(found.items(), key=lambda group: (not group[0], group[0]))
 
 
 class ProjectImpact(msgspec.Struct, frozen=True, kw_only=True):

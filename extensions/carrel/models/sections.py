@@ -209,6 +209,8 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
         wanted: replicas that there should be; ``ready`` and ``starting`` are those that there are.
         revision: the one that requests are served by; while ``updating`` another one comes.
         in_flight: requests that are being answered or held.
+        latency_p50_seconds: within which half of the last minute's answers began, as measured by
+            gateways; ``latency_p99_seconds`` within which 99 of 100 did; none without requests.
         targets: where requests go.
         made: the highest number that a replica was given; ``counted``: up to which ends of
             replicas were looked at; ``tried``: the revision that counted failures are of.
@@ -222,6 +224,8 @@ class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
     updating: bool = False
     in_flight: int = 0
     requests_per_second: float = 0.0
+    latency_p50_seconds: float | None = None
+    latency_p99_seconds: float | None = None
     last_request_at: float | None = None
     targets: tuple[Target, ...] = ()
     made: int = 0

@@ -41,6 +41,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     lost: bool = False
     place: str = "held"
     returns: tuple[int, ...] = ()
+    address: str = ""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,10 +90,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder made visible to the tasks."""
+    """A folder made visible to the tasks; ``read_only``: they may not write to it."""
 
     source: str
     destination: str = ""
+    read_only: bool = False
+
+    @property
+    def spelt(self) -> str:
+        """As ``--volume`` takes it."""
+        where = f":{self.destination}" if self.destination not in ("", self.source) else ""
+        return f"{self.source}{where}{':ro' if self.read_only else ''}"
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +132,10 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     hold_for_claim: bool = False
     server_name: str = ""
     port: int | None = None
+    external: bool = False
+    mig_profile: str = ""
+    continue_from: str = ""
+    node_group: str = ""
     owner: str = ""
     part: int = 0
     routes: list[sections.Route] = []

@@ -7,9 +7,12 @@ from typing import Any
 
 from carrel.client import Client
 from carrel.client.submit import default_project
+from carrel.from_here import see
 from carrel.notebook.capture import Captured
 from carrel.options import Asked
 
+ITS_OWN = "."
+"""The folder that it starts in."""
 PREFIXES = {
     "training": "train",
     "distributed": "train",
@@ -51,6 +54,13 @@ def cell_body(
 def body_here(
     client: Client, captured: Captured, asked: Asked, how: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The same for this kernel: its folder, its Python, the person's default project."""
+    """The same for this kernel: its folder, its Python, the person's default project.
+
+    Where jobs do not see that folder, it stays in its own.
+    """
     project = asked.fields.get("project") or default_project(client)
-    return cell_body(captured, asked, project=project, folder=os.getcwd(), how=how)  # noqa: PTH109 - the kernel's folder as a string
+    folder = os.getcwd()  # noqa: PTH109 - the kernel's folder as a string
+    body = cell_body(captured, asked, project=project, folder=folder, how=how)
+    if not see(body, folder):
+        body["command"][2] = ITS_OWN
+    return body

@@ -70,7 +70,9 @@ def unknown(word: str, known: Iterable[str]) -> BadSetting:
     spelt = word.partition("=")[0]
     elsewhere = [row for row in TABLE if row.flag == spelt.strip("-")]
     right = nearest(word, known)
-    if elsewhere:
+    if any(row.kinds >= frozenset(_ALL_KINDS) for row in elsewhere):
+        hint = " here; it is one of `carrel submit`."
+    elif elsewhere:
         kinds = frozenset[str]().union(*(row.kinds for row in elsewhere))
         hint = f" here: it is for {' or '.join(one.noun for one in KINDS if one.name in kinds)}."
     else:

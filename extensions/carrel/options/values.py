@@ -6,6 +6,7 @@ refusal here says the same as one there, only sooner.
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -171,13 +172,26 @@ def _priority(found: str) -> str | int:
     return int(found) if found.lstrip("-").isdigit() else _text(found)
 
 
-def _volume(found: str) -> dict[str, str]:
-    source, _, destination = found.partition(":")
-    destination, _, mode = destination.partition(":")
-    if not source or mode not in ("", "rw"):
-        raise BadSetting(f"{found!r} should be SOURCE or SOURCE:DESTINATION.", code="bad_path")
-    full = str(Path(source).expanduser().absolute())
-    return {"source": full, "destination": destination or full}
+def _volume(found: str) -> dict[str, Any]:
+    source, _, behind = found.partition(":")
+    destination, _, mode = behind.partition(":")
+    if not mode and destination in ("ro", "rw"):
+        destination, mode = "", destination
+    if not source or mode not in ("", "ro", "rw"):
+        raise BadSetting(f"{found!r} should be SOURCE[:DESTINATION][:ro].", code="bad_path")
+    if _is_claim(source):
+        volume: dict[str, Any] = {"source": source, "destination": destination}
+    else:
+        full = str(Path(source).expanduser().absolute())
+        volume = {"source": full, "destination": destination or full}
+    return volume | ({"read_only": True} if mode == "ro" else {})
+
+
+def _is_claim(source: str) -> bool:
+    """Whether a volume of a cluster is meant: what cannot be a path, or is no folder here."""
+    if not re.fullmatch(r"[a-z0-9][-.a-z0-9]*(/.*)?", source):
+        return False
+    return "KUBERNETES_SERVICE_HOST" in os.environ or not Path(source).exists()
 
 
 def _route(found: str) -> dict[str, Any]:
@@ -245,7 +259,7 @@ VARIABLE: Final = Value(_variable, "K=V", "object")
 VARIABLES: Final = Value(_names, "A,B", "array")
 JOBS: Final = Value(_words, "JOB,...", "array")
 PRIORITY: Final = Value(_priority, "LEVEL", "integer|string")
-VOLUME: Final = Value(_volume, "SOURCE[:DESTINATION]", "array")
+VOLUME: Final = Value(_volume, "SOURCE[:DESTINATION][:ro]", "array")
 ROUTE: Final = Value(_route, "[NAME=]PORT", "integer", 0, 65_535)
 PARAMETER: Final = Value(_parameter, "K=V", "object")
 CRON: Final = Value(_cron, "CRON")

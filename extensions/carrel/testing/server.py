@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
+from carrel.testing.departments import Departments
 from carrel.testing.trials import best_of, trials_of
 from carrel.testing.world import AT_REST, Json, Refusal, World, merged
 
@@ -63,6 +64,7 @@ class Server:
             ("GET", "/queue", self._queue),
             ("GET", "/usage", self._usage),
             ("POST", "/workspaces/activity", self._activity),
+            *Departments(self.world, self._admin).routes(),
         ]
 
     @web.middleware

@@ -50,6 +50,7 @@ class World:
         self.admins: set[str] = set()
         self.members: dict[str, list[str]] = {}
         self.projects: dict[str, Json] = {}
+        self.departments: dict[str, Json] = {}
         self.workloads: dict[tuple[str, str], Json] = {}
         self.nodes: list[Json] = []
         self.logs: dict[tuple[str, str], list[tuple[float, str]]] = {}
@@ -75,7 +76,7 @@ class World:
         self.projects[name] = (
             base
             | {"quota": NO_QUOTA | {"gpus": 0}, "limit": NO_QUOTA, "interactive": INTERACTIVE}
-            | {"training": TRAINING}
+            | {"training": TRAINING, "department": None}
             | {"color": len(self.projects) % 12, "created_at": self.now(), "use": {}}
         )
         self.members[name] = list(members)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from carrel import options
 from carrel.errors import ApiError, BadSetting
+from carrel.from_here import start_in
 from carrel.options.kinds import EVERY
 from carrel.options.option import Option
 from carrel.options.table import by_flag, sentence
@@ -106,7 +107,7 @@ def request(kind: str, given: Given, *, project: str, folder: str = "") -> dict[
     if EVERY[kind].command:
         body["command"] = _split(str(given.get(COMMAND, "")))
         if folder:
-            body.setdefault("working_dir", folder)
+            start_in(body, folder)
     return body
 
 

@@ -119,7 +119,8 @@ class LiveView(anywidget.AnyWidget):
         while (left := began + self.pace() - loop.time()) > 0:
             self._sight.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._sight.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._sight.wait()
 
     def _show(self, traits: Mapping[str, Any]) -> None:
         new = {name: value for name, value in traits.items() if getattr(self, name) != value}

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +13,6 @@ from carrel.notebook import words
 from carrel.widgets.story import describe, where
 
 SAMPLES: Final = 240
-RECENT: Final = 30
 
 
 @dataclass(slots=True)
@@ -57,23 +55,12 @@ class Endpoint:
         """The replicas there are."""
         self.replicas = {part.uid: part for part in parts if part.spec.owner == self.workload.uid}
 
-    def latency(self) -> float | None:
-        """Seconds that a request takes in the mean, by Little's law; ``None`` where none came.
-
-        Requests in flight by requests a second, both over what was seen of the last minutes.
-        """
-        spans = list(pairwise(self.samples))[-RECENT:]
-        seconds = [after[0] - before[0] for before, after in spans]
-        requests = sum(span * before[1] for span, (before, _) in zip(seconds, spans, strict=True))
-        waited = sum(span * before[2] for span, (before, _) in zip(seconds, spans, strict=True))
-        return round(waited / requests, 3) if requests > 0 else None
-
     def traits(self) -> dict[str, Any]:
         """Plain data for the page; equal while nothing changed."""
         ordered = sorted(self.replicas.values(), key=lambda part: (part.spec.part, part.name))
         return {
             "job": describe(self.workload, self.phase),
-            "endpoint": {**msgspec.to_builtins(self.status), "latency_seconds": self.latency()},
+            "endpoint": msgspec.to_builtins(self.status),
             "replicas": [_replica(part) for part in ordered],
             "samples": [list(sample) for sample in self.samples],
         }

@@ -184,6 +184,7 @@ def gave_way(preemption: Preemption) -> str:
         "consolidate": "something larger fits now, and it goes on elsewhere",
         "incomplete": "members of its gang were missing for too long",
         "drain": "its node is being emptied",
+        "evict": "it had to leave its node",
     }.get(preemption.rule, preemption.rule)
     lost = (
         f"{words.duration(preemption.lost_seconds)} of work lost"

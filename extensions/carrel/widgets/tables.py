@@ -9,7 +9,7 @@ import traitlets
 from typing_extensions import override
 
 from carrel.client import AsyncClient, Client
-from carrel.models import Project, Workload
+from carrel.models import Project, Workload, by_department
 from carrel.notebook import words
 from carrel.widgets import bundle, page
 from carrel.widgets.asking import AskingView
@@ -92,7 +92,11 @@ class QuotaView(AskingView):
 
     @override
     def present(self) -> Mapping[str, Any]:
-        return {"projects": [_quota(project) for project in self._projects]}
+        return {"projects": [_quota(project) for project in self._ordered()]}
+
+    def _ordered(self) -> list[Project]:
+        """By department, those of none last."""
+        return [project for _, inside in by_department(self._projects) for project in inside]
 
     @override
     async def ask(self, client: AsyncClient) -> None:
@@ -100,18 +104,31 @@ class QuotaView(AskingView):
 
     @override
     def fallback(self) -> dict[str, Any]:
+        ordered = self._ordered()
+        columns: tuple[str, ...] = ("Project", "Quota")
         rows = [
             [page.escape(project.name), page.escape(words.quota_words(project))]
-            for project in self._projects
+            for project in ordered
         ]
-        lines = [
-            f"{project.name}  {words.quota_bar(project)}  {words.quota_words(project)}"
-            for project in self._projects
-        ]
+        if any(project.department for project in ordered):
+            columns = ("Department", *columns)
+            owners = (page.escape(project.department or "") for project in ordered)
+            rows = [[owner, *row] for owner, row in zip(owners, rows, strict=True)]
+        lines = [line for group in by_department(ordered) for line in _lines(*group)]
         return {
             "text/plain": "\n".join(lines) or "You are in no project yet.",
-            "text/html": page.table("GPUs of your projects", ("Project", "Quota"), rows),
+            "text/html": page.table("GPUs of your projects", columns, rows),
         }
+
+
+def _lines(department: str, projects: Sequence[Project]) -> list[str]:
+    """The department, if there is one, and below it a line for each project."""
+    begin = "  " if department else ""
+    lines = [
+        f"{begin}{project.name}  {words.quota_bar(project)}  {words.quota_words(project)}"
+        for project in projects
+    ]
+    return [f"{department}:", *lines] if department else lines
 
 
 def _quota(project: Project) -> dict[str, Any]:
@@ -119,6 +136,7 @@ def _quota(project: Project) -> dict[str, Any]:
     use = project.use
     return {
         "name": project.name,
+        "department": project.department or "",
         "quota": {"gpus": project.quota.gpus},
         "use": {
             "gpus_allocated": use.gpus_allocated,

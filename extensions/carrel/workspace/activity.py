@@ -7,6 +7,10 @@ computation is not.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
+
+UNHEARD: Final = ""
+"""Stands for a request of which nothing was heard, as it began before anybody listened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,22 @@ class ActivityTracker:
             self._typed.add(request)
         self.input_seen(at)
 
+    def found_busy(self, kernel: str, at: float) -> None:
+        """A kernel computes though no request was heard to begin."""
+        if not self._executing.get(kernel):
+            self.execution_started(kernel, UNHEARD, at)
+
+    def found_idle(self, kernel: str, at: float) -> None:
+        """A kernel computes nothing: the end of what was found, not of what was heard to begin."""
+        executing = self._executing.get(kernel, set())
+        if UNHEARD in executing:
+            executing.discard(UNHEARD)
+            self.input_seen(at)
+            self._settle()
+
     def execution_ended(self, kernel: str, request: str, at: float) -> None:
         """A request is done. The end of a person's computation starts the idle time anew."""
+        self.found_idle(kernel, at)
         self._executing.get(kernel, set()).discard(request)
         if request in self._typed:
             self._typed.discard(request)

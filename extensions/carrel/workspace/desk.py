@@ -99,14 +99,18 @@ class Desk:
         return self._project
 
     async def view(self) -> dict[str, Any]:
-        """Everything that the front end shows, as JSON. Never raises for a scheduler away."""
-        project: Project | None = None
+        """Everything that the front end shows, as JSON. Never raises for a scheduler away.
+
+        While it is away the project is told as it was last known: a warning goes on saying whose
+        limit it is.
+        """
         name, trouble = "", self.trouble
         try:
-            project = await self.project()
+            await self.project()
             name = (await self.workload()).name
         except CarrelError as error:
             trouble = trouble or str(error)
+        project = self._project
         return {
             "now": self._clock(),
             "name": name,

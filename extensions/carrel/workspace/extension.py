@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
-from carrel.workspace import work_handlers
+from carrel.workspace import vscode, work_handlers
 from carrel.workspace.desk import Desk, Surroundings
 from carrel.workspace.handlers import rules
 from carrel.workspace.pace import Pace
@@ -69,6 +69,7 @@ class CarrelWorkspace(ExtensionApp):
             terminals=serverapp.web_app.settings.get("terminal_manager"),
             events=serverapp.event_logger,
             look_seconds=self.look_interval,
+            elsewhere=vscode.last_connected,
         )
         self.reporter.start()
 

@@ -4,11 +4,17 @@ A second subscription beside the server's own: the server keeps one ``execution_
 which the traffic of widgets flips as well. Here each ``status`` is read with the request that it
 belongs to, and only ``execute_request`` counts. Headers are looked at first; bodies of big outputs
 are never unpacked.
+
+What a kernel began before the subscription reached it is not heard. So the server's own state is
+believed in two cases: when a subscription begins, and when it stays busy from one look to the next
+without a message in between, which the traffic of widgets never does (a widget's callback that
+computes for long does, and rightly counts).
 """
 
+import contextlib
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jupyter_client.session import Session
@@ -48,22 +54,42 @@ class KernelWatcher:
                 self._drop(kernel_id)
                 known = None
             if known is None and _publishes(kernel):
-                self._subscribe(kernel_id, kernel)
+                known = self._subscribe(kernel_id, kernel)
+            if known is not None:
+                self._compare(kernel_id, kernel, known)
 
     def close(self) -> None:
         """Let go of all."""
         for kernel_id in list(self._subscriptions):
             self._drop(kernel_id)
 
-    def _subscribe(self, kernel_id: str, kernel: Any) -> None:
+    def _subscribe(self, kernel_id: str, kernel: Any) -> "_Subscription":
         def received(kind: str, parent: dict[str, Any], content: dict[str, Any]) -> None:
-            before = self._tracker.busy_since
-            tell(self._tracker, kernel_id, kind, parent, content, self._clock())
-            if (before is None) != (self._tracker.busy_since is None):
-                self._changed()
+            with self._telling_changes():
+                tell(self._tracker, kernel_id, kind, parent, content, self._clock())
 
         self._tracker.kernel_appeared(kernel_id)
-        self._subscriptions[kernel_id] = _Subscription(kernel, received)
+        subscription = self._subscriptions[kernel_id] = _Subscription(kernel, received)
+        return subscription
+
+    def _compare(self, kernel_id: str, kernel: Any, known: "_Subscription") -> None:
+        """Take over from the server's state what was not heard."""
+        busy = kernel.execution_state == "busy"
+        seen = getattr(kernel, "last_activity", None) if busy else None
+        first, silent = known.looks == 0, seen is not None and known.busy_at_last_look == seen
+        known.looks, known.busy_at_last_look = known.looks + 1, seen
+        with self._telling_changes():
+            if not busy:
+                self._tracker.found_idle(kernel_id, self._clock())
+            elif first or silent:
+                self._tracker.found_busy(kernel_id, self._clock())
+
+    @contextlib.contextmanager
+    def _telling_changes(self) -> Iterator[None]:
+        before = self._tracker.busy_since
+        yield
+        if (before is None) != (self._tracker.busy_since is None):
+            self._changed()
 
     def _drop(self, kernel_id: str) -> None:
         subscription = self._subscriptions.pop(kernel_id, None)
@@ -109,6 +135,8 @@ class _Subscription:
         self, kernel: Any, received: Callable[[str, dict[str, Any], dict[str, Any]], None]
     ) -> None:
         self.port = kernel.iopub_port
+        self.looks = 0
+        self.busy_at_last_look: Any = None
         self._received = received
         self._session = Session(config=kernel.session.config, key=kernel.session.key)
         self._stream = kernel.connect_iopub()

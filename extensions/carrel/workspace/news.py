@@ -1,12 +1,12 @@
 """What somebody should hear of their own work, from events. Pure: times are given.
 
-Told once each: it started, gave way (to whom), went on, ended, was stopped by a limit. Never told:
-what was so before anybody listened, what its owner did a moment ago, retries after a crash, parts
-of larger work, workspaces.
+Told once each: it started, gave way (to whom), went on, ended, was stopped by a limit; a workspace,
+that it is about to end or its machine is in trouble. Never told: what was so before anybody
+listened, what its owner did a moment ago, retries after a crash, parts of larger work.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -37,13 +37,14 @@ class News:
     told: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT))
     _known: dict[str, Workload] = field(default_factory=dict)
     _waits: set[str] = field(default_factory=set)
+    _desks: dict[str, str] = field(default_factory=dict)
 
     @property
     def known(self) -> frozenset[str]:
         """The uids of the work that is known."""
         return frozenset(self._known)
 
-    def take_all(self, workloads: Iterable[Workload], known: frozenset[str]) -> None:
+    def take_all(self, workloads: Sequence[Workload], known: frozenset[str]) -> None:
         """How everything stood a moment ago.
 
         ``known`` was known before it was asked for: what of it is not there any more is gone.
@@ -51,12 +52,14 @@ class News:
         found = {one.uid: one for one in workloads if self._mine(one)}
         for uid in known - found.keys():
             self._forget(uid)
-        for one in found.values():
+        for one in workloads:
             self.take(Event(type="workload", workload=one))
 
     def take(self, event: Event) -> None:
         """An event; of other people's work nothing changes."""
         now = event.workload
+        if now.spec.kind == "workspace" and now.spec.user == self.user:
+            self._look_at_desk(now, gone=event.type == "deleted")
         if not self._mine(now):
             return
         before = self._known.get(now.uid)
@@ -88,6 +91,16 @@ class News:
     def _mine(self, workload: Workload) -> bool:
         spec = workload.spec
         return spec.user == self.user and not spec.owner and spec.kind != "workspace"
+
+    def _look_at_desk(self, now: Workload, *, gone: bool) -> None:
+        """A workspace that says something while it runs says it to whoever sits there."""
+        reason = now.status.reason
+        if gone or now.status.phase not in ("running", "preempting") or reason is None:
+            self._desks.pop(now.uid, None)
+        elif self._desks.get(now.uid) != reason.sentence:
+            self._desks[now.uid] = reason.sentence
+            self.version += 1
+            self._say("warning", now, f"{now.name}: {reason.sentence} {reason.help}".strip())
 
     def _forget(self, uid: str) -> None:
         if self._known.pop(uid, None) is not None:

@@ -36,10 +36,15 @@ class Reporter:
         events: Any,
         look_seconds: float = 1.0,
         clock: Callable[[], float] = time.time,
+        elsewhere: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``kernels``, ``terminals`` and ``events`` are the server's managers and event logger."""
+        """``kernels``, ``terminals`` and ``events`` are the server's managers and event logger.
+
+        ``elsewhere``: when somebody was last at work in a tool beside them; 0: never.
+        """
         self._desk, self._pace, self._clock = desk, pace, clock
         self._look_seconds = look_seconds
+        self._elsewhere = elsewhere
         self.tracker = ActivityTracker(last_input_at=clock())
         self._kernels = KernelWatcher(kernels, self.tracker, clock, self._busy_changed)
         self._terminals = TerminalWatcher(terminals, self._input)
@@ -81,6 +86,7 @@ class Reporter:
         except Exception:
             # The managers are other people's code: one bad look must not end all signs of life.
             log.exception("Looking at kernels and terminals failed")
+        self.tracker.input_seen(self._elsewhere())
 
     async def _post(self, now: float) -> None:
         self._pace.posted(now)
@@ -98,7 +104,8 @@ class Reporter:
 
     async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
         self._changed.clear()
 
     def _busy_changed(self) -> None:

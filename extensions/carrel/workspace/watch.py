@@ -47,7 +47,8 @@ class Watch:
         if self._task is None or self._task.done():
             self._begin()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._known.wait(), FIRST_SECONDS)
+            async with asyncio.timeout(FIRST_SECONDS):
+                await self._known.wait()
         news, name = self._news, f"{self._news.began:.3f}"
         now = f"{name}:{news.version}:{self._trouble}"
         if now == seen:

@@ -46,6 +46,11 @@ class Order:
     date: str = ""
 
     @property
+    def alone(self) -> bool:
+        """Whether its own folder is its home: a container, of which nothing stays."""
+        return self.home == self.task_dir
+
+    @property
     def sent_along(self) -> Path:
         """Where the notebook lies if it came with the request."""
         return self.task_dir / self.path

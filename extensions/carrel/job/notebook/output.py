@@ -33,6 +33,11 @@ class Output:
         except OSError as error:
             raise self._refused(error) from error
 
+    @property
+    def handed_back(self) -> bool:
+        """Whether nobody sees the file from elsewhere, so that it is also sent to the scheduler."""
+        return self._order.alone and self.path.is_relative_to(self._order.kept.parent)
+
     def save(self, notebook: Notebook) -> None:
         """Write it; whoever has it open reads the former or this one."""
         fresh = self._beside()
@@ -60,13 +65,19 @@ def _path(order: Order) -> Path:
     source = find(order)
     if asked and not asked.endswith("/") and not Path(asked).is_dir():
         return Path(asked).expanduser().absolute()
-    if asked:
-        folder = Path(asked).expanduser().absolute()
-    elif not sent_along(order):
-        folder = source.parent
-    else:
-        folder = order.home if Path.cwd().samefile(order.task_dir) else Path.cwd()
+    folder = Path(asked).expanduser().absolute() if asked else _usual_folder(order)
     return _free(folder, f"{source.stem}.{order.job}", order)
+
+
+def _usual_folder(order: Order) -> Path:
+    """Beside the notebook or in the home; in a container where neither stays, what is kept."""
+    if not sent_along(order):
+        return find(order).parent
+    there = Path.cwd()
+    if order.alone:
+        ours = there.samefile(order.task_dir) or not os.access(there, os.W_OK)
+        return order.kept.parent if ours else there
+    return order.home if there.samefile(order.task_dir) else there
 
 
 def _free(folder: Path, stem: str, order: Order) -> Path:

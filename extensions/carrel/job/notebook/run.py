@@ -21,6 +21,7 @@ from carrel.job.notebook.output import Output
 from carrel.job.notebook.problem import FAILED, GaveWay, NotebookProblem
 from carrel.job.notebook.progress import Progress
 from carrel.job.notebook.source import Notebook
+from carrel.job.result import hand_back
 
 RESTART_POINT: Final = "restart-point"
 ALWAYS: Final = frozenset({"always-run", parameters.DEFAULTS, parameters.GIVEN})
@@ -153,7 +154,8 @@ class Run:
         The kernel may hear of it a moment before this process does.
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._told.wait(), TOLD_SECONDS)
+            async with asyncio.timeout(TOLD_SECONDS):
+                await self._told.wait()
         return self._told.is_set()
 
     def _problem(self, error: Exception, index: int) -> NotebookProblem:
@@ -210,4 +212,10 @@ async def run(order: Order) -> None:
     """Run the notebook of an order; SIGTERM makes it give way."""
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    await Run(order, Output(order), told).run()
+    output = Output(order)
+    work = Run(order, output, told)
+    try:
+        await work.run()
+    finally:
+        if output.handed_back and not told.is_set():
+            await asyncio.to_thread(hand_back, source.text(work.notebook))

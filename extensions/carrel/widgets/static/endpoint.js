@@ -6,13 +6,18 @@ import { tryBox } from './tryit.js';
 
 const SAMPLED = ['requests/s', 'in flight', 'ready replicas'];
 
+function milliseconds(seconds) {
+  return `${valueWords(seconds * 1000)} ms`;
+}
+
 function factWords(endpoint) {
   const parts = [
     `${endpoint.ready} of ${endpoint.wanted} replicas ready`,
     endpoint.starting && `${endpoint.starting} starting`,
     `${valueWords(endpoint.requests_per_second)} requests/s`,
     `${endpoint.in_flight} in flight`,
-    endpoint.latency_seconds && `about ${Math.round(endpoint.latency_seconds * 1000)} ms each`,
+    endpoint.latency_p50_seconds != null &&
+      `latency ${milliseconds(endpoint.latency_p50_seconds)} (p99 ${milliseconds(endpoint.latency_p99_seconds)})`,
     endpoint.updating ? `revision ${endpoint.revision}, the next one is coming` : `revision ${endpoint.revision}`
   ];
   return parts.filter(Boolean).join(' · ');

@@ -2,6 +2,17 @@
 import { quotaBar } from './quota.js';
 import { node, tellShown, troubleLine } from './parts.js';
 
+function line(project) {
+  return node(
+    'div',
+    'carrel-quota',
+    {},
+    node('strong', 'carrel-name', {}, project.name),
+    quotaBar(project, 200, 14),
+    node('span', 'carrel-quota-words', {}, project.words)
+  );
+}
+
 function render({ model, el }) {
   const list = node('div', 'carrel-quotas');
   const root = node('section', 'carrel-view', { 'aria-label': 'GPUs of your projects' }, list, troubleLine(model));
@@ -9,16 +20,11 @@ function render({ model, el }) {
   function draw() {
     const projects = model.get('projects');
     list.replaceChildren(
-      ...projects.map(project =>
-        node(
-          'div',
-          'carrel-quota',
-          {},
-          node('strong', 'carrel-name', {}, project.name),
-          quotaBar(project, 200, 14),
-          node('span', 'carrel-quota-words', {}, project.words)
-        )
-      )
+      ...projects.flatMap((project, index) => {
+        const begins = project.department && project.department !== projects[index - 1]?.department;
+        const heading = node('h4', 'carrel-department', {}, `Department ${project.department}`);
+        return begins ? [heading, line(project)] : [line(project)];
+      })
     );
     if (!projects.length) {
       list.append(node('p', 'carrel-empty', {}, 'You are in no project yet.'));

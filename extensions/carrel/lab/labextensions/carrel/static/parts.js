@@ -70,8 +70,14 @@ export function progressOf(job, now) {
   const share = Math.min(1, p.done / p.total);
   const parts = [`${done} of ${p.total.toLocaleString('en')} ${p.unit}s`];
   if (p.rate > 0 && job.phase === 'running' && p.done < p.total) {
-    const left = (p.total - p.done) / p.rate - Math.max(0, now - p.at);
-    parts.push(left > 1 ? `${duration(left)} left` : 'almost done');
+    const needed = (p.total - p.done) / p.rate;
+    const left = needed - Math.max(0, now - p.at);
+    // Silent for twice as long as the rest should take, it is anything but almost done.
+    if (left > 1) {
+      parts.push(`${duration(left)} left`);
+    } else if (left > -Math.max(needed, 10)) {
+      parts.push('almost done');
+    }
   }
   return { share, words: parts.join(' · ') };
 }

@@ -14,6 +14,7 @@ const STYLE = `
   --carrel-quota: #1b1b1b; --carrel-line: #1b1b1b; }
 .carrel-status[data-level=last] { background: #c62828; color: #fff;
   font-weight: 600; --carrel-quota: #fff; --carrel-line: #fff; }
+.carrel-status > span + span { padding-left: 8px; border-left: 1px solid currentColor; }
 .carrel-quota-free { fill: var(--carrel-line); opacity: .16; }
 .carrel-quota-used { fill: var(--carrel-quota); }
 .carrel-quota-waiting { fill: none; stroke: var(--carrel-quota); stroke-dasharray: 2 2; }

@@ -1,0 +1,137 @@
+"""``carrel department``: rules that bind several projects together (administrators)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from carrel.cli import units
+from carrel.cli.context import connected
+from carrel.cli.output import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    document,
+    fields,
+    for_programs,
+    say,
+    show,
+)
+from carrel.cli.project_options import RuleOptions
+from carrel.cli.shared_options import sharing
+from carrel.errors import BadSetting
+
+if TYPE_CHECKING:
+    from carrel.client import Client
+    from carrel.models import Amounts, Department, Project
+
+Name = Annotated[str, typer.Argument(metavar="DEPARTMENT", help="The department.")]
+
+
+def list_departments(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
+    """List departments: what is guaranteed to their projects together, used, borrowed."""
+    from carrel.cli import views
+    from carrel.models import by_department
+
+    with connected() as client:
+        departments = client.list_departments()
+        inside = dict(by_department(client.list_projects()))
+    rows = (views.department_row(one, inside.get(one.name, [])) for one in departments)
+    headers, right = views.DEPARTMENT_COLUMNS, views.DEPARTMENT_NUMBERS
+    show(departments, output, headers, rows, no_headers=no_headers, right=right)
+
+
+def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
+    """Show a department in full, with its projects."""
+    from carrel.cli import views
+    from carrel.cli.output import table
+    from carrel.models import by_department
+
+    with connected() as client:
+        one = _find(client, name)
+        inside = dict(by_department(client.list_projects())).get(name, [])
+    if for_programs(output):
+        document(one, output)
+        return
+    fields(_facts(one, inside))
+    if inside:
+        say()
+        rows = [views.project_row(project) for project in inside]
+        table(views.PROJECT_COLUMNS, rows, title="Projects:", right=views.PROJECT_NUMBERS)
+
+
+@sharing(RuleOptions)
+def create(name: Name, *, options: RuleOptions) -> None:
+    """Create a department; `carrel project update P --department NAME` puts projects into it."""
+    with connected() as client:
+        if any(one.name == name for one in client.list_departments()):
+            raise BadSetting(f"There is a department {name} already; `carrel department update`.")
+        client.put_department(name, options.body())
+    say(f"Department {name} created successfully.")
+
+
+@sharing(RuleOptions)
+def update(name: Name, *, options: RuleOptions) -> None:
+    """Change a department; what is not named stays."""
+    changes = options.body()
+    if not changes:
+        raise typer.BadParameter("name what to change, such as --gpus 4.")
+    with connected() as client:
+        client.put_department(name, _merged(_rules(_find(client, name)), changes))
+    say(f"Department {name} updated successfully.")
+
+
+def delete(name: Name) -> None:
+    """Remove a department that no project belongs to."""
+    with connected() as client:
+        client.delete_department(name)
+    say(f"Department {name} deleted successfully.")
+
+
+def _find(client: "Client", name: str) -> "Department":
+    known = client.list_departments()
+    for one in known:
+        if one.name == name:
+            return one
+    names = ", ".join(one.name for one in known) or "none"
+    raise BadSetting(f"There is no department {name}; there are {names}.")
+
+
+def _rules(department: "Department") -> dict[str, Any]:
+    """What can be set of it."""
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(department)
+    given = ("name", "resource_version", "created_at")
+    return {field: value for field, value in found.items() if field not in given}
+
+
+def _merged(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    inner = {key: old[key] | value for key, value in changes.items() if isinstance(value, dict)}
+    return old | changes | inner
+
+
+def _facts(one: "Department", inside: "Sequence[Project]") -> list[tuple[str, str]]:
+    from carrel.cli import views
+
+    return [
+        ("Name", one.name),
+        ("Description", one.description),
+        ("Guaranteed", _amounts(one.quota)),
+        ("Limit", _amounts(one.limit)),
+        ("Over quota", "yes" if one.over_quota else "no"),
+        ("Weight", "by its quota" if one.weight is None else str(one.weight)),
+        ("Rank", str(one.rank)),
+        ("Quota line", views.quota_line(views.beyond(views.use_of(inside), one.quota), one.quota)),
+    ]
+
+
+def _amounts(amounts: "Amounts") -> str:
+    """``8 GPUs, 32 processors, 256 GiB``; what has no bound is left out."""
+    cpu, memory = amounts.cpu_millicores, amounts.memory_bytes
+    parts = [
+        "" if amounts.gpus is None else f"{units.number(amounts.gpus)} GPUs",
+        "" if cpu is None else f"{units.number(cpu / 1000)} processors",
+        "" if memory is None else units.memory(memory),
+    ]
+    return ", ".join(part for part in parts if part) or "no bound"
