@@ -24,8 +24,9 @@ from pathlib import Path
 
 import aiohttp
 
+from benchmarks.ports import free_port
 from benchmarks.report import Figure, median, show
-from benchmarks.scheduler_process import SchedulerProcess, free_port
+from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 

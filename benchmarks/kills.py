@@ -225,7 +225,7 @@ def _judge(
 async def _all_done(scheduler: SchedulerProcess, session: aiohttp.ClientSession, jobs: int) -> None:
     """Wait until the queue has drained; the bound grows with the load."""
     clock = asyncio.get_running_loop().time
-    deadline = clock() + 60.0 + jobs * 0.5
+    deadline = clock() + 120.0 + jobs * 2.0
     while clock() < deadline:
         open_phases = "phase=pending&phase=starting&phase=running&phase=preempting&phase=stopping"
         async with session.get(f"{scheduler.api}/workloads?{open_phases}&limit=1") as answer:

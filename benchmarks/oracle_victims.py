@@ -2,14 +2,14 @@
 
 Small full clusters and one workload that claims whole GPUs: of its own queue's lower priority, or
 of other queues beyond their quota; every set of victims is looked at. Lost work is GPU-seconds
-since the last checkpoint. Between queues it counts relative to the mean of the queue's running
-work, which is what makes a queue that reports checkpoints no better or worse a victim. Before lost
-work count two rules: as few as possible take their queue below its guarantee, and as few as
+since the last checkpoint. Between queues it counts relative to what a GPU of the queue loses in
+the mean, which is what makes a queue that reports checkpoints no better or worse a victim. Before
+lost work count two rules: as few as possible take their queue below its guarantee, and as few as
 possible are covered by it, as people see it (earlier starts are).
 """
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations
@@ -258,13 +258,15 @@ def is_allowed(case: Case, found: Found) -> bool:
 
 
 def _with_means(case: Case) -> Iterator[tuple[Running, float]]:
-    mine: dict[str, list[float]] = {}
-    for job in case.jobs:
-        if job.legal:
-            mine.setdefault(job.queue, []).append(job.lost)
-    for job in case.jobs:
-        if job.legal:
-            yield job, sum(mine[job.queue]) / len(mine[job.queue])
+    """Jobs that may be stopped, and what a GPU of their queue loses in the mean."""
+    lost: dict[str, float] = defaultdict(float)
+    held: dict[str, float] = defaultdict(float)
+    legal = [job for job in case.jobs if job.legal]
+    for job in legal:
+        lost[job.queue] += job.lost
+        held[job.queue] += job.milli / MILLI
+    for job in legal:
+        yield job, lost[job.queue] / held[job.queue]
 
 
 def _sets(case: Case) -> Iterator[frozenset[str]]:

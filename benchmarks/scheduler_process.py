@@ -3,21 +3,16 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
 
-START_SECONDS = 30.0
+from benchmarks.ports import free_port
 
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+START_SECONDS = 180.0
+END_SECONDS = 60.0
 
 
 class SchedulerProcess:
@@ -101,4 +96,4 @@ class SchedulerProcess:
     async def _end(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
-            await asyncio.wait_for(self._process.wait(), 30.0)
+            await asyncio.wait_for(self._process.wait(), END_SECONDS)

@@ -15,8 +15,11 @@ from typing import ParamSpec, TypeVar
 
 from benchmarks.simulated_engine import SimulatedEngine
 from carrel_scheduler import service
+from carrel_scheduler.ids import new_id
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.service_local import OneMachine
+from carrel_scheduler.service_settings import Settings
 from carrel_scheduler.workloads import reconciler
 from carrel_scheduler.workloads.messages import Message, WorkloadChanged
 
@@ -81,14 +84,15 @@ class CpuAtFirst:
         self._tell(message)
 
 
-async def serve(settings: service.Settings, cpus: int) -> None:
+async def serve(settings: Settings, cpus: int) -> None:
     """Run until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     deciding, applying = Stopwatch(), Stopwatch()
-    ledger = await open_ledger(settings.database_url, clock=time.time, ids=service.new_id)
+    ledger = await open_ledger(settings.database_url, clock=time.time, ids=new_id)
     engine = SimulatedEngine(clock=time.time)
-    running = service.Service(settings, ledger, engine, Machine(cpus))
+    around = OneMachine(settings, Machine(cpus))
+    running = service.Service(settings, ledger, engine, around)
     setattr(reconciler, "decide", deciding.around(vars(reconciler)["decide"]))  # noqa: B010 - measured
     setattr(running.loop.state, "apply", applying.around(running.loop.state.apply))  # noqa: B010
     first = CpuAtFirst(running.loop)
@@ -112,7 +116,5 @@ async def serve(settings: service.Settings, cpus: int) -> None:
 
 if __name__ == "__main__":
     asyncio.run(
-        serve(
-            service.Settings.from_environment(os.environ), int(os.environ["CARREL_SIMULATED_CPUS"])
-        )
+        serve(Settings.from_environment(os.environ), int(os.environ["CARREL_SIMULATED_CPUS"]))
     )

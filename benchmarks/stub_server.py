@@ -35,7 +35,7 @@ class StubSpawner(CarrelSpawner):
     """As the product's, with the stub in JupyterLab's place."""
 
     @override
-    def launch(self, project: str) -> Launch:
+    def running(self, project: str) -> Launch:
         """The stub with everything that the server would be told."""
-        usual = super().launch(project)
+        usual = super().running(project)
         return Launch(COMMAND, usual.environment, usual.secret_environment, usual.port)

@@ -4,12 +4,11 @@ A happening is a task that ends or a job that comes. A cycle is all of it: takin
 and what the last plan brought about, deciding, and making the plan into objects.
 """
 
-import gc
 import random
 from collections import deque
 
 from benchmarks.decision_cases import steady
-from benchmarks.decision_cases.timing import Times, percentile
+from benchmarks.decision_cases.timing import Times, collecting_rarely, percentile
 from benchmarks.report import Figure, median
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
@@ -105,22 +104,20 @@ def run(nodes: int, tasks: int, cycles: int, warm_up: int) -> list[Figure]:
     cluster = Cluster(nodes, tasks)
     total, events, deciding = Times(), Times(), Times()
     pending: list[Event] = []
-    gc.collect()
-    gc.freeze()
-    for number in range(cycles + warm_up):
-        if number == warm_up:
-            total, events, deciding = Times(), Times(), Times()
-            cluster.bound = cluster.evicted = cluster.held = 0
-        happened = pending + cluster.happenings()
-        with total.one():
-            with events.one():
-                for event in happened:
-                    cluster.state.apply(event)
-            with deciding.one():
-                plan = decide(cluster.state, cluster.now)
-                _ = (plan.bindings, plan.evictions, plan.nominations)
-        pending = cluster.consequences(plan)
-    gc.unfreeze()
+    with collecting_rarely():
+        for number in range(cycles + warm_up):
+            if number == warm_up:
+                total, events, deciding = Times(), Times(), Times()
+                cluster.bound = cluster.evicted = cluster.held = 0
+            happened = pending + cluster.happenings()
+            with total.one():
+                with events.one():
+                    for event in happened:
+                        cluster.state.apply(event)
+                with deciding.one():
+                    plan = decide(cluster.state, cluster.now)
+                    _ = (plan.bindings, plan.evictions, plan.nominations)
+            pending = cluster.consequences(plan)
     return _figures(nodes, tasks, cycles, cluster, (total, events, deciding))
 
 

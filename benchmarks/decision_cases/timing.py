@@ -1,8 +1,8 @@
 """Times of one kind of decision: wall clock, and the processor's time beside it.
 
 A decision is one thread's work, so on a machine that other work shares the processor's time is what
-it takes, and what it is judged by; on a quiet machine both are the same. The
-collector is frozen while one measures, as the service does after its start.
+it takes, and what it is judged by; on a quiet machine both are the same. While one measures, the
+collector looks as rarely as in the service.
 """
 
 import gc
@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmarks.report import Figure, median
+from carrel_scheduler.collecting import collect_rarely
 
 MILLISECONDS = 1000
 
@@ -38,21 +39,32 @@ def percentile(values: list[float], part: float) -> float:
     return ranked[min(len(ranked) - 1, int(part * len(ranked)))]
 
 
+@contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Have the collector look as the service does after its start."""
+    usual = gc.get_threshold()
+    gc.collect()
+    collect_rarely()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+        gc.unfreeze()
+
+
 def repeat(
     prepare: Callable[[], object], work: Callable[[], object], times: int, warm_up: int = 1
 ) -> Times:
     """Time ``work``, each time after ``prepare``; the first runs are not counted."""
     measured = Times()
-    gc.collect()
-    gc.freeze()
-    for number in range(times + warm_up):
-        prepare()
-        if number < warm_up:
-            work()
-            continue
-        with measured.one():
-            work()
-    gc.unfreeze()
+    with collecting_rarely():
+        for number in range(times + warm_up):
+            prepare()
+            if number < warm_up:
+                work()
+                continue
+            with measured.one():
+                work()
     return measured
 
 

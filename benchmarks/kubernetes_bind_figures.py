@@ -1,0 +1,70 @@
+"""What came of binding pods with our scheduler and with kube-scheduler, beside each other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchmarks.report import Figure, median
+
+GOAL: Final = 1.2
+OURS, PEER = "carrel", "kube-scheduler"
+
+
+@dataclass(slots=True)
+class Run:
+    """What one scheduler did; times in seconds."""
+
+    rate: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    churn: float = 0.0
+    cpu: float = 0.0
+    memory: float = 0.0
+    writes: float = 0.0
+
+    def quantile(self, part: float) -> float:
+        """A quantile of submit to bound."""
+        ranked = sorted(self.latencies)
+        return ranked[min(len(ranked) - 1, int(part * len(ranked)))]
+
+
+def together(runs: Sequence[Run]) -> Run:
+    """Several runs of one scheduler: the middle of each figure, all latencies."""
+    return Run(
+        rate=median([one.rate for one in runs]),
+        latencies=[each for one in runs for each in one.latencies],
+        churn=median([one.churn for one in runs]),
+        cpu=median([one.cpu for one in runs]),
+        memory=median([one.memory for one in runs]),
+        writes=median([one.writes for one in runs]),
+    )
+
+
+def figures(ours: Run, peer: Run) -> list[Figure]:
+    """Beside each other."""
+    rows = [
+        Figure(
+            "bound",
+            ours.rate,
+            "pods/s",
+            f">= {GOAL * peer.rate:.0f}",
+            ours.rate >= GOAL * peer.rate,
+        ),
+        Figure("bound by kube-scheduler", peer.rate, "pods/s", "-"),
+        Figure("API writes a pod", ours.writes, "", "<= 3", ours.writes <= 3.0),
+        Figure("API writes a pod, kube-scheduler", peer.writes, "", "-"),
+        Figure(
+            "churn of 100, middle of five",
+            ours.churn,
+            "s",
+            f"<= {peer.churn:.2f}",
+            ours.churn <= peer.churn,
+        ),
+    ]
+    for name, run in ((OURS, ours), (PEER, peer)):
+        rows += [
+            Figure(f"submit to bound p50, {name}", run.quantile(0.5), "s", "-"),
+            Figure(f"submit to bound p99, {name}", run.quantile(0.99), "s", "-"),
+            Figure(f"processor time, {name}", run.cpu, "s", "-"),
+            Figure(f"most memory, {name}", run.memory, "MiB", "-"),
+        ]
+    return rows
