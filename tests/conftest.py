@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["k8s.outcomes", "side_by_side"]
 HERE = Path(__file__).parent
 WITH_LOOPBACK = tuple(HERE / part for part in ("contract", "e2e"))
 

@@ -1,8 +1,9 @@
 """The contract of ``Engine``; inherit ``EngineContract`` and give it the fixture ``engines``.
 
 ``engines`` opens the same engine again and again (``await engines.open()``), also while an earlier
-opening still lives, and at the end closes all and removes whatever the tests left. Tasks are run
-by ``bash``, as user ``ada``.
+opening still lives, and at the end closes all and removes whatever the tests left;
+``await engines.lose(task)`` does to a task what befalls those of a machine that goes down.
+Tasks are run by ``bash``, as user ``ada``.
 """
 
 import asyncio
@@ -39,13 +40,18 @@ class LifeContract:
     async def test_goes_from_starting_to_running_to_ended(self, engines: Engines) -> None:
         engine = await engines.open()
         stream, before = engine.watch(), time.time()
-        task = a_task(engines, "sleep 0.3; exit 7", devices=(1, 3))
+        # Until it is told: nobody may miss that it runs.
+        script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+        task = a_task(engines, script, devices=(1, 3))
         await engine.start(task)
         running = await wait_for(engine, stream, task, TaskPhase.RUNNING)
+        await wait_for_output(engine, task, b"ready")
+        await engine.stop(task.id, PATIENCE)
         ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
         assert running.devices == ended.devices == (1, 3)
         assert (running.node, running.ended_at) == (engines.node, 0.0)
-        assert before <= running.started_at <= ended.ended_at <= time.time() + 1
+        # Some engines know times to the second only.
+        assert int(before) <= running.started_at <= ended.ended_at <= time.time() + 1
         assert (ended.exit_code, ended.signal, ended.lost) == (7, 0, False)
         assert ended.started_at == running.started_at
         assert await status_of(engine, task) == ended
@@ -124,8 +130,9 @@ class LifeContract:
         await engine.stop(task.id, PATIENCE)
         ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
         assert ended.exit_code == 3
-        assert b"ready\n" in await output(engine, task)
-        assert (await output(engine, task)).endswith(b"saved\n")
+        said = await output(engine, task)
+        assert said.startswith(b"ready\n")
+        assert b"saved\n" in said  # what bash says of its ``sleep`` may come before or after
 
     async def test_stop_kills_what_does_not_listen_after_the_grace_period(
         self, engines: Engines
@@ -137,9 +144,8 @@ class LifeContract:
         await wait_for_output(engine, task, b"ready\nready")
         asked = time.monotonic()
         await engine.stop(task.id, 0.8)
-        assert time.monotonic() - asked < 0.5
         ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
-        assert 0.7 <= time.monotonic() - asked < PATIENCE
+        assert time.monotonic() - asked >= 0.7
         assert (ended.exit_code, ended.signal) == (None, 9)
 
     async def test_a_shorter_grace_shortens_and_a_longer_one_does_not_lengthen(
@@ -180,7 +186,6 @@ class AdoptionContract:
 
     async def test_a_running_task_goes_on_and_is_found_again(self, engines: Engines) -> None:
         first = await engines.open()
-        task = a_task(engines, "echo ready; read line < pipe; exit 5", files={"pipe": ""})
         task = a_task(
             engines,
             'echo ready; until [ -e "$CARREL_CHECKPOINT_DIR/go" ]; do sleep 0.05; done; exit 5',
@@ -219,6 +224,21 @@ class AdoptionContract:
         second = await engines.open()
         changes = second.watch()
         assert (await wait_for(second, changes, task, TaskPhase.ENDED)).signal == 9
+
+    async def test_a_task_whose_node_is_gone_is_lost_and_told_so(self, engines: Engines) -> None:
+        engine = await engines.open()
+        task = a_task(engines, STUBBORN)
+        stream = engine.watch()
+        await engine.start(task)
+        await wait_for_output(engine, task, b"ready")
+        await engines.lose(task)
+        ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
+        assert ended.lost
+        assert ended.exit_code is None
+        assert ended.message
+        assert await status_of(engine, task) == ended
+        await engine.forget(task.id)
+        assert await engine.list() == []
 
 
 class SurroundingsContract:

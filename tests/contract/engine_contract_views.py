@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from carrel_scheduler.engines.contract import (
     Engine,
     EngineError,
     TaskId,
+    TaskPhase,
     TaskSpec,
+    TaskStatus,
     UnknownTask,
 )
 from contract.engine_tasks import (
@@ -21,8 +24,20 @@ from contract.engine_tasks import (
     a_task,
     output,
     run,
+    wait_for,
     wait_for_output,
 )
+
+UNTIL_TOLD = 'until [ -e "$CARREL_CHECKPOINT_DIR/go" ]; do sleep 0.05; done'
+
+
+async def tell_after(engines: Engines, engine: Engine, task: TaskSpec, wanted: bytes) -> TaskStatus:
+    """Run a task that waits to be told, and tell it once what it said is in its log; its end."""
+    stream = engine.watch()
+    await engine.start(task)
+    await wait_for_output(engine, task, wanted)
+    await run(engine, a_task(engines, 'touch "$CARREL_CHECKPOINT_DIR/go"', attempt=1))
+    return await wait_for(engine, stream, task, TaskPhase.ENDED)
 
 
 async def read_all(session: Any) -> bytes:
@@ -64,7 +79,9 @@ class TerminalContract:
         task = await self.start(engines, engine)
         session = await engine.exec(task.id, ("bash",))
         await session.resize(33, 111)
-        await session.write(b"stty size; exit 9\n")
+        # On a cluster what is typed may overtake the size.
+        sized = b"until stty size | grep -qx '33 1*'; do sleep 0.1; done; stty size; exit 9\n"
+        await session.write(sized)
         said = (await read_all(session)).decode()
         assert "train-7-0-0" in said
         assert "33 111" in said
@@ -93,7 +110,12 @@ class TerminalContract:
         engine = await engines.open()
         task = await self.start(engines, engine)
         session = await engine.exec(task.id, ("bash", "-c", "echo up; sleep 600"))
-        assert await session.read() == b"up\r\n"
+        said = b""
+        async with asyncio.timeout(PATIENCE):
+            while said != b"up\r\n":  # a terminal passes on what there is
+                piece = await session.read()
+                assert piece, said
+                said += piece
         await engine.stop(task.id, 5.0)
         await read_all(session)
         assert await session.close() >= 128
@@ -113,9 +135,11 @@ class LogContract:
 
     async def test_is_byte_exact_and_has_both_streams(self, engines: Engines) -> None:
         engine = await engines.open()
-        task = a_task(engines, r"printf 'a\r\n\0\xff\n'; printf 'no newline' >&2")
-        await run(engine, task)
-        assert await output(engine, task) == b"a\r\n\0\xff\nno newline"
+        # The streams have an order only as far as time gives them one.
+        script = rf"printf 'a\rb\0\xff\n'; {UNTIL_TOLD}; printf 'no newline' >&2"
+        task = a_task(engines, script)
+        await tell_after(engines, engine, task, b"\xff\n")
+        assert await output(engine, task, attempt=0) == b"a\rb\0\xff\nno newline"
 
     @pytest.mark.parametrize(
         ("lines", "wanted"),
@@ -129,18 +153,19 @@ class LogContract:
 
     async def test_since_and_timestamps(self, engines: Engines) -> None:
         engine = await engines.open()
-        task = a_task(engines, "echo early; echo both; sleep 0.6; echo late")
-        status = await run(engine, task)
-        middle = status.ended_at - 0.3
-        assert await output(engine, task, since=middle) == b"late\n"
-        assert await output(engine, task, since=status.ended_at + 5) == b""
-        assert await output(engine, task, since=0.0) == b"early\nboth\nlate\n"
-        stamped = (await output(engine, task, timestamps=True)).decode().splitlines()
+        task = a_task(engines, f"echo early; echo both; {UNTIL_TOLD}; echo late")
+        status = await tell_after(engines, engine, task, b"both\n")
+        first = {"attempt": 0}
+        assert await output(engine, task, since=status.ended_at + 5, **first) == b""
+        assert await output(engine, task, since=0.0, **first) == b"early\nboth\nlate\n"
+        stamped = (await output(engine, task, timestamps=True, **first)).decode().splitlines()
         assert [line.split(" ", 1)[1] for line in stamped] == ["early", "both", "late"]
         pattern = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
         assert all(re.fullmatch(pattern, line.split(" ")[0]) for line in stamped)
         stamps = [line.split(" ")[0] for line in stamped]
         assert stamps == sorted(stamps)
+        both, late = (datetime.fromisoformat(stamp).timestamp() for stamp in stamps[1:])
+        assert await output(engine, task, since=(both + late) / 2, **first) == b"late\n"
 
     async def test_follow_shows_growth_and_ends_with_the_task(self, engines: Engines) -> None:
         engine = await engines.open()

@@ -12,7 +12,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
 )
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
 
@@ -23,6 +23,10 @@ class Engines(Protocol):
 
     async def open(self) -> Engine:
         """Another opening of the same engine."""
+        ...
+
+    async def lose(self, task: TaskSpec) -> None:
+        """End a running task as if its machine had gone down."""
         ...
 
 

@@ -21,7 +21,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 DEBIAN: Final = Path("/usr/lib/postgresql")
-START_SECONDS: Final = 60.0
+START_SECONDS: Final = 240.0
 # Tests kill no server, so it need not wait for the disk.
 SETTINGS: Final = ("fsync=off", "full_page_writes=off", "listen_addresses=", "max_connections=200")
 

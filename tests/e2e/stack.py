@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from benchmarks.ports import free_port
 from carrel import Client
 
-START_SECONDS = 180.0
+START_SECONDS = 300.0
+END_SECONDS = 180.0
+PATIENCE_MS = 180_000
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 FLAGS = [
     "--disable-background-networking",
@@ -28,13 +30,6 @@ FLAGS = [
     "--no-first-run",
     "--no-sandbox",
 ]
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(what: Callable[[], Any], *, seconds: float, every: float = 0.5, why: str = "") -> Any:
@@ -96,7 +91,7 @@ class Stack:
         """Ctrl-C; with ``jobs``, what goes on without it is ended too."""
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGINT)
-            self.process.wait(60)
+            self.process.wait(END_SECONDS)
         if jobs:
             self._end_what_goes_on()
 
@@ -140,9 +135,7 @@ class People:
         """A new tab of that person, signed in."""
         if user not in self._contexts:
             self._contexts[user] = self._sign_in(user)
-        page = self._contexts[user].new_page()
-        page.set_default_timeout(90_000)
-        return page
+        return self._contexts[user].new_page()
 
     def leave(self, user: str) -> None:
         """Close that person's browser."""
@@ -166,6 +159,7 @@ class People:
 
     def _sign_in(self, user: str) -> BrowserContext:
         context = self._browser.new_context(viewport={"width": 1380, "height": 900})
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.goto(f"{self.stack.url}/hub/login")
         page.fill("input[name=username]", user)
@@ -182,6 +176,7 @@ def people(stack: Stack) -> Iterator[People]:
     path = next((name for name in CHROMIUM if Path(name).exists()), None)
     if path is None:
         raise AssertionError("no Chromium: `make test` installs it, or apt install chromium")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield People(stack, browser)

@@ -10,7 +10,7 @@ KILLS = 200
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 async def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
     verdict = await run(tmp_path, KILLS)
     assert verdict.jobs > KILLS / 2

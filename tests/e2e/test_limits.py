@@ -20,22 +20,27 @@ from carrel.errors import Unreachable
 from carrel.models import Limits, Workload
 from e2e.stack import People, Stack, until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 90.0
 KEPT_SECONDS = 60.0
-TIME_LIMIT_SECONDS = 120.0
-SILENT_SECONDS = 150
+TIME_LIMIT_SECONDS = 180.0
+SILENT_SECONDS = 240
 SOON_SECONDS = 20.0
-LATE_SECONDS = 15.0
+LATE_SECONDS = 45.0
 IDLE_RULE: dict[str, Any] = {
     "idle_timeout_seconds": IDLE_SECONDS,
-    "warn_before_seconds": 45,
+    "warn_before_seconds": 80,
     "extend_seconds": KEPT_SECONDS,
     "max_extensions": 1,
     "apply_to_running": True,
 }
-TIME_RULE = IDLE_RULE | {"time_limit_seconds": TIME_LIMIT_SECONDS, "max_extensions": 0}
+# Warned almost at once: the warning stays until the end, however long the tests before it took.
+TIME_RULE: dict[str, Any] = IDLE_RULE | {
+    "time_limit_seconds": TIME_LIMIT_SECONDS,
+    "warn_before_seconds": TIME_LIMIT_SECONDS - 10,
+    "max_extensions": 0,
+}
 
 
 @dataclass
@@ -167,7 +172,7 @@ def test_the_owner_of_an_untouched_tab_is_warned_in_jupyterlab(team: People, roo
     warning = room.untouched.warning()
     expect(warning).to_be_visible(timeout=IDLE_SECONDS * 1000)
     assert re.search(
-        r"stops at \d\d:\d\d \(in \d+ s\): vision allows 1 min without work\.",
+        r"stops at \d\d:\d\d \(in \d+ (s|min)\): vision allows 1 min without work\.",
         warning.inner_text(),
     )
     expect(warning.get_by_role("button", name="Keep for 1 min")).to_be_visible()
@@ -204,7 +209,7 @@ def test_the_untouched_tab_is_stopped_although_it_polls(team: People, room: Room
     assert status.ended_at is not None
     assert status.ended_at - status.started_at >= IDLE_SECONDS
     until(
-        lambda: "" not in hub_servers(team, "ada"), seconds=20, why="the Hub sees that it stopped"
+        lambda: "" not in hub_servers(team, "ada"), seconds=60, why="the Hub sees that it stopped"
     )
     team.shot(desk.page, "limits-tab-after-stop")
     desk.page.goto(f"{desk.stack.url}/user/ada/lab")
@@ -215,17 +220,25 @@ def test_the_untouched_tab_is_stopped_although_it_polls(team: People, room: Room
     team.shot(desk.page, "limits-home")
 
 
+def test_a_kept_workspace_is_offered_no_more(room: Room) -> None:
+    """Its second warning is there by now, and stays while the time that it was kept runs."""
+    desk = room.kept
+    expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
+    assert desk.warning().get_by_role("button", name=re.compile("Keep")).count() == 0
+
+
 def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room: Room) -> None:
     silent, limited = room.silent.workload, room.limited.workload
     stops_at = room.limited.limits.stops_at
     assert stops_at is not None
-    assert silent.status.started_at is not None
-    assert time.time() - silent.status.started_at > IDLE_SECONDS
+    began = silent.status.started_at
+    assert began is not None
+    until(lambda: time.time() - began > IDLE_SECONDS, seconds=IDLE_SECONDS, why="silent for long")
     old = stack.scheduler_pid()
     assert old > 1
     os.kill(old, signal.SIGKILL)
     until(lambda: stack.scheduler_pid() not in (0, old), seconds=60, why="the Hub starts it again")
-    until(lambda: answers(room.silent.client), seconds=30, why="it answers again")
+    until(lambda: answers(room.silent.client), seconds=60, why="it answers again")
     for desk, before in ((room.silent, silent), (room.limited, limited)):
         after = desk.workload
         assert (after.uid, after.status.phase) == (before.uid, "running")
@@ -251,11 +264,8 @@ def test_who_works_is_warned_and_stopped_at_the_time_limit(team: People, room: R
     assert TIME_LIMIT_SECONDS <= ran < TIME_LIMIT_SECONDS + LATE_SECONDS
 
 
-def test_a_kept_workspace_is_offered_no_more_and_stops_later(room: Room) -> None:
-    desk = room.kept
-    expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
-    assert desk.warning().get_by_role("button", name=re.compile("Keep")).count() == 0
-    ended = desk.stopped(IDLE_SECONDS + KEPT_SECONDS)
+def test_a_kept_workspace_stops_later(room: Room) -> None:
+    ended = room.kept.stopped(IDLE_SECONDS + KEPT_SECONDS)
     assert ended.status.reason is not None
     assert ended.status.reason.token == "Idle"
     assert ended.status.started_at is not None

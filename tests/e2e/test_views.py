@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page, expect, sync_playwright
 
 from carrel.testing import FakeScheduler
 from contract.notebook.conftest import CHROMIUM, QUOTA, USE
@@ -23,17 +23,17 @@ from contract.notebook.lab import Lab, running_lab, write_notebook
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SECONDS = 1000
-expect.set_options(timeout=60 * SECONDS)
 SHOW = """from carrel import Client
 from carrel.widgets.cluster import ClusterView
 from carrel.widgets.form import FormView
 from carrel.widgets.kinds import view_of
-from carrel.widgets.tables import QuotaView
+from carrel.widgets.tables import JobsView, QuotaView
 client = Client()
 for name in ("gang", "sweep", "model"):
     display(view_of(client, client.get_workload("vision", name)))
 display(ClusterView(client, client.nodes()), QuotaView(client, client.list_projects()))
-display(FormView(client, "experiment"))"""
+display(FormView(client, "experiment"))
+display(JobsView(client, client.list_workloads(), "ada"))"""
 BUSY = "import time; time.sleep(600)"
 HOLDER = {"project": "vision", "name": "gang", "user": "ada", "state": "running"}
 SPACE = {
@@ -47,7 +47,7 @@ SPACE = {
 def scheduler() -> Iterator[FakeScheduler]:
     """Ada's workspace runs in ``vision``, and there is work of every kind."""
     with FakeScheduler(people={"ada": ["vision"]}, tcp=True) as fake:
-        fake.project("vision", quota=QUOTA, use=USE)
+        fake.project("vision", quota=QUOTA, use=USE, department="science")
         fake.submit("vision", "desk", kind="workspace", server_name="")
         fake.run("vision", "desk")
         fake.nodes(*nodes())
@@ -65,6 +65,7 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=60 * SECONDS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
         yield running
@@ -152,7 +153,7 @@ def keep(page: Page, name: str, selector: str = "") -> None:
         page.screenshot(path=Path(folder) / f"{name}.png")
 
 
-def until(true: Callable[[], Any], what: str, seconds: float = 30.0) -> None:
+def until(true: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
@@ -169,24 +170,38 @@ def accessible(page: Page, selector: str) -> None:
     ] == []
 
 
-def dark(page: Page) -> None:
+def ours_is_accessible(page: Page, *parts: Locator) -> None:
+    """Nor does any of these, in light and in dark."""
+    for name in ("Light", "Dark"):
+        theme(page, name)
+        for part in parts:
+            part.first.evaluate("element => element.setAttribute('data-looked-at', '')")
+            accessible(page, "[data-looked-at]")
+            part.first.evaluate("element => element.removeAttribute('data-looked-at')")
+
+
+def theme(page: Page, name: str) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("Control+Shift+C")
-    page.locator(".lm-CommandPalette-input").fill("Use Theme: JupyterLab Dark")
+    page.locator(".lm-CommandPalette-input").fill(f"Use Theme: JupyterLab {name}")
     page.keyboard.press("Enter")
-    page.wait_for_selector("body[data-jp-theme-light='false']", state="attached")
+    is_light = str(name == "Light").lower()
+    page.wait_for_selector(f"body[data-jp-theme-light='{is_light}']", state="attached")
 
 
 def run_cell(page: Page, index: int) -> None:
+    """Click into a cell and run it, once the page has a kernel to run it in."""
+    idle = page.get_by_role("button", name="Python 3 (ipykernel) | Idle")
+    expect(idle.first).to_be_visible(timeout=90 * SECONDS)
     cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
     cell.locator(".jp-InputArea-editor").click()
     page.keyboard.press("Control+Enter")
+    expect(cell.locator(".jp-InputArea-prompt")).not_to_have_text("[ ]:")
 
 
 def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     write_notebook(lab.folder, "views.ipynb", SHOW, BUSY)
     page.goto(lab.page("lab/tree/views.ipynb"))
-    expect(page.get_by_role("button", name="Python 3 (ipykernel) | Idle")).to_be_visible()
     run_cell(page, 0)
     expect(page.get_by_role("form")).to_be_visible()
     gang = page.get_by_role("region", name="Training gang")
@@ -217,10 +232,11 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     expect(model).to_contain_text("4 requests/s")  # while the kernel is busy
     serving(scheduler, 3.0)
     expect(model.locator(".carrel-figure")).to_have_count(3)
-    for theme in ("light", "dark"):
-        if theme == "dark":
-            dark(page)
+    expect(page.locator(".carrel-department")).to_have_text("Department science")
+    for shade in ("light", "dark"):
+        theme(page, shade.capitalize())
         accessible(page, ".carrel-view")
+        accessible(page, ".carrel-form")
         for name, selector in (
             ("gang", "[aria-label='Training gang']"),
             ("sweep", "[aria-label='Experiment sweep']"),
@@ -228,14 +244,14 @@ def test_views(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
             ("gpus", "[aria-label='GPUs']"),
             ("form", ".carrel-form"),
         ):
-            keep(page, f"{name}-{theme}", selector)
+            keep(page, f"{name}-{shade}", selector)
     the_saved_notebook_keeps_the_last_state(lab, scheduler, page)
 
 
 def the_saved_notebook_keeps_the_last_state(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     scheduler.finish("vision", "gang")
     gang = page.get_by_role("region", name="Training gang")
-    gang.scroll_into_view_if_needed()
+    until(lambda: in_view(gang), "the training in view")
     expect(gang).to_contain_text("Done")
     expect(gang).to_have_count(1)
     notebook = lab.folder / "views.ipynb"
@@ -254,11 +270,14 @@ def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, 
     page.goto(lab.page())
     queue = page.locator(".carrel-queue")
     expect(queue).to_have_text(re.compile(r"^\d running"))
+    theme(page, "Light")
     scheduler.submit("vision", "night", gpus=1)
     scheduler.submit("vision", "not-mine", user="bob")
     expect(queue).to_have_text(re.compile(r"^\d running · [12] waiting$"))
     scheduler.run("vision", "night")
     expect(toast(page, "night started on node-1.")).to_be_visible()
+    accessible(page, ".Toastify__toast")
+    theme(page, "Dark")
     scheduler.preempt("vision", "night", for_project="speech", lost=90.0)
     preempted = "night gave way to speech (it was on borrowed GPUs); 1 min of work lost."
     expect(toast(page, preempted)).to_be_visible()
@@ -266,15 +285,28 @@ def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, 
     scheduler.report("vision", "night", step=1200, checkpoint_step=1200)
     scheduler.run("vision", "night")
     expect(toast(page, "night goes on from step 1,200.")).to_be_visible()
+    accessible(page, ".Toastify__toast")
     assert page.locator(".Toastify__toast", has_text="old").count() == 0
     page.get_by_role("tab", name="Running").first.click()
     running = page.locator(".jp-RunningSessions-item", has_text="night")
     expect(running).to_be_visible()
     keep(page, "running-panel")
+    status = (page.locator(".carrel-status"), page.locator(".carrel-queue"))
+    section = page.locator(".jp-RunningSessions-section").filter(has=running)
+    ours_is_accessible(page, section, *status)
     running.hover()
     running.locator(".jp-RunningSessions-itemShutdown").click()
     until(lambda: ("DELETE", "/workloads/vision/night") in scheduler.requests, "the cancellation")
     expect(running).to_have_count(0)
+
+
+def in_view(part: Locator) -> bool:
+    """Scroll to it; a part that was just drawn anew is looked for again."""
+    try:
+        part.scroll_into_view_if_needed()
+    except Error:
+        return False
+    return True
 
 
 def toast(page: Page, text: str) -> Any:
@@ -283,7 +315,11 @@ def toast(page: Page, text: str) -> Any:
 
 def test_launcher_forms_and_jobs(lab: Lab, scheduler: FakeScheduler, page: Page) -> None:
     page.goto(lab.page())
-    page.locator(".jp-LauncherCard[title='Submit a training']").click()
+    card = page.locator(".jp-LauncherCard[title='Submit a training']")
+    expect(card).to_be_visible()
+    ours_is_accessible(page, page.locator(".jp-Launcher-section").filter(has=card))
+    keep(page, "launcher")
+    card.click()
     form = page.get_by_role("form", name="Submit a training")
     form.get_by_label("GPUs", exact=True).fill("many")
     expect(form).to_contain_text("'many' is no number of GPUs; write 0, 1 or 0.5.")

@@ -1,20 +1,149 @@
-"""One control plane for all tests that need one, started when the first asks for it."""
+"""One cluster for all tests that need one; each part is started when the first test asks for it."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from k8s.cluster import binaries, control_plane
+from k8s import outcomes
+from k8s.cluster import binaries, control_plane, ground, running, tiers
+from k8s.cluster import node as nodes
 from k8s.cluster.control_plane import ControlPlane
+from k8s.cluster.ground import Ground
+from k8s.cluster.images.builder import Image
+from k8s.cluster.loading import Images
+from k8s.cluster.node import Node
 from k8s.cluster.records import Record
+
+HERE = Path(__file__).parent
+# They read what waiting pods are told, which names nodes that others left, too.
+ALONE = (
+    "test_peers_places",
+    "test_peers_quota",
+    "test_scheduling",
+    "test_scheduling_fencing",
+    "test_spawner",
+)
+INSTALLING = ("test_engine_story", "test_kinds", "test_guide", "test_rbac")
+# A test that is the first to ask for it starts a cluster, a node, and loads its images.
+PATIENCE_SECONDS = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First what wants its own nodes only, then real ones, last what changes the whole cluster."""
+    for item in items:
+        if item.path.parent == HERE and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
+    needs = {item: getattr(item, "fixturenames", ()) for item in items}
+    with_nodes = {item.path for item in items if "nodes_ground" in needs[item]}
+
+    def turn(item: pytest.Item) -> int:
+        if item.path.parent != HERE:
+            return -9
+        if item.path.stem in ALONE:
+            return ALONE.index(item.path.stem) - 8
+        if item.path.stem in INSTALLING:
+            return 1 + INSTALLING.index(item.path.stem)
+        return 0 if item.path in with_nodes else -1
+
+    items.sort(key=turn)
 
 
 @pytest.fixture(scope="session")
-def plane() -> Iterator[ControlPlane]:
-    """A running control plane. Its programs are built at the first use on a machine."""
-    programs = binaries.control_plane(lambda line: print(line, flush=True))
-    record = Record.begin()
+def record() -> Iterator[Record]:
+    """Everything that this run puts into the machine; gone when it ends."""
+    made = Record.begin()
     try:
-        yield control_plane.start(programs, record)
+        yield made
     finally:
-        record.end()
+        made.end()
+
+
+@pytest.fixture(scope="session")
+def plane(record: Record, pytestconfig: pytest.Config) -> ControlPlane:
+    """A running control plane. Its programs are built at the first use on a machine."""
+    named = os.environ.get(tiers.RUNNING)
+    if named:
+        outcomes.ran(pytestconfig, tiers.CONTROL_PLANE, f"ran on the cluster of {named}")
+        return running.read(Path(named), record.folder)
+    try:
+        programs = binaries.control_plane(_say)
+    except binaries.NotBuilt as failed:
+        outcomes.cannot(pytestconfig, tiers.CONTROL_PLANE, str(failed))
+    outcomes.ran(pytestconfig, tiers.CONTROL_PLANE)
+    return control_plane.start(programs, record)
+
+
+@pytest.fixture(scope="session")
+def nodes_ground(record: Record, plane: ControlPlane, pytestconfig: pytest.Config) -> Ground:
+    """What nodes stand on, where they can run."""
+    reason = tiers.why_no_node()
+    if reason:
+        outcomes.cannot(pytestconfig, tiers.NODE, reason)
+    try:
+        programs = binaries.node(_say)
+    except binaries.NotBuilt as failed:
+        outcomes.cannot(pytestconfig, tiers.NODE, str(failed))
+    outcomes.ran(pytestconfig, tiers.NODE)
+    return ground.prepare(programs, plane, record)
+
+
+@pytest.fixture(scope="session")
+def node(nodes_ground: Ground) -> Node:
+    """A node that runs real pods: ``worker-1``, without GPUs."""
+    return nodes.start(nodes_ground, "worker-1")
+
+
+@pytest.fixture(scope="session")
+def gpu_node(nodes_ground: Ground) -> Node:
+    """Another one, ``worker-2``, which offers eight GPUs (that are not there)."""
+    made = nodes.start(nodes_ground, "worker-2")
+    made.give(gpus=8)
+    return made
+
+
+@pytest.fixture(scope="session")
+def kubectl(plane: ControlPlane) -> Path:
+    """The program, of the control plane's version."""
+    return binaries.control_plane(_say)["kubectl"]
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    """``images.on(gpu_node, "trainer").name`` is what a pod on that node names."""
+    return Images(_say)
+
+
+@pytest.fixture(scope="session")
+def base_image(images: Images, node: Node) -> Image:
+    """A Debian with Python 3 as ``python3``, loaded on ``node``."""
+    return images.on(node, "base")
+
+
+@pytest.fixture(scope="session")
+def trainer_image(images: Images, node: Node) -> Image:
+    """``images/trainer``, loaded on ``node``."""
+    return images.on(node, "trainer")
+
+
+@pytest.fixture(scope="session")
+def workspace_image(images: Images, node: Node) -> Image:
+    """``images/workspace``, loaded on ``node``."""
+    return images.on(node, "workspace")
+
+
+@pytest.fixture(scope="session")
+def scheduler_image(images: Images, node: Node) -> Image:
+    """``images/scheduler``, loaded on ``node``."""
+    return images.on(node, "scheduler")
+
+
+@pytest.fixture(scope="session")
+def hub_image(images: Images, node: Node) -> Image:
+    """``images/hub``, loaded on ``node``."""
+    return images.on(node, "hub")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

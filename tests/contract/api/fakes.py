@@ -25,11 +25,13 @@ from carrel_scheduler.workloads.contract import (
     LiveEvent,
     NodeView,
     NotAccepted,
+    PodCounts,
     ProjectImpact,
     ProjectUse,
     QueueEntry,
     Report,
 )
+from carrel_scheduler.workloads.fitting import Misfit, on_machine
 
 
 def person(name: str, *projects: str, scopes: Sequence[str] = (identity.USE,)) -> Principal:
@@ -242,7 +244,12 @@ class FakeLive:
             waits("vision", "vision-waiting-job", "ada", 2),
         ]
 
-    def project_use(self) -> Mapping[str, ProjectUse]:
+    def pods(self) -> PodCounts | None:
+        pending = {"active": 2, "gated": 1, "unschedulable": 0}
+        attempts = {"scheduled": 7, "unschedulable": 3, "error": 1}
+        return PodCounts(pending=pending, attempts=attempts, victims=4)
+
+    def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
         use = ProjectUse(
             name="vision",
             gpu_allocated_milli=3000,
@@ -254,7 +261,10 @@ class FakeLive:
             running=3,
             waiting=5,
         )
-        return {"vision": use}
+        return {"vision": use} if name in ("", "vision") else {}
+
+    def misfit(self, workload: Workload) -> Misfit | None:
+        return on_machine(workload)
 
     def never(self, workload: Workload) -> ReasonInfo | None:
         return self.never_reason
@@ -293,10 +303,12 @@ class FakeLive:
         secret_environment: Mapping[str, str],
         working_dir: str,
         port: int | None,
+        external: bool = False,
     ) -> Workload:
         if self.not_accepted is not None:
             raise self.not_accepted
-        self.claims.append({"uid": workload_uid, "command": list(command), "port": port})
+        told = {"command": list(command), "port": port, "external": external}
+        self.claims.append({"uid": workload_uid, **told})
         return await self._ledger.get_by_uid(Workload, workload_uid)
 
     def events(self) -> FakeSubscription:

@@ -32,6 +32,12 @@ async def test_both_schemes_serve(desk: Desk, scheme: str) -> None:
     assert (await desk.ask("GET", "/whoami", None, headers=headers)).status == 200
 
 
+async def test_whoever_watches_over_the_process_needs_no_token(desk: Desk) -> None:
+    desk.identity.down = True
+    assert (await desk.ask("GET", "/health", None, base="/services/carrel")).status == 200
+    assert (await desk.ask("GET", "/ready", None, base="/services/carrel")).status == 200
+
+
 async def test_a_hub_that_is_down_is_not_an_unknown_token(desk: Desk) -> None:
     desk.identity.down = True
     reply = await desk.ask("GET", "/whoami")
@@ -141,6 +147,8 @@ async def test_prometheus_reads_requests_gauges_and_rows(desk: Desk) -> None:
     assert found["carrel_allocated_gpu_count_per_project", "vision"] == 3
     assert found["carrel_project_fair_share_gpus", "vision"] == 2
     assert found["carrel_queue_length", "speech"] == 1
+    assert found["scheduler_pending_pods", "active"] == 2
+    assert found["scheduler_schedule_attempts_total", "scheduled"] == 7
     assert found["carrel_queue_oldest_seconds", "vision"] == desk.clock.now - 100
     assert found["carrel_gpu_utilization_per_gpu", "0", "node-1"] == 0.5
     epoch = await desk.ledger.begin_epoch()

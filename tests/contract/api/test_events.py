@@ -4,7 +4,7 @@ import asyncio
 
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.workloads.contract import LiveEvent, Report
-from contract.api.service import ROOT, Desk
+from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 from contract.api.streams import listening
 
 
@@ -134,5 +134,5 @@ async def test_one_user_holds_a_bounded_number_of_streams(desk: Desk) -> None:
     for response in opened:
         response.close()
     await desk.until(lambda: not desk.live.subscriptions)
-    async with asyncio.timeout(5), listening(desk, "/events", "ada") as stream:
+    async with asyncio.timeout(PATIENCE_SECONDS), listening(desk, "/events", "ada") as stream:
         assert await stream.names(1) == ["vision/train-1"]

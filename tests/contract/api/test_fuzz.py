@@ -102,10 +102,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     yield found["desk"]
     found["loop"].call_soon_threadsafe(found["stop"].set)
-    thread.join(30)
+    thread.join(120)
     assert not thread.is_alive()
 
 
@@ -123,7 +123,7 @@ def test_operation(case: schemathesis.Case[Any], service: Desk) -> None:
         base_url=service.url + _base(case),
         headers={"Authorization": f"Bearer {who}-token"},
         checks=CHECKS,
-        timeout=10,
+        timeout=60,
     )
 
 

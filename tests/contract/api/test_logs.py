@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from contract.api.service import ROOT, Desk
+from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 
 PATH = "/workloads/vision/train-1/logs"
 
@@ -28,7 +28,10 @@ async def test_following_ends_when_the_listener_goes_away(desk: Desk, pieces: li
     desk.engine.pieces = pieces
     headers = {"Authorization": "token ada-token"}
     url = f"{desk.url}{ROOT}{PATH}?follow=true"
-    async with asyncio.timeout(5), desk.session.get(url, headers=headers) as response:
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        desk.session.get(url, headers=headers) as response,
+    ):
         assert response.status == 200
         if pieces:
             assert await response.content.readany() == b"one\n"
@@ -42,7 +45,7 @@ async def test_a_listener_that_does_not_read_slows_the_source_down(desk: Desk) -
     async with desk.session.get(desk.url + ROOT + PATH, headers=headers) as response:
         assert response.status == 200
         made = -1
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while made != desk.engine.produced:
                 made = desk.engine.produced
                 await asyncio.sleep(0.2)

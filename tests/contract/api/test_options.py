@@ -21,6 +21,7 @@ EXCEPTIONS: Final = {
     "server_name": "the spawner's",
     "port": "the spawner's",
     "hold_for_claim": "the spawner's",
+    "external": "the spawner's",
 }
 
 

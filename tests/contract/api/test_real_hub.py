@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import free_ports
 from carrel_scheduler.api import identity
 from carrel_scheduler.api.hub import HubClient, HubIdentity, HubMembership
 from carrel_scheduler.api.identity import UnknownHubUser
@@ -55,14 +55,6 @@ class RealHub:
         return str(answer.body["token"])
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @pytest.fixture
 async def real_hub(tmp_path: Path) -> AsyncIterator[RealHub]:
     front, hub, proxy = free_ports(3)
@@ -90,7 +82,7 @@ async def real_hub(tmp_path: Path) -> AsyncIterator[RealHub]:
     url = f"http://127.0.0.1:{hub}/hub/api"
     found = RealHub(HubIdentity(url, SERVICE), HubMembership(url, SERVICE), HubClient(url, MAKER))
     try:
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(240):
             while b"is now running" not in log.read_bytes():
                 assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.1)

@@ -63,6 +63,9 @@ SAMPLES = {
     "list_members": Sample(IN_VISION),
     "add_member": Sample(IN_VISION | {"user": "dora"}),
     "remove_member": Sample(IN_VISION | {"user": "bea"}),
+    "list_departments": Sample({}),
+    "put_department": Sample({"name": "sciences"}, {"rank": 1}),
+    "delete_department": Sample({"name": "arts"}),
     "list_nodes": Sample({}),
     "read_node": Sample({"node": "node-1"}),
     "read_queue": Sample({}),
@@ -77,7 +80,9 @@ SAMPLES = {
     "report_trial": Sample(TRAINING, {"asks": True}),
     "suggest_parameter": Sample(TRAINING, {"name": "x", "type": "int", "low": 0, "high": 1}),
     "change_endpoint": Sample(IN_VISION | {"name": "digits"}, {"gpus": 0}),
+    "share_route": Sample(IN_VISION | {"name": "digits"}, {"access": "project"}),
     "report_loads": Sample({}, {"gateway": "g"}),
+    "identify_task": Sample({}, {"token": "ct1.nobody.x"}),
 }
 ROLES = {
     "nobody": None,
@@ -133,6 +138,11 @@ OF_THEIR_OWN = {
         for name in ("report_trial", "suggest_parameter")
         for role in ("owner", "admin", "own task")
     },
+    # No route of its own, but let in.
+    ("share_route", "owner"): "409",
+    ("share_route", "admin"): "409",
+    # Nobody's token, but let in.
+    ("identify_task", "gateway"): "404",
     # Not a websocket, but let in.
     ("open_terminal", "owner"): "400",
     ("open_terminal", "admin"): "400",
@@ -162,6 +172,7 @@ def test_each_operation_has_a_sample_and_each_sample_an_operation() -> None:
 async def test_role_by_operation(desk: Desk, role: str) -> None:
     """One role calls everything; what changes the furniture comes last, on a desk of its own."""
     await desk.ask("POST", "/projects", "root", json={"name": "empty"})
+    await desk.ask("PUT", "/departments/arts", "root", json={})
     await desk.add("vision", "digits", "ada", kind="inference")
     searched = ExperimentStatus(completed=1, best_trial=0, best_value=0.5)
     await desk.add(

@@ -6,7 +6,7 @@ import pytest
 
 from carrel_scheduler.ledger.objects import WorkloadStatus
 from carrel_scheduler.ledger.sections import InferenceSpec, Route
-from contract.api.service import ROOT, Desk
+from contract.api.service import ROOT, Desk, Reply
 
 DIGITS = "/workloads/vision/digits"
 
@@ -43,6 +43,19 @@ async def test_what_it_tells_is_added_up_and_forgotten_when_it_is_silent(desk: D
     assert reply.fields == {"items.0.in_flight": "too_small"}
 
 
+async def test_the_gateway_learns_whose_task_comes_while_it_is_at_work(desk: Desk) -> None:
+    async def asked(token: str) -> Reply:
+        return await desk.ask("POST", "/gateway/tasks", "gateway-token", json={"token": token})
+
+    told = await asked(desk.tokens.issue("uid-vision-train-1"))
+    assert (told.status, told.body) == (
+        200,
+        {"user": "ada", "project": "vision", "name": "train-1"},
+    )
+    assert (await asked(desk.tokens.issue("uid-vision-train-1") + "x")).status == 404
+    assert (await asked(desk.tokens.issue("uid-gone"))).status == 404
+
+
 @pytest.mark.parametrize(
     ("patch", "revision"),
     [
@@ -77,3 +90,20 @@ async def test_what_cannot_be_changed(desk: Desk) -> None:
     await desk.ask("DELETE", DIGITS)
     reply = await desk.ask("PATCH", DIGITS, json={"gpus": 0.5})
     assert (reply.status, reply.code) == (409, "being_deleted")
+
+
+async def test_a_route_is_opened_by_its_owner_only(desk: Desk) -> None:
+    await served(desk)
+    path = f"{DIGITS}/share"
+    reply = await desk.ask("POST", path, json={"access": "everyone"})
+    assert (reply.status, reply.body["spec"]["routes"][0]["access"]) == (202, "everyone")
+    for body, who, status, code in (
+        ({"access": "user", "route": "chat"}, "ada", 409, "no_such_route"),
+        ({"access": "world"}, "ada", 422, "unknown_value"),
+        ({"access": "user"}, "bea", 403, "not_the_owner"),
+    ):
+        reply = await desk.ask("POST", path, who, json=body)
+        assert (reply.status, reply.code) == (status, code), reply.body
+    reply = await desk.ask("POST", "/workloads/vision/train-1/share", json={"access": "user"})
+    assert (reply.status, reply.code) == (409, "no_such_route")
+    assert "--port" in reply.body["detail"]

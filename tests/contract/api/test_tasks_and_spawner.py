@@ -73,6 +73,26 @@ async def test_the_spawner_makes_and_claims_workspaces_for_members(desk: Desk) -
     assert (late.status, late.code) == (409, "holds_no_place")
 
 
+async def test_a_workspace_that_the_hub_runs_itself_has_no_command(desk: Desk) -> None:
+    body = {key: one for key, one in DESK.items() if key != "hold_for_claim"} | {"external": True}
+    made = await desk.ask("POST", "/workloads", "spawner", json=body | {"name": "pod"})
+    assert made.status == 201, made.body
+    assert made.body["spec"]["external"]
+    claim = {"external": True, "port": 8888}
+    taken = await desk.ask("POST", "/workloads/vision/pod/claim", "spawner", json=claim)
+    assert taken.status == 200
+    assert desk.live.claims[-1]["external"]
+    both = claim | {"command": ["jupyterhub-singleuser"]}
+    for refused, code in ((both, "external_workspace"), ({"port": 8888}, "command_required")):
+        reply = await desk.ask("POST", "/workloads/vision/pod/claim", "spawner", json=refused)
+        assert (reply.status, list(reply.fields.values())) == (422, [code])
+    for wrong in ({"kind": "training"}, {"command": ["true"]}):
+        reply = await desk.ask("POST", "/workloads", "spawner", json=body | {"name": "no"} | wrong)
+        assert (reply.status, list(reply.fields.values())) == (422, ["external_workspace"])
+    by_others = await desk.ask("POST", "/workloads", "ada", json={**body, "name": "mine"})
+    assert (by_others.status, by_others.code) == (403, "spawner_only")
+
+
 async def test_the_spawner_cannot_put_people_into_foreign_projects(desk: Desk) -> None:
     foreign = await desk.ask("POST", "/workloads", "spawner", json=DESK | {"user": "carl"})
     assert (foreign.status, foreign.code) == (403, "not_a_member")

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from contract.api.service import ROOT, Desk
+from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 
 PATH = "/workloads/vision/train-1/exec"
 
@@ -16,7 +16,10 @@ PATH = "/workloads/vision/train-1/exec"
 async def terminal(desk: Desk, who: str = "ada", path: str = PATH) -> Any:
     headers = {"Authorization": f"token {who}-token"}
     url = desk.url.replace("http", "ws", 1) + ROOT + path
-    async with asyncio.timeout(5), desk.session.ws_connect(url, headers=headers) as socket:
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        desk.session.ws_connect(url, headers=headers) as socket,
+    ):
         yield socket
 
 

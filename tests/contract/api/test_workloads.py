@@ -313,3 +313,14 @@ async def test_a_status_written_at_the_same_time_is_waited_out(
     monkeypatch.setattr(desk.ledger, "update", always)
     reply = await desk.ask("POST", "/workloads/vision/desk/suspend")
     assert (reply.status, reply.code) == (409, "conflict")
+
+
+async def test_work_goes_on_from_checkpoints_of_its_owners_work_only(desk: Desk) -> None:
+    body = BODY | {"name": "further", "continue_from": "train-1"}
+    reply = await desk.ask("POST", "/workloads", json=body)
+    assert (reply.status, reply.body["spec"]["continue_from"]) == (201, "train-1")
+    stored = await desk.workload("vision", "further")
+    assert stored.spec.continues == "uid-vision-train-1"
+    for who, name in (("ada", "train-7"), ("bea", "train-1")):
+        reply = await desk.ask("POST", "/workloads", who, json=body | {"continue_from": name})
+        assert (reply.status, reply.fields) == (422, {"continue_from": "unknown_job"}), reply.body

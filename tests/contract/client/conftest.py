@@ -12,7 +12,7 @@ import pytest
 
 from carrel.testing import FakeScheduler
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 Launch = Callable[..., "subprocess.Popen[str]"]
 
 

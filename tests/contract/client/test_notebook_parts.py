@@ -144,6 +144,23 @@ def test_output_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(tmp_path.glob(".b*")) == []
 
 
+def test_output_of_a_container_goes_where_something_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = tmp_path / "task"
+    kept = {"home": task, "path": "b.ipynb", "kept": tmp_path / "kept" / "notebook"}
+    sent = made(tmp_path, **kept)
+    write(sent.sent_along, cell("1"))
+    monkeypatch.chdir(task)
+    assert Output(sent).path == tmp_path / "kept" / "b.a-1.ipynb"
+    assert Output(sent).handed_back
+    asked = made(tmp_path, **kept, output=f"{tmp_path}/volume/")
+    assert not Output(asked).handed_back
+    monkeypatch.chdir(tmp_path)
+    assert Output(sent).path == tmp_path / "b.a-1.ipynb"
+    assert not Output(sent).handed_back
+
+
 @pytest.mark.parametrize(
     ("output", "code"),
     [("{here}/a.ipynb", "output_is_input"), ("/proc/none/b.ipynb", "output_not_writable")],

@@ -83,7 +83,7 @@ async def test_refusals_are_sentences_with_codes(ada: AsyncClient, desk: Desk) -
 
 async def test_events_and_reports(ada: AsyncClient) -> None:
     seen: list[Event] = []
-    async with asyncio.timeout(30), aclosing(ada.events("vision", "train-1")) as events:
+    async with asyncio.timeout(60), aclosing(ada.events("vision", "train-1")) as events:
         async for event in events:
             seen.append(event)
             break
@@ -94,7 +94,7 @@ async def test_events_and_reports(ada: AsyncClient) -> None:
 async def test_logs_and_a_terminal(ada: AsyncClient) -> None:
     text = "".join([piece async for piece in ada.logs("vision", "train-1", tail=5)])
     assert text
-    async with asyncio.timeout(30), await ada.exec("vision", "train-1", ["bash"]) as terminal:
+    async with asyncio.timeout(60), await ada.exec("vision", "train-1", ["bash"]) as terminal:
         assert await terminal.read() + await terminal.read() == "grüß"
         await terminal.resize(40, 120)
         await terminal.write("ls\n")

@@ -13,6 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from benchmarks.ports import free_port
+
+PATIENCE_SECONDS = 120.0
 PROGRAM = """
 import asyncio, sys, time, carrel
 
@@ -56,18 +59,12 @@ class Served:
 
     async def line(self) -> str:
         assert self.process.stdout is not None
-        return (await asyncio.wait_for(self.process.stdout.readline(), 60)).decode()
+        return (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_SECONDS)).decode()
 
     async def post(self, data: Any, **headers: str) -> tuple[int, Any]:
         body = data if isinstance(data, bytes) else json.dumps(data).encode()
         async with self.session.post(self.url, data=body, headers=headers) as answer:
             return answer.status, await answer.json(content_type=None)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
@@ -90,7 +87,7 @@ async def serving(folder: Path, name: str) -> AsyncIterator[Served]:
         finally:
             if process.returncode is None:
                 process.kill()
-            await process.wait()
+            await process.communicate()
 
 
 async def test_arguments_and_mistakes(tmp_path: Path) -> None:
@@ -138,7 +135,7 @@ async def test_it_finishes_what_is_under_way_when_told_to_stop(tmp_path: Path) -
         assert await served.line() == "asked\n"
         served.process.send_signal(signal.SIGTERM)
         assert await asked == (200, "done")
-        assert await asyncio.wait_for(served.process.wait(), 60) == 0
+        assert await asyncio.wait_for(served.process.wait(), PATIENCE_SECONDS) == 0
 
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -149,5 +146,5 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
             env={"PYTHONPATH": ":".join(sys.path)},
             stderr=asyncio.subprocess.PIPE,
         )
-        _, told = await asyncio.wait_for(process.communicate(), 60)
+        _, told = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     assert f"Port {port} is used already" in told.decode()

@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from contract.console.browser import chromium, complaints
+from contract.console.browser import PATIENCE_MS, chromium, complaints
 from contract.console.site import Site
 
 pytestmark = pytest.mark.browser
@@ -41,6 +41,7 @@ async def opened(chrome: Browser, site: Site, path: str, who: str = "ada", **loo
     """A page of the console, as ``who``."""
     site.hub.who = who
     made = await chrome.new_context(**look)  # type: ignore[arg-type]
+    made.set_default_timeout(PATIENCE_MS)
     page = await made.new_page()
     await page.goto(site.url(path))
     return page
@@ -141,14 +142,14 @@ async def test_it_says_when_one_is_signed_out(chrome: Browser, site: Site) -> No
     site.hub.revoked.add("token-of-ada")
     site.app.console.hub_auth.cache.clear()
     note = page.locator("#live-note")
-    await expect(note).to_contain_text("reload the page to sign in again", timeout=10_000)
+    await expect(note).to_contain_text("reload the page to sign in again")
     await expect(page.locator("h1")).to_contain_text("train-7")
 
 
 async def test_the_log_follows_the_job(chrome: Browser, site: Site) -> None:
     page = await opened(chrome, site, "jobs/vision/train-7")
     site.scheduler.log("vision", "train-7", "the newest line")
-    await expect(page.locator("#log")).to_contain_text("the newest line", timeout=10_000)
+    await expect(page.locator("#log")).to_contain_text("the newest line")
 
 
 async def test_a_rule_is_previewed_while_it_is_edited(chrome: Browser, site: Site) -> None:
@@ -190,11 +191,11 @@ async def test_without_javascript_pages_read_and_forms_work(chrome: Browser, sit
     await page.fill("#name", "plain")
     await page.fill("#command", "python train.py")
     await page.get_by_role("button", name="Submit").click()
-    assert page.url == site.url("jobs/vision/plain")
+    await expect(page).to_have_url(site.url("jobs/vision/plain"))
     await page.get_by_role("button", name="Suspend").click()
     await expect(page.get_by_role("button", name="Resume")).to_be_visible()
     await page.get_by_role("link", name="Delete…").click()
     await page.get_by_role("button", name="Delete plain").click()
-    assert page.url == site.url("jobs")
+    await expect(page).to_have_url(site.url("jobs"))
     await page.goto(site.url("cluster"))
     await expect(page.locator("main")).to_contain_text("Largest job that would start now")

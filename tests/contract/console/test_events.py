@@ -6,7 +6,10 @@ import time
 import aiohttp
 import pytest
 
+from carrel_hub.console.handlers.events import SHORTEST_PAUSE_SECONDS
 from contract.console.site import Site, Visitor
+
+PATIENCE_SECONDS = 60.0
 
 
 class Listener:
@@ -29,7 +32,7 @@ class Listener:
                 self.told.set()
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.changes) < count:
                 self.told.clear()
                 await self.told.wait()
@@ -39,7 +42,7 @@ async def listening(visitor: Visitor, query: str = "") -> tuple[Listener, asynci
     await visitor.get()
     listener = Listener(visitor, query)
     task = asyncio.create_task(listener.run())
-    await asyncio.wait_for(listener.connected.wait(), 10)
+    await asyncio.wait_for(listener.connected.wait(), PATIENCE_SECONDS)
     return listener, task
 
 
@@ -50,6 +53,7 @@ async def stopped(task: asyncio.Task[None]) -> None:
 
 
 async def test_many_changes_are_few_messages(site: Site) -> None:
+    began = time.monotonic()
     async with Visitor(site, "ada") as visitor:
         listener, task = await listening(visitor)
         await listener.until(1)  # what is there at the beginning
@@ -57,24 +61,23 @@ async def test_many_changes_are_few_messages(site: Site) -> None:
         for step in range(40):
             site.scheduler.report("vision", "train-8", step=step, metrics={"loss": 1.0})
         await listener.until(seen + 1)
-        await asyncio.sleep(1.2)
-        assert len(listener.changes) <= seen + 2
-        pauses = [b - a for a, b in zip(listener.changes, listener.changes[1:], strict=False)]
-        assert all(pause > 0.4 for pause in pauses)
+        await asyncio.sleep(3 * SHORTEST_PAUSE_SECONDS)
+        # However late it is heard: between two that are told there is a pause.
+        most = 1 + (time.monotonic() - began) / SHORTEST_PAUSE_SECONDS
+        assert len(listener.changes) <= most
         await stopped(task)
 
 
 async def test_foreign_work_is_not_told(site: Site) -> None:
     async with Visitor(site, "ada") as visitor:
         listener, task = await listening(visitor, "?project=vision&name=big-2")
-        await asyncio.sleep(0.7)
-        seen = len(listener.changes)
+        await listener.until(1)  # what is there at the beginning
         site.scheduler.status("speech", "align-9", queue_position=1)
         site.scheduler.status("vision", "train-8", borrowed=False)
         await asyncio.sleep(0.8)
-        assert len(listener.changes) == seen
+        assert len(listener.changes) == 1
         site.scheduler.status("vision", "big-2", queue_position=1)
-        await listener.until(seen + 1)
+        await listener.until(2)
         await stopped(task)
 
 
@@ -85,7 +88,7 @@ async def test_a_browser_that_leaves_takes_its_stream_with_it(site: Site) -> Non
         await listener.until(1)
         assert streams
         await stopped(task)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while streams:
                 site.scheduler.status("vision", "train-8", borrowed=False)
                 await asyncio.sleep(0.05)
@@ -94,7 +97,7 @@ async def test_a_browser_that_leaves_takes_its_stream_with_it(site: Site) -> Non
 async def test_a_refused_stream_ends(site: Site) -> None:
     async with Visitor(site, "ada") as visitor:
         listener, task = await listening(visitor, "?project=speech&name=align-9")
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
         assert listener.changes == []
 
 

@@ -1,9 +1,11 @@
 """What forms do: submitting, steering, deleting, and the rules of projects."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
+from carrel import Client
 from contract.console.site import Site, Visitor
 
 TRAINING = {
@@ -141,6 +143,22 @@ async def test_limits_of_trainings_are_saved_and_shown(site: Site, root: Visitor
     wrong = await root.post("projects/vision", data | {"training_time_limit": "long"})
     assert wrong.status == 422
     assert 'id="training_time_limit-note">This should be a duration' in wrong.text
+
+
+async def test_projects_stand_under_their_departments(
+    site: Site, root: Visitor, ada: Visitor
+) -> None:
+    with Client(site.scheduler.url, site.scheduler.token("root")) as client:
+        await asyncio.to_thread(client.put_department, "science", {"quota": {"gpus": 16}})
+    changed = await rules(root, department="science", action="save")
+    assert (await root.post("projects/vision", changed)).status == 200
+    words = (await root.get("projects")).words
+    assert words.index("science department") < words.index("vision")
+    assert words.index("In no department") < words.index("speech")
+    assert "of 16 guaranteed" in words
+    seen = (await ada.get("projects")).words
+    assert "science department" in seen
+    assert "of 16 guaranteed" not in seen
 
 
 async def test_nothing_changed_is_not_sent(site: Site, root: Visitor) -> None:

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.engines.local.shim import tree
 
 NODE = "desk-1"
+PATIENCE = 120.0
 AS_ROOT = os.geteuid() == 0
 
 
@@ -28,6 +30,13 @@ class LocalEngines:
         engine = LocalEngine(self.root, self.node, **options)
         self._open.append(engine)
         return engine
+
+    async def lose(self, task: TaskSpec) -> None:
+        """Kill a task's supervisor, which nobody but a crash of the machine does."""
+        wanted = self.folder(task.id.workload_uid, task.id.index, task.id.attempt)
+        for pid, folder in _folders():
+            if folder == wanted:
+                os.kill(pid, signal.SIGKILL)
 
     async def clean(self) -> None:
         """Close all engines and end all tasks."""
@@ -61,7 +70,7 @@ class LocalEngines:
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what nobody tells us of, for a bounded time."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await condition():  # noqa: ASYNC110 - other processes set no event of ours
             await asyncio.sleep(0.02)
 

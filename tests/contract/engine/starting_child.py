@@ -1,6 +1,7 @@
 """A scheduler that starts tasks as fast as it can until it is killed.
 
 ``starting_child.py STATE NODE ROUND CHECKPOINTS``: each task appends its id to a file.
+It says when it is ready, and of the first tasks that they were started.
 """
 
 import asyncio
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from carrel_scheduler.engines.contract import TaskId, TaskSpec
 from carrel_scheduler.engines.local.engine import LocalEngine
+
+FIRST = 5
 
 
 async def main(state: str, node: str, number: str) -> None:
@@ -29,6 +32,8 @@ async def main(state: str, node: str, number: str) -> None:
             command=("bash", "-c", script),
         )
         await engine.start(task)
+        if count < FIRST:
+            print("started", flush=True)
         if count % 3 == 0:
             await engine.stop(task.id, 0.1)
 

@@ -221,6 +221,20 @@ async def test_open_folders_can_be_mounted(engines: LocalEngines, tmp_path: Path
     task = a_task(engines, "cat set/data.txt; pwd", volumes=((str(shared), "set"),))
     await run(engine, task)
     assert (await output(engine, task)).decode().startswith("rows\n")
+    if AS_ROOT:
+        shared.chmod(0o777)
+        only_read = a_task(
+            engines,
+            f"cat set/data.txt; touch set/new || touch {shared}/new || echo kept",
+            attempt=1,
+            volumes=((str(shared), "set"),),
+            read_only=(str(shared),),
+        )
+        await run(engine, only_read)
+        said = (await output(engine, only_read)).decode()
+        assert "rows\n" in said
+        assert said.endswith("kept\n")
+        assert not (shared / "new").exists()
 
 
 async def test_a_volume_may_hold_the_state_folder(engines: LocalEngines, tmp_path: Path) -> None:

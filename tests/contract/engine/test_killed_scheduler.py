@@ -3,19 +3,24 @@
 import asyncio
 import random
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.local.truth import Lock
-from contract.engine.local_engines import LocalEngines, marked
+from contract.engine.local_engines import PATIENCE, LocalEngines, marked
 
+FIRST = 5  # as many as the child says of
 KILLS = 32
 LONGEST_LIFE = 0.2
 
 
-async def live_and_die(engines: LocalEngines, number: int, life: float) -> None:
-    """A scheduler's life: until it starts tasks, then ``life`` seconds."""
+async def live_and_die(engines: LocalEngines, number: int, life: float | None) -> float:
+    """A scheduler's life: until it starts tasks, then ``life`` seconds, or until it started some.
+
+    Returns how long it lived.
+    """
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(__file__).with_name("starting_child.py")),
@@ -25,16 +30,24 @@ async def live_and_die(engines: LocalEngines, number: int, life: float) -> None:
         stdout=asyncio.subprocess.PIPE,
     )
     assert child.stdout is not None
-    assert await asyncio.wait_for(child.stdout.readline(), 30) == b"ready\n"
-    await asyncio.sleep(life)
+    async with asyncio.timeout(PATIENCE):
+        assert await child.stdout.readline() == b"ready\n"
+        began = time.monotonic()
+        if life is None:
+            said = [await child.stdout.readline() for _ in range(FIRST)]
+            assert said == [b"started\n"] * FIRST
+        else:
+            await asyncio.sleep(life)
+    lived = time.monotonic() - began
     child.kill()
-    await child.wait()
+    await child.communicate()
+    return lived
 
 
 async def all_ended(engines: LocalEngines) -> list[TaskStatus]:
     """A new engine's list once everything is over."""
     engine = await engines.open()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         stream = engine.watch()
         while any(status.phase is not TaskPhase.ENDED for status in await engine.list()):
             await anext(stream)
@@ -43,8 +56,10 @@ async def all_ended(engines: LocalEngines) -> list[TaskStatus]:
 
 async def test_no_task_runs_twice_and_the_list_is_true(engines: LocalEngines) -> None:
     chance = random.Random(20261121)
-    for number in range(KILLS):
-        await live_and_die(engines, number, chance.uniform(0, LONGEST_LIFE))
+    # Long enough for some starts also on a slow machine.
+    longest = max(LONGEST_LIFE, await live_and_die(engines, 0, None))
+    for number in range(1, KILLS):
+        await live_and_die(engines, number, chance.uniform(0, longest))
         engine = await engines.open()
         for status in await engine.list():
             folder = engines.folder(status.id.workload_uid, status.id.index)

@@ -45,7 +45,16 @@ x = trial.suggest_int("x", 0, 1000)
 rate = trial.suggest_float("rate", 1e-5, 1e-1, log=True)
 way = trial.suggest_categorical("way", ["up", "down"])
 assert trial.suggest_int("x", 0, 1000) == x
+carrel.checkpoint.save({"x": x}, step=1)
 trial.result(x)
+"""
+
+
+GOES_ON = """
+import carrel
+began = carrel.checkpoint.restore(default={"x": None})
+carrel.checkpoint.save({"x": 2}, step=2)
+print("began with", f"{began['x']}, went on with", carrel.checkpoint.restore()["x"])
 """
 
 
@@ -105,8 +114,9 @@ async def test_bad_trials_are_pruned_whether_they_ask_or_not(tmp_path: Path) -> 
     async with running(tmp_path, gpus=2) as lab:
         await lab.project(VISION, gpus=2)
         pruning = {"parameters": SPACE, "sampler": "grid", "pruner": "median", "completions": 6}
-        for name, script in (("plain", PLAIN), ("asking", ASKING)):
-            await lab.sweep(script, pruning, name=name, grace_seconds=5)
+        # Who asks has its grace to leave by itself.
+        for name, script, grace_seconds in (("plain", PLAIN, 5), ("asking", ASKING, 120)):
+            await lab.sweep(script, pruning, name=name, grace_seconds=grace_seconds)
         for name in ("plain", "asking"):
             done = await lab.until_at_rest(name)
             counts = done.status.experiment
@@ -139,6 +149,12 @@ async def test_trials_define_their_parameters_and_the_best_runs_again(tmp_path: 
         best = min(rows, key=lambda one: one.value or 0.0).parameters
         await lab.until(lambda one: one.status.phase == "succeeded", longer.name)
         assert await lab.said(longer.name) == f"{best['x']} {best['way']}\n{best['x']}\n"
+        further = await lab.client.run_best(
+            VISION, "sweep", new_name="further", command=["python", "-c", GOES_ON]
+        )
+        await lab.until(lambda one: one.status.phase == "succeeded", further.name)
+        said = await lab.said(further.name)
+        assert said.endswith(f"began with {best['x']}, went on with 2\n")
 
 
 async def test_suspended_resumed_and_deleted(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A real scheduler and a gateway before it, with a Hub that answers who people are."""
 
 import asyncio
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -10,12 +9,14 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks.ports import free_port
 from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel_hub.gateway.app import running
 from carrel_hub.gateway.settings import Settings
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 COME = "access:services!service=gateway"
 SERVER = Path(__file__).with_name("server.py")
 
@@ -118,18 +119,13 @@ async def until(read: Callable[[], Awaitable[Any]], met: Callable[[Any], bool], 
         await asyncio.sleep(0.1)
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @asynccontextmanager
 async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
     """A scheduler whose GPUs all belong to vision, and a gateway in this process."""
     async with StandInHub(accounts()) as hub, aiohttp.ClientSession() as session:
-        scheduler = SchedulerProcess(folder, hub.url, "ada", gpus=gpus)
+        gateway = free_port()
+        told = {"CARREL_GATEWAY_URL": f"http://127.0.0.1:{gateway}/services/gateway"}
+        scheduler = SchedulerProcess(folder, hub.url, "ada", gpus=gpus, more=told)
         await scheduler.start()
         try:
             async with aiohttp.ClientSession(headers={"Authorization": "token ada"}) as asking:
@@ -139,7 +135,7 @@ async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
                 hub_prefix="/hub/",
                 hub_api_url=hub.url,
                 host="127.0.0.1",
-                port=free_port(),
+                port=gateway,
                 api_url=scheduler.url,
                 client_id="service-gateway",
                 token="gate",
@@ -151,3 +147,4 @@ async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
                 yield made
         finally:
             await scheduler.stop()
+            await asyncio.to_thread(end_all_below, folder)

@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from carrel.client import AsyncClient, Client
 from carrel.errors import ApiError
-from contract.gateway.running import House, house, until
+from contract.gateway.running import PATIENCE_SECONDS, House, house, until
 
 
 @pytest.fixture
@@ -48,15 +48,22 @@ async def _curl(url: str) -> None:
 
 def _requests(url: str) -> None:
     answer = requests.post(
-        f"{url}/predict", json={"x": [1, 2]}, headers={"Authorization": "token bea"}, timeout=30
+        f"{url}/predict",
+        json={"x": [1, 2]},
+        headers={"Authorization": "token bea"},
+        timeout=PATIENCE_SECONDS,
     )
     assert (answer.status_code, answer.json()["size"]) == (200, 13)
-    refused = requests.get(f"{url}/", headers={"Authorization": "token carl"}, timeout=30)
+    refused = requests.get(
+        f"{url}/", headers={"Authorization": "token carl"}, timeout=PATIENCE_SECONDS
+    )
     assert (refused.status_code, refused.json()["code"]) == (403, "not_shared")
 
 
 def _openai(url: str) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="bea", max_retries=0, timeout=30) as client:
+    with openai.OpenAI(
+        base_url=f"{url}/v1", api_key="bea", max_retries=0, timeout=PATIENCE_SECONDS
+    ) as client:
         asked: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello?"}]
         whole = client.chat.completions.create(model="m", messages=asked)
         assert whole.choices[0].message.content == "Hello from Carrel"
@@ -95,6 +102,16 @@ async def test_our_own_client_and_commands(tmp_path: Path) -> None:
             )
             output, _ = await process.communicate()
             assert (process.returncode, words in output.decode()) == (code, True), output
+        await _a_training_asks(served)
+
+
+async def _a_training_asks(served: House) -> None:
+    """With nothing but what every task is told, which is worth nothing elsewhere."""
+    body = {"name": "batch", "project": "vision", "command": ["python", "batch.py"]}
+    once = {"files": {"batch.py": BATCH}, "backoff_limit": 0}
+    await served.api("POST", "/workloads", body=body | once)
+    ended = await served.until("batch", lambda one: one["phase"] in ("succeeded", "failed"))
+    assert ended["phase"] == "succeeded"
 
 
 async def _async_client() -> None:
@@ -128,4 +145,18 @@ def add(a, b=None):
     return a + b
 
 carrel.serve(add)
+"""
+
+BATCH = """
+import carrel
+import carrel.errors
+
+with carrel.Client() as client:
+    assert client.endpoint("vision", "add").post({"a": 1, "b": 2}) == 3
+    try:
+        client.delete_workload("vision", "add")
+    except carrel.errors.NotSignedIn as error:
+        print("refused", error)
+    else:
+        raise SystemExit("a task token removed an endpoint")
 """

@@ -8,13 +8,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from contract.gateway.running import House, house
+from contract.gateway.running import PATIENCE_SECONDS, House, house, until
 
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[House]:
     async with house(tmp_path) as made:
-        await made.submit("digits", routes=[{"max_request_bytes": 100_000, "timeout_seconds": 5}])
+        await made.submit("digits", routes=[{"max_request_bytes": 100_000, "timeout_seconds": 10}])
         await made.until_ready("digits")
         yield made
 
@@ -26,6 +26,7 @@ async def test_what_arrives_and_who_may_come(served: House) -> None:
     await _refuses_what_is_too_large_or_too_slow(served)
     await _passes_streams_and_websockets(served)
     await _counts(served)
+    await _opens_and_closes(served)
 
 
 async def _tells_what_was_asked(served: House) -> None:
@@ -95,7 +96,10 @@ async def _refuses_what_is_too_large_or_too_slow(served: House) -> None:
 async def _passes_streams_and_websockets(served: House) -> None:
     headers = {"Authorization": "Bearer ada"}
     url = served.address("vision/digits/stream")
-    async with asyncio.timeout(30), served.session.get(url, headers=headers) as answer:
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        served.session.get(url, headers=headers) as answer,
+    ):
         for number in range(3):
             piece = await answer.content.readany()
             assert piece == f"data: {number}\n\n".encode()
@@ -104,7 +108,10 @@ async def _passes_streams_and_websockets(served: House) -> None:
         served.address("vision/digits/ws"), headers=headers, protocols=["chat"]
     ) as ws:
         await ws.send_str("hello")
-        assert (await ws.receive_str(timeout=30), ws.protocol) == ("ada: hello", "chat")
+        assert (await ws.receive_str(timeout=PATIENCE_SECONDS), ws.protocol) == (
+            "ada: hello",
+            "chat",
+        )
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await served.session.ws_connect(
             served.address("vision/digits/ws"), headers={"Authorization": "Bearer carl"}
@@ -123,3 +130,14 @@ async def _counts(served: House) -> None:
     assert (await served.ask("GET", "metrics", "bea"))[0] == 403
     status_ = await served.until("digits", lambda one: one["endpoint"]["last_request_at"])
     assert status_["endpoint"]["url"] == "/services/gateway/vision/digits/"
+
+
+async def _opens_and_closes(served: House) -> None:
+    async def seen_by_bea() -> int:
+        return (await served.ask("GET", "vision/digits/", "bea"))[0]
+
+    await served.api("POST", "/workloads/vision/digits/share", body={"access": "project"})
+    await until(seen_by_bea, lambda status: status == 200, "an open door")
+    await served.api("POST", "/workloads/vision/digits/share", body={"access": "user"})
+    await until(seen_by_bea, lambda status: status == 403, "a closed door")
+    assert (await served.status("digits"))["endpoint"]["revision"] == 1

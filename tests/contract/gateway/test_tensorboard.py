@@ -11,7 +11,7 @@ from playwright.async_api import async_playwright
 from contract.gateway.running import House, house, until
 from e2e.stack import CHROMIUM, FLAGS
 
-PATIENCE_MS = 90_000
+PATIENCE_MS = 240_000
 IDLE_SECONDS = 20.0
 REPORTS = """
 import carrel

@@ -28,5 +28,7 @@ def _calm(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test leaves its wishes to the next."""
     yield
     if "stack" in request.fixturenames:
-        runner = request.getfixturevalue("stack").runner
+        stack: Stack = request.getfixturevalue("stack")
+        runner = stack.runner
         runner.hold, runner.real, runner.command = False, False, None
+        stack.fake._do(stack.fake._server.failures.clear)

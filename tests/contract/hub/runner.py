@@ -28,6 +28,7 @@ class Runner:
         self.hold = False
         self.command: list[str] | None = None
         self._processes: dict[str, tuple[Key, subprocess.Popen[bytes]]] = {}
+        self.turn = threading.Lock()  # held, nobody takes in what becomes of workspaces
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
 
@@ -38,7 +39,7 @@ class Runner:
     def stop(self) -> None:
         """End everything that runs."""
         self._end.set()
-        self._thread.join(10)
+        self._thread.join(60)
         for _, process in self._processes.values():
             self._kill(process)
 
@@ -54,13 +55,17 @@ class Runner:
 
     def _loop(self) -> None:
         while not self._end.wait(0.05):
-            workloads = {one["uid"]: one for one in self.fake.workloads()}
-            for uid, workload in workloads.items():
-                self._step(uid, workload)
-            for uid, (_, process) in list(self._processes.items()):
-                gone = uid not in workloads or workloads[uid]["status"]["phase"] == "stopped"
-                if gone and process.poll() is None:
-                    self._kill(process)
+            with self.turn:
+                self._look()
+
+    def _look(self) -> None:
+        workloads = {one["uid"]: one for one in self.fake.workloads()}
+        for uid, workload in workloads.items():
+            self._step(uid, workload)
+        for uid, (_, process) in list(self._processes.items()):
+            gone = uid not in workloads or workloads[uid]["status"]["phase"] == "stopped"
+            if gone and process.poll() is None:
+                self._kill(process)
 
     def _step(self, uid: str, workload: dict[str, Any]) -> None:
         key = (workload["project"], workload["name"])
@@ -101,4 +106,4 @@ class Runner:
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from benchmarks.ports import free_ports
 from carrel.testing import FakeScheduler
 from carrel_hub.accounts.store import Accounts
 from carrel_hub.keys import Keys
@@ -31,12 +31,14 @@ from carrel_hub.up.checks import proxy_command
 from carrel_hub.up.parts import all_parts, write_config
 from contract.hub.runner import Runner
 
+PATIENCE_SECONDS = 180.0
 PASSWORD = "correct-horse-battery"
 PROBE = Path(__file__).with_name("probe_console.py")
 QUICK = """
 c.CarrelSpawner.settle_seconds = 0.1
 c.CarrelSpawner.poll_interval = 1
 c.CarrelSpawner.believed_seconds = 2
+c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 60}
 """
 
 
@@ -86,15 +88,23 @@ class Stack:
         for name, projects in self.people.items():
             accounts.add(name, PASSWORD, admin=name == "root", joins=projects)
         config = self.settings.hub_dir / "config.py"
-        write_config(self.settings, self.settings.hub_dir / "settings.json", keys_file, config)
-        config.write_text(config.read_text() + QUICK)
+        self.write_config(config, keys_file)
         parts = all_parts(self.settings, self.keys, config, proxy_command("python"))
         self.parts = {part.name: part for part in parts}
-        self.runner = Runner(self.fake, self.folder / "homes")
-        self.runner.start()
+        self.begin_running()
         for name in ("proxy", "console", "hub"):
             self.start(name)
         self.wait_for_hub()
+
+    def write_config(self, config: Path, keys_file: Path) -> None:
+        """The Hub's configuration."""
+        write_config(self.settings, self.settings.hub_dir / "settings.json", keys_file, config)
+        config.write_text(config.read_text() + QUICK)
+
+    def begin_running(self) -> None:
+        """What runs workspaces in these tests."""
+        self.runner = Runner(self.fake, self.folder / "homes")
+        self.runner.start()
 
     def start(self, name: str) -> None:
         """Start a part."""
@@ -110,10 +120,10 @@ class Stack:
         process = self._processes.pop(name)
         process.send_signal(number)
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(5)
+            process.wait(60)
 
     def restart_hub(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop the Hub, start it again, wait for it."""
@@ -128,15 +138,15 @@ class Stack:
             if self._processes["hub"].poll() is not None:
                 raise AssertionError(self.parts["hub"].log.read_text()[-4000:])
             try:
-                with urllib.request.urlopen(f"{self.url}/hub/api/", timeout=2) as answer:
+                with urllib.request.urlopen(f"{self.url}/hub/api/", timeout=20) as answer:
                     if answer.status != 200:
                         return False
-                with urllib.request.urlopen(self._asking_for_routes(), timeout=2) as answer:
+                with urllib.request.urlopen(self._asking_for_routes(), timeout=20) as answer:
                     return "/services/console" in json.load(answer)
             except (URLError, OSError):
                 return False
 
-        wait_until(answers, 60, "the Hub")
+        wait_until(answers, PATIENCE_SECONDS, "the Hub")
 
     def _asking_for_routes(self) -> urllib.request.Request:
         """The Hub sets the services' routes a moment after it answers."""
@@ -206,16 +216,21 @@ class Person:
         found: dict[str, Any] = user["servers"].get(server, {})
         return found
 
-    async def until_ready(self, server: str = "", seconds: float = 40) -> dict[str, Any]:
+    async def until_ready(
+        self, server: str = "", seconds: float = PATIENCE_SECONDS
+    ) -> dict[str, Any]:
         """Wait until the Hub calls the workspace ready."""
         return await self.until(server, lambda model: bool(model.get("ready")), seconds)
 
-    async def until_stopped(self, server: str = "", seconds: float = 40) -> None:
+    async def until_stopped(self, server: str = "", seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until the Hub has no such running workspace."""
         await self.until(server, lambda model: not model.get("started"), seconds)
 
     async def until(
-        self, server: str, condition: Callable[[dict[str, Any]], bool], seconds: float = 40
+        self,
+        server: str,
+        condition: Callable[[dict[str, Any]], bool],
+        seconds: float = PATIENCE_SECONDS,
     ) -> dict[str, Any]:
         """Wait for something in the Hub's model of a server."""
         async with asyncio.timeout(seconds):
@@ -245,27 +260,18 @@ class Person:
 async def person(stack: Stack, name: str) -> AsyncIterator[Person]:
     """Somebody signed in."""
     jar = aiohttp.CookieJar(unsafe=True)
-    timeout = aiohttp.ClientTimeout(total=60)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
     async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
         somebody = Person(stack, session, name)
         assert await somebody.sign_in() == 200
         yield somebody
 
 
-async def until(condition: Callable[[], bool], seconds: float = 30, what: str = "it") -> None:
+async def until(
+    condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS, what: str = "it"
+) -> None:
     """Wait for a condition without holding up the event loop."""
     await asyncio.to_thread(wait_until, condition, seconds, what)
-
-
-def free_ports(count: int) -> list[int]:
-    """Different ports that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    found = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return found
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
@@ -282,7 +288,7 @@ def token_model(stack: Stack, token: str) -> dict[str, Any]:
     request = urllib.request.Request(
         f"{stack.settings.hub_url}/hub/api/user", headers={"Authorization": f"token {token}"}
     )
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         model: dict[str, Any] = json.load(answer)
     return model
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_spawner.options import BYTES_PER_GIB
-from contract.hub.stack import Stack, person
+from contract.hub.stack import PATIENCE_SECONDS, Stack, person, until
 
 
 async def test_starts_a_workspace_and_stops_it(stack: Stack) -> None:
@@ -91,7 +91,7 @@ async def test_a_stopped_named_workspace_is_started_at_its_own_address(stack: St
         async def is_a_page_of_the_default_one() -> bool:
             return (await linus.get("/user/linus/bench/x"))[0] == 200
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not await is_a_page_of_the_default_one():  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0.1)
         await linus.api("DELETE", "/users/linus/server")
@@ -128,7 +128,7 @@ async def test_a_workspace_that_gave_way_is_stopped_and_says_why(stack: Stack, s
         assert "Gave its place back to <code>speech</code>." in page
         assert f'href="/hub/spawn{path}' in page
         assert stack.fake.workload("vision", name)["status"]["phase"] == "stopped"
-        assert stack.runner.processes() == 0
+        await until(lambda: stack.runner.processes() == 0, what="the end of its process")
         await ada.start(server)
         await ada.until_ready(server)
         assert (await ada.inside(server))["CARREL_PROJECT"] == "vision"
@@ -141,8 +141,9 @@ async def test_a_workspace_that_was_queued_again_runs_no_longer(stack: Stack) ->
     async with person(stack, "ada") as ada:
         await ada.start()
         await ada.until_ready()
-        stack.fake.status("vision", "workspace-ada", phase="pending", attempt=1, tasks=[])
-        stack.runner.kill("vision", "workspace-ada")
+        with stack.runner.turn:
+            stack.fake.status("vision", "workspace-ada", phase="pending", attempt=1, tasks=[])
+            stack.runner.kill("vision", "workspace-ada")
         await ada.until_stopped()
         _, page = await ada.get("/user/ada/lab")
         assert "queued again; it starts when it is its turn" in page

@@ -7,7 +7,7 @@ async def test_the_command_is_a_jupyter_server(stack: Stack) -> None:
     stack.runner.real = True
     async with person(stack, "ada") as ada:
         await ada.start()
-        await ada.until_ready(seconds=90)
+        await ada.until_ready()
         status, page = await ada.get("/user/ada/lab")
         assert status == 200
         assert "jupyter-config-data" in page

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -24,12 +26,18 @@ async def test_a_hub_restart_keeps_the_workspace(stack: Stack, number: signal.Si
         await ada.until_stopped()
 
 
+def written_down(stack: Stack) -> str:
+    """What the Hub's database knows of workspaces."""
+    with closing(sqlite3.connect(stack.settings.hub_dir / "jupyterhub.sqlite")) as database:
+        return str(database.execute("SELECT state FROM spawners").fetchall())
+
+
 async def test_a_hub_killed_in_the_middle_of_a_start_finds_it_again(stack: Stack) -> None:
     async with person(stack, "ada") as ada:
         stack.runner.hold = True
         starting = asyncio.create_task(ada.start())
         await until(lambda: any(a["spec"]["user"] == "ada" for a in stack.fake.workloads()))
-        await asyncio.sleep(0.5)
+        await until(lambda: "workspace-ada" in written_down(stack), what="the note of the start")
         stack.stop("hub", signal.SIGKILL)
         await asyncio.gather(starting, return_exceptions=True)
         stack.runner.hold = False

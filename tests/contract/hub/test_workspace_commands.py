@@ -1,12 +1,16 @@
 """``carrel workspace`` against a real Hub: list, start, clone, stop, delete."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from carrel import Client
 from carrel.cli.main import run
+from carrel.client.workspaces import Workspaces
+from carrel.errors import ApiError
 from contract.hub.stack import Person, Stack, person
 
 
@@ -67,10 +71,58 @@ async def test_a_workspace_is_started_copied_stopped_and_deleted(stack: Stack, s
         assert "There is no workspace 'lab-9'" in err
 
 
-async def test_a_workspaces_own_token_is_told_what_would_do(stack: Stack) -> None:
-    from carrel.client.workspaces import Workspaces
-    from carrel.errors import ApiError
+async def test_a_workspace_is_made_from_a_file_and_copied_with_its_surroundings(
+    stack: Stack, shell: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(
+        "name: sci\nproject: speech\ncpu: 0.5\nenvironment: ~/venv\n"
+        "volumes: ['/data/sets:ro', {source: /data/more, destination: deep/more}]\n"
+    )
+    async with person(stack, "linus") as linus:
+        code, _, err = await shell(linus, "create", "-f", str(file), "--memory", "1")
+        assert code == 0, err
+        await linus.until_ready("sci")
+        assert (await shell(linus, "clone", "sci", "sci-2"))[0] == 0
+        await linus.until_ready("sci-2")
+        for name in ("sci", "sci-2"):
+            spec = stack.fake.workload("speech", f"workspace-linus--{name}")["spec"]
+            assert spec["environment"]["CARREL_ENVIRONMENT"] == "~/venv"
+            assert [(one["destination"], one.get("read_only")) for one in spec["volumes"]] == [
+                ("sets", True),
+                ("deep/more", False),
+            ]
+        _, out, _ = await shell(linus, "describe", "sci-2", "-o", "yaml")
+        copy = tmp_path / "copy.yaml"
+        copy.write_text(out.replace("name: sci-2", "name: sci-3"))
+        assert (await shell(linus, "create", "-f", str(copy)))[0] == 0
+        await linus.until_ready("sci-3")
+        _, out, _ = await shell(linus, "describe", "sci-3")
+        assert "/data/sets:sets:ro, /data/more:deep/more" in out
+        assert (await shell(linus, "stop", "sci"))[0] == 0
+        await linus.until_stopped("sci")
+        assert (await shell(linus, "start", "sci", "-v", "/data/x"))[0] == 0
+        await linus.until_ready("sci")
+        spec = stack.fake.workload("speech", "workspace-linus--sci")["spec"]
+        assert [one["source"] for one in spec["volumes"]] == ["/data/x"]
+        assert spec["environment"]["CARREL_ENVIRONMENT"] == "~/venv"
 
+        for words, expected in (
+            (("-e", "torch"), "profile is 'torch'"),
+            (("-v", "/data:../x"), "volumes is"),
+            (("-e", "/no:where"), "environment is '/no:where'"),
+        ):
+            code, _, err = await shell(linus, "create", "bad", "-p", "speech", *words)
+            assert code == 1
+            assert expected in err
+        _, out, _ = await shell(linus, "list")
+        assert "bad" not in out
+        for name in ("sci", "sci-2", "sci-3"):
+            await shell(linus, "delete", name)
+            await linus.until_stopped(name)
+
+
+async def test_a_workspace_looks_after_the_others_of_its_owner_only(stack: Stack) -> None:
     async with person(stack, "ada") as ada:
         await ada.start()
         await ada.until_ready()
@@ -79,9 +131,31 @@ async def test_a_workspaces_own_token_is_told_what_would_do(stack: Stack) -> Non
         def begin() -> None:
             address = f"{stack.url}/services/carrel"
             with Client(address, token) as client, Workspaces(client) as workspaces:
+                workspaces.start("other", {"project": "vision"})
+
+        await asyncio.to_thread(begin)
+        await ada.until_ready("other")
+        async with person(stack, "linus") as linus, aiohttp.ClientSession() as session:
+            theirs = f"{stack.url}/hub/api/users/{linus.name}/server"
+            async with session.post(theirs, headers={"Authorization": f"token {token}"}) as answer:
+                assert answer.status in (403, 404)
+        for name in ("", "other"):
+            path = f"servers/{name}" if name else "server"
+            await ada.api("DELETE", f"/users/ada/{path}")
+            await ada.until_stopped(name)
+
+
+async def test_a_token_that_may_not_is_told_what_would_do(stack: Stack) -> None:
+    async with person(stack, "ada") as ada:
+        status, made = await ada.api(
+            "POST", "/users/ada/tokens", {"scopes": ["custom:carrel:use", "read:users:name!user"]}
+        )
+        assert status == 201
+
+        def begin() -> None:
+            address = f"{stack.url}/services/carrel"
+            with Client(address, made["token"]) as client, Workspaces(client) as workspaces:
                 workspaces.start("other")
 
         with pytest.raises(ApiError, match="carrel login"):
             await asyncio.to_thread(begin)
-        await ada.api("DELETE", "/users/ada/server")
-        await ada.until_stopped()

@@ -41,3 +41,9 @@ async def stores(database_url: str) -> AsyncIterator[Ledgers]:
 async def store(stores: Ledgers) -> Ledger:
     """One opening."""
     return await stores.open()
+
+
+@pytest.fixture
+def beginning() -> int:
+    """The version of an empty database."""
+    return 0

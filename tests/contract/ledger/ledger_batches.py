@@ -8,7 +8,7 @@ from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger, NewWorkload
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType
 from contract.ledger.ledger_tools import Ledgers, transition
-from contract.ledger.store_tools import workload
+from contract.ledger.store_tools import PATIENCE, workload
 
 
 def new(name: str, project: str = "vision", **secrets: str) -> NewWorkload:
@@ -17,17 +17,22 @@ def new(name: str, project: str = "vision", **secrets: str) -> NewWorkload:
 
 
 class CreatingMany:
-    """``create_workloads``: each as ``create_workload`` does, those whose name is free."""
+    """``create_workloads``: each as ``create_workload`` does, those whose name is free.
+
+    ``some`` is more than one statement of a database takes.
+    """
+
+    some = 300
 
     async def test_objects_rows_secrets_and_changes(self, store: Ledger) -> None:
         version = (await store.list(Workload)).version
-        items = [new(f"n{number}") for number in range(300)] + [new("with", A="1", B="2")]
+        items = [new(f"n{number}") for number in range(self.some)] + [new("with", A="1", B="2")]
         creations = await store.create_workloads(items)
-        assert [one.found for one in creations] == [None] * 301
+        assert [one.found for one in creations] == [None] * (self.some + 1)
         stored = (await store.list(Workload)).items
         assert [one.meta for one in stored] == [creation.meta for creation in creations]
-        assert [one.meta.generation for one in stored] == [1] * 301
-        assert len({one.meta.uid for one in stored}) == 301
+        assert [one.meta.generation for one in stored] == [1] * (self.some + 1)
+        assert len({one.meta.uid for one in stored}) == self.some + 1
         assert [one.spec for one in stored] == [item.workload.spec for item in items]
         rows = await store.transitions(limit=1000)
         assert [row.workload_uid for row in rows] == [one.meta.uid for one in stored]
@@ -36,8 +41,9 @@ class CreatingMany:
             last: {"A": "1", "B": "2"}
         }
         watch = store.watch(Workload, version)
-        changes = [await anext(watch) for _ in range(301)]
-        assert [change.object for change in changes] == list(stored)
+        changes = [await anext(watch) for _ in range(self.some + 1)]
+        told = sorted((change.object for change in changes), key=lambda one: one.meta.created_at)
+        assert told == list(stored)
         assert {change.type for change in changes} == {ChangeType.ADDED}
 
     async def test_a_taken_name_is_found_and_left_alone(self, store: Ledger) -> None:
@@ -107,5 +113,5 @@ class WatchingSpecifications:
         for number, ledger in enumerate((one, other, one, other, other, one)):
             await ledger.create_workloads([new(f"n{number}")])
             names.append(f"n{number}")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert [(await anext(watch)).object.meta.name for _ in names] == names

@@ -14,7 +14,7 @@ from carrel_scheduler.ledger.objects import (
 )
 from carrel_scheduler.ledger.store import Change, ObjectStore
 
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class ClosableStore(ObjectStore, Protocol):

@@ -1,7 +1,7 @@
 """The contract of ``ObjectStore`` on SQLite and on PostgreSQL."""
 
-from contract.object_store import ObjectStoreContract
+from contract.object_store import Forgetting, ObjectStoreContract
 
 
-class TestObjectStore(ObjectStoreContract):
+class TestObjectStore(ObjectStoreContract, Forgetting):
     """Every rule."""

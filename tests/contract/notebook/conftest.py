@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from carrel.testing import FakeScheduler
 from contract.notebook.lab import Lab, running_lab
 
+PATIENCE_MS = 60_000
 CHROMIUM = [
     "--no-sandbox",
     "--disable-gpu",
@@ -44,6 +45,7 @@ def lab(scheduler: FakeScheduler, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's chromium, without a window."""
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)
         yield running

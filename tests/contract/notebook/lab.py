@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ports import free_port
 from carrel.testing import FakeScheduler
 from carrel.workspace import environment, server_arguments
 
@@ -38,7 +38,7 @@ class Lab:
             method=method,
             headers={"Authorization": f"token {TOKEN}"},
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or b"null")
 
     def page(self, path: str = "lab") -> str:
@@ -49,7 +49,7 @@ class Lab:
 @contextmanager
 def running_lab(scheduler: FakeScheduler, home: Path) -> Iterator[Lab]:
     """A server of ada's with its own home, stopped at the end."""
-    folder, log, port = home / "work", home / "lab.log", _free_port()
+    folder, log, port = home / "work", home / "lab.log", free_port()
     folder.mkdir()
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
@@ -65,14 +65,14 @@ def running_lab(scheduler: FakeScheduler, home: Path) -> Iterator[Lab]:
     }  # fmt: skip
     kept = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=kept | own, stdout=out, stderr=out)
+        process = subprocess.Popen(command, env=kept | own, cwd=folder, stdout=out, stderr=out)
     running = Lab(f"http://127.0.0.1:{port}{BASE}", folder, log)
     try:
         _await_server(running, process)
         yield running
     finally:
         process.terminate()
-        process.wait(15)
+        process.wait(60)
 
 
 def write_notebook(folder: Path, name: str, *cells: str) -> None:
@@ -90,14 +90,8 @@ def write_notebook(folder: Path, name: str, *cells: str) -> None:
     (folder / name).write_text(json.dumps(content))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _await_server(lab: Lab, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break

@@ -13,7 +13,9 @@ import pytest
 from carrel.testing import FakeScheduler
 from contract.notebook.lab import TOKEN, Lab
 
-SILENT = "import time; time.sleep(4)"
+SILENT_SECONDS = 8
+SILENT = f"import time; time.sleep({SILENT_SECONDS})"
+PATIENCE_SECONDS = 60.0
 COMM = """
 import threading, time
 from comm import create_comm
@@ -61,11 +63,13 @@ async def execute(lab: Lab, kernel: str, code: str, *, wait: bool) -> None:
             state = told["content"].get("execution_state")
             if state == ("idle" if wait else "busy"):
                 return
+        pytest.fail(f"the server closed the connection: {page.close_code}")
 
 
-def told(scheduler: FakeScheduler, true: Callable[[Any], bool], seconds: float = 20.0) -> Any:
-    """The first sign of life after now of which this is true."""
-    known, deadline = len(scheduler.activities), time.monotonic() + seconds
+def told(scheduler: FakeScheduler, true: Callable[[Any], bool], since: int | None = None) -> Any:
+    """The first sign of life after now, or after the first ``since``, of which this is true."""
+    known = len(scheduler.activities) if since is None else since
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         for activity in scheduler.activities[known:]:
             if true(activity):
@@ -88,13 +92,13 @@ def test_nobody_works_in_an_untouched_workspace(lab: Lab, scheduler: FakeSchedul
 async def test_silent_computation_is_busy_with_its_page_closed(
     lab: Lab, scheduler: FakeScheduler, kernel: str
 ) -> None:
-    began = time.time()
+    began, known = time.time(), len(scheduler.activities)
     await execute(lab, kernel, SILENT, wait=False)
-    busy = told(scheduler, lambda a: a["busy_since"] is not None, seconds=3)
+    busy = told(scheduler, lambda a: a["busy_since"] is not None, since=known)
     assert began - 0.5 <= busy["busy_since"] <= time.time()
     assert busy["kernels"] == 1
-    idle = told(scheduler, lambda a: a["busy_since"] is None)
-    assert idle["last_input_at"] >= busy["busy_since"] + 3.9
+    idle = told(scheduler, lambda a: a["at"] > busy["at"] and a["busy_since"] is None, since=known)
+    assert idle["last_input_at"] >= began + SILENT_SECONDS
 
 
 async def test_talking_widgets_are_nothing(lab: Lab, scheduler: FakeScheduler, kernel: str) -> None:
@@ -108,8 +112,9 @@ async def test_talking_widgets_are_nothing(lab: Lab, scheduler: FakeScheduler, k
 async def test_killed_kernel_computes_no_more(
     lab: Lab, scheduler: FakeScheduler, kernel: str
 ) -> None:
+    known = len(scheduler.activities)
     await execute(lab, kernel, "import time; time.sleep(600)", wait=False)
-    told(scheduler, lambda a: a["busy_since"] is not None)
+    told(scheduler, lambda a: a["busy_since"] is not None, since=known)
     lab.ask(f"api/kernels/{kernel}", "DELETE")
     gone = told(scheduler, lambda a: a["busy_since"] is None)
     assert gone["kernels"] == 0

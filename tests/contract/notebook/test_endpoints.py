@@ -139,7 +139,7 @@ def test_other_verbs_are_not_there(lab: Lab, job: str, verb: str) -> None:
 def test_strangers_see_nothing(lab: Lab, path: str) -> None:
     request = urllib.request.Request(lab.url + path, headers={"Accept": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=60)
     with refused.value as answer:
         assert answer.code == 403
 
@@ -147,10 +147,10 @@ def test_strangers_see_nothing(lab: Lab, path: str) -> None:
 def test_cookie_without_its_secret_may_not_act(lab: Lab, job: str) -> None:
     """A page elsewhere can make a browser send its cookie, and nothing more."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    opener.open(lab.page("api/status"), timeout=10).close()
+    opener.open(lab.page("api/status"), timeout=60).close()
     path = f"{lab.url}carrel/jobs/vision/{job}/delete"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        opener.open(urllib.request.Request(path, method="POST"), timeout=10)
+        opener.open(urllib.request.Request(path, method="POST"), timeout=60)
     with refused.value as answer:
         assert answer.code == 403
     assert lab.ask("carrel/jobs")["items"]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,17 +16,13 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from benchmarks.ports import free_port
+
 TOKEN = "only-the-hub-knows"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+PATIENCE_SECONDS = 60.0
 # More than any of these tests needs, so that nothing hangs for ever.
-PATIENCE = aiohttp.ClientTimeout(total=60)
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+PATIENCE = aiohttp.ClientTimeout(total=180)
 
 
 class ProxyProcess:
@@ -54,7 +49,7 @@ class ProxyProcess:
     def stop(self) -> None:
         """As its supervisor does."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(20)
+        self.process.wait(PATIENCE_SECONDS)
 
     def resident_mib(self) -> float:
         """Memory held now."""
@@ -83,7 +78,7 @@ class ProxyProcess:
             if self.process.poll() is not None:
                 raise AssertionError(f"the proxy ended:\n{self.log.read_text()}")
             try:
-                with urllib.request.urlopen(f"{self.url}/_chp_healthz", timeout=5):
+                with urllib.request.urlopen(f"{self.url}/_chp_healthz", timeout=20):
                     return
             except OSError:
                 time.sleep(0.05)

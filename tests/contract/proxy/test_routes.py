@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from contract.proxy.running import TOKEN, ProxyProcess, serving
+from contract.proxy.running import PATIENCE_SECONDS, TOKEN, ProxyProcess, serving
 
 HUB = {"Authorization": f"token {TOKEN}"}
 
@@ -102,7 +102,9 @@ async def test_unused_routes_are_found(
 
 def test_a_command_that_cannot_be_done_is_refused() -> None:
     command = [sys.executable, "-m", "carrel_hub.proxy", "--ssl-key", "key.pem"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == 2
     assert "--ssl-key: not supported" in done.stderr
 
@@ -125,6 +127,6 @@ async def test_it_ends_at_once_with_a_request_open(
         async with person.get(running.url) as answer:
             assert await answer.content.readany() == b"1"
             running.process.send_signal(how)
-            assert running.process.wait(10) == 0
+            assert running.process.wait(PATIENCE_SECONDS) == 0
     assert not pid_file.exists()
     assert "Traceback" not in running.log.read_text()

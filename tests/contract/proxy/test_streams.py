@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from contract.proxy.running import ProxyProcess, serving
+from contract.proxy.running import PATIENCE_SECONDS, ProxyProcess, serving
 
 MEBIBYTE = bytes(2**20)
 
@@ -45,7 +45,7 @@ async def test_headers_arrive_before_the_first_byte_of_a_body(
 
     async with serving(web.get("/quiet", quiet)) as target:
         await proxy.add("/quiet", target)
-        async with asyncio.timeout(10), person.get(f"{proxy.url}/quiet") as answer:
+        async with asyncio.timeout(PATIENCE_SECONDS), person.get(f"{proxy.url}/quiet") as answer:
             assert answer.status == 200
             go_on.set()
             assert await answer.read() == b""
@@ -66,7 +66,7 @@ async def test_a_request_body_arrives_piece_by_piece(
     async def body() -> AsyncIterator[bytes]:
         yield b"first"
         # Nothing more is sent before the target has the first piece.
-        assert await asyncio.wait_for(seen.get(), 10) == b"first"
+        assert await asyncio.wait_for(seen.get(), PATIENCE_SECONDS) == b"first"
         yield b"later"
 
     headers = {} if length is None else {"Content-Length": str(length)}
@@ -86,7 +86,7 @@ async def test_an_uploader_that_asks_is_told_to_continue(
     async with serving(web.post("/ask", upload)) as target:
         await proxy.add("/ask", target)
         async with (
-            asyncio.timeout(10),
+            asyncio.timeout(PATIENCE_SECONDS),
             person.post(f"{proxy.url}/ask", data=MEBIBYTE, expect100=True) as answer,
         ):
             assert await answer.text() == str(2**20)
@@ -172,10 +172,10 @@ async def test_whoever_leaves_ends_the_request_at_the_target(
     async with serving(web.get("/forever", forever)) as target:
         await proxy.add("/forever", target)
         request = asyncio.create_task(person.get(f"{proxy.url}/forever"))
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
         assert not ended.is_set()
         request.cancel()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
 
 
 async def test_whoever_leaves_in_the_midst_of_an_answer_ends_it(
@@ -198,7 +198,7 @@ async def test_whoever_leaves_in_the_midst_of_an_answer_ends_it(
         answer = await person.get(f"{proxy.url}/midst")
         assert await answer.content.readany() == b"1"
         answer.close()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
 
 
 async def test_an_answer_that_breaks_off_does_not_look_whole(

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType, web
 
-from contract.proxy.running import ProxyProcess, serving
+from contract.proxy.running import PATIENCE_SECONDS, ProxyProcess, serving
 
 KERNEL = "v1.kernel.websocket.jupyter.org"
 
@@ -34,10 +34,10 @@ async def test_messages_pass_both_ways(proxy: ProxyProcess, person: aiohttp.Clie
         await proxy.add("/ws", target)
         async with person.ws_connect(f"{proxy.url}/ws", max_msg_size=0) as socket:
             await socket.send_str("grüße")
-            assert await socket.receive_str(timeout=10) == "grüße"
+            assert await socket.receive_str(timeout=PATIENCE_SECONDS) == "grüße"
             large = bytes(20 * 2**20)
             await socket.send_bytes(large)
-            assert await socket.receive_bytes(timeout=30) == large
+            assert await socket.receive_bytes(timeout=PATIENCE_SECONDS) == large
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ async def test_the_targets_close_code_reaches_the_person(
         await proxy.add("/close", target)
         async with person.ws_connect(f"{proxy.url}/close") as socket:
             await socket.send_str("leave")
-            message = await socket.receive(timeout=10)
+            message = await socket.receive(timeout=PATIENCE_SECONDS)
             assert (message.type, message.data, message.extra) == (
                 WSMsgType.CLOSE,
                 4321,
@@ -90,7 +90,7 @@ async def test_the_persons_close_code_reaches_the_target(
         async with person.ws_connect(f"{proxy.url}/leave") as socket:
             await socket.close(code=sent)
             assert socket.close_code == sent
-        assert await asyncio.wait_for(codes.get(), 10) == seen
+        assert await asyncio.wait_for(codes.get(), PATIENCE_SECONDS) == seen
 
 
 async def test_a_person_who_vanishes_is_gone_for_the_target(
@@ -109,7 +109,7 @@ async def test_a_person_who_vanishes_is_gone_for_the_target(
         await proxy.add("/vanish", target)
         socket = await person.ws_connect(f"{proxy.url}/vanish")
         socket.get_extra_info("socket").shutdown(2)
-        assert await asyncio.wait_for(codes.get(), 10) == 1001
+        assert await asyncio.wait_for(codes.get(), PATIENCE_SECONDS) == 1001
 
 
 async def test_a_target_that_vanishes_closes_the_persons_socket(
@@ -125,7 +125,7 @@ async def test_a_target_that_vanishes_closes_the_persons_socket(
     async with serving(web.get("/gone", vanish)) as target:
         await proxy.add("/gone", target)
         async with person.ws_connect(f"{proxy.url}/gone") as socket:
-            message = await socket.receive(timeout=10)
+            message = await socket.receive(timeout=PATIENCE_SECONDS)
             assert (message.type, message.data) == (WSMsgType.CLOSE, 1011)
 
 
@@ -137,11 +137,11 @@ async def test_pings_go_to_the_far_end_and_are_no_use(
         async with person.ws_connect(f"{proxy.url}/ping", autoping=False) as socket:
             before = await proxy.last_activity("/ping")
             await socket.ping(b"there")
-            answer = await socket.receive(timeout=10)
+            answer = await socket.receive(timeout=PATIENCE_SECONDS)
             assert (answer.type, answer.data) == (WSMsgType.PONG, b"there and back")
             assert await proxy.last_activity("/ping") == before
             await socket.send_str("work")
-            await socket.receive_str(timeout=10)
+            await socket.receive_str(timeout=PATIENCE_SECONDS)
             assert before < await proxy.last_activity("/ping") <= datetime.now(UTC)
 
 
@@ -173,7 +173,7 @@ async def test_a_target_sees_who_asks(proxy: ProxyProcess, person: aiohttp.Clien
         async with person.ws_connect(
             f"{proxy.url}/who", origin=proxy.url, headers={"Cookie": "a=1"}
         ) as socket:
-            assert await socket.receive_json(timeout=10) == {
+            assert await socket.receive_json(timeout=PATIENCE_SECONDS) == {
                 "Origin": proxy.url,
                 "Cookie": "a=1",
                 "Host": f"127.0.0.1:{proxy.port}",

@@ -11,7 +11,7 @@ import aiohttp
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 
-PATIENCE_SECONDS = 240.0
+PATIENCE_SECONDS = 480.0
 
 
 class Site:

@@ -16,7 +16,7 @@ from carrel_scheduler.workloads.controllers import parts as saying
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL, NewPart, Wanted
 from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 class Two:

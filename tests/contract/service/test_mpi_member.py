@@ -2,18 +2,19 @@
 
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator
 
 import pytest
 
-from benchmarks.scheduler_process import free_port
+from benchmarks.ports import free_port
 
 
 def environment(port: int, member: str, token: str = "the-job") -> dict[str, str]:
     members = f"train-0=127.0.0.1:1,train-1=127.0.0.1:{port}"
     told = {"CARREL_MEMBERS": members, "CARREL_MEMBER": member, "CARREL_TASK_TOKEN": token}
-    return {**os.environ, **told, "CARREL_JOIN_TIMEOUT": "60"}
+    return {**os.environ, **told, "CARREL_JOIN_TIMEOUT": "120"}
 
 
 async def reach(port: int, *words: str, token: str = "the-job") -> tuple[int, str, str]:
@@ -23,7 +24,7 @@ async def reach(port: int, *words: str, token: str = "the-job") -> tuple[int, st
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, error = await asyncio.wait_for(process.communicate(), 90)
+    out, error = await asyncio.wait_for(process.communicate(), 180)
     return process.returncode or 0, out.decode(), error.decode()
 
 
@@ -54,3 +55,21 @@ async def test_another_job_is_refused(member: int) -> None:
     code, out, error = await reach(member, "echo", "hush", token="another-job")
     assert (code, out) == (255, "")
     assert "not a member of the same job" in error
+
+
+async def ended(*words: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await asyncio.wait_for(process.communicate(), 90)
+    return process.returncode or 0, out.decode(), error.decode()
+
+
+async def test_a_command_has_a_machine_of_its_own_name_where_users_may_make_one() -> None:
+    host = (sys.executable, "-m", "carrel.job.mpi_host", "train-1")
+    who = "import os, socket; print(socket.gethostname(), os.getuid(), os.getgid())"
+    ways = [await ended("unshare", *way, "true") for way in (("--uts",), ("--user", "--uts"))]
+    name = "train-1" if any(code == 0 for code, _, _ in ways) else socket.gethostname()
+    told = f"{name} {os.getuid()} {os.getgid()}\n"
+    assert await ended(*host, sys.executable, "-c", who) == (0, told, "")
+    assert await ended(*host, "/no/such") == (127, "", "/no/such: No such file or directory\n")

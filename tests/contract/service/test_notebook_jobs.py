@@ -12,7 +12,7 @@ import pytest
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 Json = dict[str, Any]
 
 

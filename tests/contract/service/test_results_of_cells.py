@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from benchmarks.scheduler_process import SchedulerProcess
+from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel.models import Workload
@@ -20,7 +21,7 @@ from carrel.notebook.submit import cell_body
 from carrel.options import Asked
 from carrel.results import NoResult
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ async def client(tmp_path: Path) -> AsyncIterator[AsyncClient]:
                 yield found
             finally:
                 await scheduler.stop()
+                end_all_below(tmp_path)  # as an endpoint, which outlives the scheduler
 
 
 async def run_cell(client: AsyncClient, source: str, folder: Path, **fields: Any) -> Workload:

@@ -15,7 +15,7 @@ from carrel_scheduler.ledger.sections import NotebookSpec, ScheduleSpec
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.controllers.schedules import Schedules
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 MIDNIGHT = 1_780_272_000.0
 
 

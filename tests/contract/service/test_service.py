@@ -14,10 +14,12 @@ from contract.postgresql import PostgreSQL, postgresql
 
 __all__ = ["postgresql"]
 
+PATIENCE_SECONDS = 240.0
+WAITS = 'echo done; until [ -e "$CARREL_CHECKPOINT_DIR/go" ]; do sleep 0.1; done'
 JOB = {
     "name": "train-1",
     "project": "vision",
-    "command": ["sh", "-c", "echo done; sleep 1"],
+    "command": ["sh", "-c", WAITS],
     "gpus": 1,
     "secret_environment": {"PASSWORD": "hush"},
 }
@@ -31,7 +33,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 async def until(session: aiohttp.ClientSession, url: str, phase: str) -> dict[str, Any]:
     """The workload once it has reached a phase."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             async with session.get(url) as answer:
                 found: dict[str, Any] = await answer.json()
@@ -50,11 +52,13 @@ async def walk(scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> N
     async with session.post(f"{scheduler.api}/workloads", json=JOB) as answer:
         assert answer.status == 201, await answer.text()
         assert "hush" not in await answer.text()
+        uid = (await answer.json())["uid"]
     url = f"{scheduler.api}/workloads/vision/train-1"
     await until(session, url, "running")
     await scheduler.kill()
     await scheduler.start()
     await scheduler.ready(session)
+    (scheduler.state_dir / "engine" / "checkpoints" / uid / "go").touch()
     done = await until(session, url, "succeeded")
     assert (done["status"]["attempt"], done["status"]["failures"]) == (0, 0)
     async with session.get(f"{url}/history") as answer:

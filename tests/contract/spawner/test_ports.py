@@ -34,7 +34,7 @@ async def test_processes_that_choose_at_once_choose_differently() -> None:
     found = []
     for holder in holders:
         assert holder.stdout is not None
-        found += (await asyncio.wait_for(holder.stdout.readline(), 30)).split()
+        found += (await asyncio.wait_for(holder.stdout.readline(), 120)).split()
     for holder in holders:
         await holder.communicate(b"")
     assert len(set(found)) == len(holders) * EACH

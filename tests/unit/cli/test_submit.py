@@ -79,6 +79,18 @@ def test_a_workspace_sends_its_folder_along(
     assert fake.workload("vision", "x")["spec"]["working_dir"] == str(tmp_path)
 
 
+def test_a_folder_that_jobs_do_not_see_is_told(
+    run: Run, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "any")
+    monkeypatch.setenv("CARREL_VOLUMES", "[]")
+    monkeypatch.chdir(tmp_path)
+    done = run("submit", "x", "--", "true")
+    assert f"Jobs do not see `{tmp_path}`" in done.err
+    assert fake.workload("vision", "x")["spec"].get("working_dir", "") == ""
+    assert "with nothing but the files" in run("describe", "job", "x").out
+
+
 def test_a_dry_run_says_what_would_happen(run: Run) -> None:
     done = run("submit", "x", "-g", "1", "--dry-run", "--", "python", "train.py")
     assert done.out.startswith("Nothing was submitted. It would start now.\nname: x\n")

@@ -41,9 +41,10 @@ def test_called_from_inside_it_refuses_to_hang(background: BackgroundLoop) -> No
 def test_an_interrupt_cancels_what_was_waited_for(
     background: BackgroundLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cancelled = threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
 
     async def long() -> None:
+        started.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -55,7 +56,7 @@ def test_an_interrupt_cancels_what_was_waited_for(
 
     def interrupted(self: threading.Event, timeout: float | None = None) -> bool:
         if interrupts and threading.current_thread() is threading.main_thread():
-            real_wait(self, 0.05)
+            assert real_wait(started, 30)
             raise interrupts.pop()
         return real_wait(self, timeout)
 
@@ -122,7 +123,7 @@ def test_stopping_cancels_what_is_left() -> None:
         await asyncio.Event().wait()
 
     own.start(long())
-    assert started.wait(5)
+    assert started.wait(30)
     own.stop()
     assert own.loop.is_closed()
     own.stop()

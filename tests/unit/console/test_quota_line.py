@@ -2,8 +2,8 @@
 
 import pytest
 
-from carrel.models import Amounts, Project, ProjectUse
-from carrel_hub.console.quota_line import quota_line, quota_text, scale_of
+from carrel.models import Amounts, Department, Project, ProjectUse
+from carrel_hub.console.quota_line import in_all, quota_line, quota_text, scale_of
 from unit.console import svgtree
 
 
@@ -21,6 +21,15 @@ def project(
         limit=Amounts(gpus=limit),
         use=ProjectUse(gpus_allocated=allocated, gpus_borrowed=borrowed, gpus_waiting=waiting),
     )
+
+
+def test_a_department_is_one_line_for_all_its_projects() -> None:
+    """Borrowed is what goes beyond its own guarantee, not beyond theirs."""
+    science = Department(name="science", quota=Amounts(gpus=4))
+    line = in_all(science, [project(3, 2, 1), project(2, 0, 1)])
+    assert quota_text(line) == "4 of 4 guaranteed · 1 borrowed · 2 waiting"
+    assert quota_text(in_all(science, [project(3, 2, 0)])) == "3 of 4 guaranteed"
+    assert "p-other" in quota_line(line)
 
 
 @pytest.mark.parametrize(

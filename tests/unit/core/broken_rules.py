@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from carrel_scheduler.core import mass, standings
-from carrel_scheduler.core.actions import consolidate, preempt, reclaim, stale
+from carrel_scheduler.core import combining, mass, own_side, standings, taking
+from carrel_scheduler.core.actions import consolidate, preempt, stale
 from carrel_scheduler.core.barriers import Barrier, find_barrier
 from carrel_scheduler.core.changes import tasks as task_changes
 from carrel_scheduler.core.claims import Claim
@@ -136,9 +136,14 @@ BROKEN = (
         "every victim is legal",
         (
             (Claim, "legal", lambda *_: True),
-            (mass, "budgets_of", lambda cycle, claim: mass.open_budgets(cycle)),
+            (mass, "budgets_of", lambda cycle, *_: mass.open_budgets(cycle)),
         ),
         ("nobody_within_quota_is_reclaimed",),
+    ),
+    Broken(
+        "claims go beyond the fair share",
+        ((Claim, "_beyond_fair_share", lambda _: None),),
+        ("claims_stay_within_the_fair_share",),
     ),
     Broken(
         "room is held from nobody",
@@ -169,10 +174,15 @@ BROKEN = (
     ),
     Broken(
         "minimum run times are ignored",
-        (
-            (reclaim, "reclaim_protects_s", lambda *_: 0.0),
-            (mass, "reclaim_protects_s", lambda *_: 0.0),
-            (preempt, "preempt_protects_s", lambda *_: 0.0),
+        tuple(
+            (where, name, lambda *_: 0.0)
+            for where, name in (
+                (taking, "reclaim_protects_s"),
+                (mass, "reclaim_protects_s"),
+                (preempt, "preempt_protects_s"),
+                (own_side, "preempt_protects_s"),
+                (combining, "preempt_protects_s"),
+            )
         ),
         ("minimum_run_times_respected",),
     ),

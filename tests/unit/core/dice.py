@@ -20,6 +20,8 @@ from carrel_scheduler.core.settings import Settings, Strategy
 GIB = 1024
 LEVELS = ("zone", "rack")
 LICENCE = "licence"
+LICENCE_MILLI = 250
+"""What one counts as for a queue, in thousandths of a GPU."""
 
 
 def random_settings(dice: random.Random) -> Settings:
@@ -64,6 +66,7 @@ def random_node(dice: random.Random, name: str) -> NodeSet:
         extended=((LICENCE, 2),) if dice.random() < 0.4 else (),
         links=(Link(0, 1, 0), Link(2, 3, 0)) if kind == "four" else (),
     )
+    plain = replace(plain, counted_milli=2 * LICENCE_MILLI * len(plain.extended))
     if kind == "mig":
         model = dice.choice(("A100-40GB", "A100-40GB", "A30-24GB"))
         memory = {"A100-40GB": 40, "A30-24GB": 24}[model] * GIB
@@ -135,6 +138,7 @@ def random_request(dice: random.Random, where: Where) -> Request:
         extended=((LICENCE, 1),) if dice.random() < 0.08 else (),
         where=where,
     )
+    request = replace(request, counted_milli=LICENCE_MILLI * len(request.extended))
     return replace(request, **forms[form])  # type: ignore[arg-type]
 
 

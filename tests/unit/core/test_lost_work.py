@@ -45,6 +45,23 @@ def test_lost_work_is_measured_by_what_is_usual_in_the_project() -> None:
     assert stopped(*events) == ["only"]
 
 
+def test_what_is_usual_is_told_per_gpu() -> None:
+    """Both lose two GPUs' work: `wide` what a GPU of `a` loses in the mean, `brief` 1.1 times that.
+
+    Per job `wide` would lose 1.33 times what is usual, since the other job of `a` is small.
+    """
+    events: list[Event] = [
+        node("n1", 2), node("n2", 2), node("n3", 3),
+        queue("a", 0), queue("b", 2), queue("c", 0),
+        *running(training("wide", "a", 2, created_at=1.0), "n1", 0, 1, at=90.0),
+        *running(training("small", "a", created_at=2.0, priority=60), "n3", 0, at=90.0),
+        *running(training("brief", "c", 2, created_at=3.0), "n2", 0, 1, at=89.0),
+        *running(training("other", "c", 2, created_at=3.0, priority=60), "n3", 1, 2, at=91.0),
+        training("w", "b", 2, nodes=["n1", "n2"]),
+    ]  # fmt: skip
+    assert stopped(*events) == ["wide"]
+
+
 def test_a_gang_loses_what_all_its_members_lose() -> None:
     """The gang lost 20 seconds on three devices, the single one 50 seconds on one."""
     gang = training("gang", "a", gang=Group(requests=(asking(1),) * 3))

@@ -25,6 +25,7 @@ from carrel_scheduler.core.events import (
     Outcome,
     Preemptibility,
     QueueSet,
+    RoomPromised,
     TaskPlaced,
     TaskReleased,
     WorkloadGone,
@@ -39,6 +40,7 @@ from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.speculation import what_if
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.value import FIRST
 from unit.core.dice import random_workload
 from unit.core.runs import Run, text_of
 from unit.core.stories import Story, advance
@@ -230,6 +232,31 @@ def test_it_is_made_again_once_something_changed_that_it_looked_at(
     run.tell(*events)
     decide(run.state, now)
     assert searches[:2] == ["w", "w"]
+
+
+def test_it_is_made_again_with_other_values_of_room(searches: list[str]) -> None:
+    """Enough arrivals to learn from, all of which have gone: nothing else is different then."""
+    run = beset()
+    decide(run.state, 1.0)
+    before = run.state.chooser.value.prices
+    for number in range(FIRST):
+        uid = f"x{number}"
+        run.tell(replace(OTHER, uid=uid, name=uid), WorkloadGone(uid))
+    assert run.state.chooser.value.prices is not before
+    decide(run.state, 1.0)
+    assert searches == ["w", "w"]
+
+
+def test_a_search_for_other_places_than_those_held_is_remembered_too(searches: list[str]) -> None:
+    run = beset()
+    run.tell(RoomPromised("w", (("n0", (0, 1, 2, 3), 0),), (0,)))
+    late = run.state.settings.patience_s + 1.0
+    decide(run.state, late)
+    decide(run.state, late)
+    assert searches == ["w"]
+    run.tell(TaskReleased("r1", 0, Outcome.SUCCEEDED, 1.0), WorkloadGone("r1"))
+    decide(run.state, late)
+    assert searches == ["w", "w"]
 
 
 def test_that_a_search_ended_at_its_limits_is_remembered_too() -> None:

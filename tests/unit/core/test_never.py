@@ -2,6 +2,7 @@
 
 import pytest
 
+from carrel_scheduler.core import possible
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import Preemptibility, TaskPlaced, TopologySet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Level
@@ -41,6 +42,20 @@ def test_what_may_be_later_is_not_refused(state: State) -> None:
         training("y", "open", gang=Group(requests=(asking(4),) * 9, min_tasks=2)),
     ):
         assert never(state, event) is None
+
+
+def test_what_nodes_have_is_looked_at_anew_when_they_change(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = training("y", "open", 1, cpu=65)
+    assert facts(never(state, large)) == (Token.NEVER_FITS, "cpu", 65_000, 64_000)
+    state.apply(node("n2", 4, cpu=65, labels=(("rack", "r2"),), draining=True))
+    assert never(state, large) is None
+    monkeypatch.setattr(possible, "MOST_LOOKS", 1)
+    for cpu in (63, 64, 66):
+        assert (never(state, training("y", "open", 1, cpu=cpu)) is None) == (cpu < 66)
+    assert state.memory.rooms is not None
+    assert state.memory.rooms[1].looks <= 1
 
 
 def facts(reason: Reason | None) -> tuple[object, ...]:

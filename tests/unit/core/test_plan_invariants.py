@@ -4,6 +4,8 @@ The plans here are written by hand; every case names all the invariants that mus
 a careless one is found as well as a blind one. A twin that is just allowed stands beside most.
 """
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -22,6 +24,7 @@ from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan, Remo
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.rules import NO_BOUND
 from carrel_scheduler.core.victim_invariants import check_plan
 from unit.core.situations import (
     NOW,
@@ -47,6 +50,7 @@ class Decisions:
     nominations: list[Nomination] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
     reasons: dict[str, Reason] = field(default_factory=dict)
+    fair_share: Mapping[str, int] = field(default_factory=lambda: defaultdict(lambda: NO_BOUND))
 
 
 def complaints(events: list[Event], now: float = NOW, **decisions: Any) -> list[str]:
@@ -344,6 +348,33 @@ def test_somebody_profits_from_every_eviction() -> None:
     assert "victims_run" in complaints(full(), evictions=[reclaimed, reclaimed], nominations=ROOM)
     drained = stop("v", Token.NODE_DRAINED)
     assert complaints(full(preemptible=Preemptibility.NO), evictions=[drained]) == []
+
+
+def test_claims_end_within_the_fair_share() -> None:
+    """What starts and what stays counts, what gives way by either rule does not."""
+    events: list[Event] = [
+        node("n1", 4), queue("a", 3), queue("b", 0), training("next", "a"),
+        *running(training("low", "a", 1, priority=10), "n1", 0),
+        *running(training("v", "b", 2), "n1", 1, 2), training("w", "a", 3),
+    ]  # fmt: skip
+    taken = [stop("v", Token.RECLAIMED, "w"), stop("low", Token.PREEMPTED, "w")]
+
+    def after(count: int, fair: int, **decisions: Any) -> list[str]:
+        return complaints(
+            events,
+            evictions=taken[:count],
+            nominations=[hold("w", "n1", *(range(3) if count == 2 else (1, 2, 3)))],
+            fair_share={"a": fair, "b": 0},
+            **decisions,
+        )
+
+    beyond = ["claims_stay_within_the_fair_share"]
+    assert after(2, 3000) == []
+    assert after(2, 2999) == beyond
+    assert after(1, 4000) == []
+    assert after(1, 3999) == beyond
+    assert after(2, 3999, bindings=[start("next", "n1", 3)]) == beyond
+    assert after(2, 4000, bindings=[start("next", "n1", 3)]) == []
 
 
 def test_delays_come_before_victims() -> None:

@@ -2,14 +2,27 @@
 
 import pytest
 
+from carrel_scheduler.core.actions import allocate
+from carrel_scheduler.core.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.node_views import NodeView
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_scheduler.core.victim_invariants import check_plan
-from carrel_scheduler.core.views import NodeView, Place, WorkloadView
+from carrel_scheduler.core.views import Place, WorkloadView
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training, workspace
+
+
+def test_what_a_decision_starts_counts_as_much_as_what_runs() -> None:
+    """Or one that starts thousands would search all of them for whoever claims room."""
+    state = state_of(node("n", 0), queue("a", 0), *(training(f"t{k}", "a", 0) for k in range(64)))
+    cycle = Cycle(state, NOW)
+    assert cycle.is_small
+    allocate.run(cycle)
+    assert len(cycle.moves.started) == 64
+    assert not cycle.is_small
 
 
 def growing(uid: str, project: str, **more: object) -> WorkloadQueued:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core import value as value_module
+from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.requests import Request, Where
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.shapes_seen import FADE_EVERY, ShapesSeen
@@ -168,6 +169,24 @@ def test_views_may_take_turns() -> None:
     before = value.gains(cls, idle, nodes).tolist()
     assert value.gains(cls, other, nodes).tolist() != before
     assert value.gains(cls, idle, nodes).tolist() == before
+
+
+@pytest.mark.parametrize("moves", [1, 3, 12])
+def test_a_view_that_notes_its_changes_is_followed_like_one_that_does_not(moves: int) -> None:
+    world, rng = busy(4), random.Random(moves)
+    arrive(world, MIX, 12)
+    value, cls, room = world.chooser.value, world.classes.intern(MIX[2]), world.room()
+    everywhere = np.arange(len(world.nodes.names))
+    before = value.gains(cls, room.idle, everywhere).tolist()
+    for _ in range(3):
+        for slot in rng.sample(range(20), moves):
+            room.bind(Footprint(slot, (0,), int(room.free.devices[0, slot]) // 2, (1000, 0)))
+        found = value.gains(cls, room.idle, everywhere).tolist()
+        assert room.idle.changes
+        other = Value(world.classes, world.nodes, world.eligible)
+        other.recall(value.memory())
+        assert found == other.gains(cls, room.idle.copy(), everywhere).tolist()
+    assert found != before
 
 
 def test_a_node_that_comes_or_changes_is_valued_as_it_is() -> None:

@@ -9,6 +9,7 @@ from carrel_scheduler.core.layers import Counts, Milli
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.shapes_seen import CPU_STEP, TypicalNeed
+from carrel_scheduler.core.value_single import Single
 from carrel_scheduler.core.value_tables import FEW, NeedTables
 
 NEEDS = (
@@ -99,3 +100,38 @@ def test_values_are_the_weighted_sum_over_needs(part: float) -> None:
                 usable = sum(one for one in free if one >= need.share)
             wanted += weight * (usable * enough + part * need.milli * fits(need, free, steps))
         assert found[place] == pytest.approx(wanted)
+
+
+def test_one_node_by_itself_is_worth_the_same_to_the_last_bit() -> None:
+    devices, cpu = drawn(200)
+    dice = random.Random(3)
+    weights = np.array([[dice.random() ** 9 * 1e5 for _ in NEEDS] for _ in range(2)])
+    group = np.arange(200) % 2
+    tables, sums = TABLES.weighted(weights, 0.7), TABLES.sums(devices)
+    found = tables.value(tables.places(sums.counts, group), sums.amounts.copy(), cpu, group)
+    single = Single(TABLES, tables)
+    for place, (free, steps) in enumerate(zip(devices.T.tolist(), cpu.tolist(), strict=True)):
+        state = single.state(free, place % 2)
+        assert single.value(state, steps * TABLES.step + TABLES.step - 1) == found[place]
+
+
+def test_a_placement_leaves_what_the_node_is_worth_after_it() -> None:
+    devices, cpu = drawn(100)
+    tables = TABLES.weighted(np.array([[1.0, 2.0, 4.0, 8.0, 16.0]]), 0.7)
+    single = Single(TABLES, tables)
+    for free, steps in zip(devices.T.tolist(), cpu.tolist(), strict=True):
+        before, milli = single.state(free, 0), steps * TABLES.step
+        whole = single.after_whole((1, 0, TABLES.step), before, free, milli)
+        left = max(0, milli - TABLES.step)
+        if MILLI in free:
+            rest = list(free)
+            rest[rest.index(MILLI)] = 0
+            assert whole == single.value(single.state(rest, 0), left)
+        else:
+            assert whole == -float("inf")
+        each = [-float("inf")]
+        for device, there in enumerate(free):
+            if there >= 450:
+                rest = [*free[:device], there - 450, *free[device + 1 :]]
+                each.append(single.value(single.state(rest, 0), left))
+        assert single.best_share((0, 450, TABLES.step), before, free, milli) == max(each)

@@ -60,6 +60,7 @@ def test_queues() -> None:
         gpu_borrowed_milli=1000, gpu_waiting_milli=2250, running=2, waiting=2,
         gpu_promised_milli=250, parent="top", leaf=True,
     )  # fmt: skip
+    assert state.use_of_all() == {name: state.project_use(name) for name in ("a", "b", "top")}
     assert state.project_use("top") == QueueUse(
         name="top", gpu_milli=3500, cpu_milli=9000, memory_mib=18 * GIB,
         gpu_fixed_milli=1500, cpu_fixed_milli=6000, memory_fixed_mib=8 * GIB,

@@ -66,6 +66,24 @@ def test_own_folders_stay_writable_also_inside_readable_ones(place: Path) -> Non
     assert view.binds == [(str(clone), str(clone), True), (str(home), str(home), False)]
 
 
+def test_a_folder_that_is_only_read_is_mounted_so_also_where_nothing_hides_it(place: Path) -> None:
+    data = folder(place / "data")
+    home = folder(place / "home")
+    view = plan_view(account(place), readable=[], own=[home, data], private_tmp=place, kept=[data])
+    assert view == View([], [(str(data), str(data), True)])
+
+
+def test_nobody_is_promised_what_nothing_would_keep(place: Path) -> None:
+    """Without accounts of their own, tasks write wherever we may."""
+    data = folder(place / "data")
+    ours = Account(
+        name="us", uid=os.getuid(), gid=os.getgid(), home=place, shared=True, listed=True
+    )
+    with pytest.raises(EngineError, match=f"volumes='{data}': cannot be kept from being written"):
+        isolation.read_only([str(data)], ours)
+    assert isolation.read_only([str(data)], account(place)) == [data]
+
+
 def test_links_are_shown_where_they_are_and_where_they_lead(place: Path) -> None:
     folder(place / "root", 0o700)
     real = folder(place / "root" / "python-3.11.7")

@@ -4,39 +4,44 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from carrel_hub.gateway.safety import SANDBOX, came_from_us, for_browser, for_target
+from carrel_hub.gateway.safety import (
+    NOT_FOR_TARGETS,
+    SANDBOX,
+    came_from_us,
+    for_browser,
+    for_target,
+)
+from carrel_hub.proxy.headers import kept
 
 PREFIX = "/services/gateway/vision/tool"
 BASE = "http://127.0.0.1:20000"
 
 
 def answered(*pairs: tuple[str, str], keep: bool = False, sandboxed: bool = False) -> list[str]:
+    found = for_browser(pairs, prefix=PREFIX, base=BASE, keep_prefix=keep, sandboxed=sandboxed)
+    return [f"{name}: {value}" for name, value in found]
+
+
+def told(*pairs: tuple[str, str]) -> dict[str, str]:
     headers = CIMultiDict(pairs)
-    for_browser(headers, prefix=PREFIX, base=BASE, keep_prefix=keep, sandboxed=sandboxed)
-    return [f"{name}: {value}" for name, value in headers.items()]
+    return dict(kept(headers, NOT_FOR_TARGETS) + for_target(headers, "ada", PREFIX))
 
 
 def test_a_target_learns_who_asks_and_nothing_that_proves_it() -> None:
-    headers = CIMultiDict(
-        [
-            ("Authorization", "token secret"),
-            ("Cookie", "jupyterhub-session-id=a; own=1; carrel-gateway=b"),
-            ("Cookie", "JupyterHub-hub-login=c;_xsrf=d; other=2"),
-            ("x-forwarded-user", "root"),
-            ("X-Forwarded-Prefix", "/evil"),
-            ("Accept", "*/*"),
-        ]
-    )
-    for_target(headers, "ada", PREFIX)
-    assert dict(headers) == {
+    assert told(
+        ("Authorization", "token secret"),
+        ("Cookie", "jupyterhub-session-id=a; own=1; carrel-gateway=b"),
+        ("Cookie", "JupyterHub-hub-login=c;_xsrf=d; other=2"),
+        ("x-forwarded-user", "root"),
+        ("X-Forwarded-Prefix", "/evil"),
+        ("Accept", "*/*"),
+    ) == {
         "Cookie": "own=1; other=2",
         "X-Forwarded-User": "ada",
         "X-Forwarded-Prefix": PREFIX,
         "Accept": "*/*",
     }
-    bare = CIMultiDict([("Cookie", "service-console=x")])
-    for_target(bare, "ada", PREFIX)
-    assert "Cookie" not in bare
+    assert "Cookie" not in told(("Cookie", "service-console=x"))
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,15 @@ def test_who_may_come(
     assert allowed(found, found.routes["main"], person) is enters
 
 
+@pytest.mark.parametrize("access", ["user", "project", "everyone"])
+def test_a_task_may_ask_within_its_project_only(access: str) -> None:
+    found = place(workload(spec={"routes": [{"access": access}]}))
+    for project, enters in (("vision", True), ("speech", False)):
+        own = frozenset({project})
+        task = Person("ada", is_user=True, projects=own, scopes=frozenset(), within=project)
+        assert allowed(found, found.routes["main"], task) is enters
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "trust", "runs"),
     [

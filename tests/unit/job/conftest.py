@@ -9,7 +9,10 @@ from carrel.job import checkpoint, preemption, report
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for name in ("URL", "TASK_TOKEN", "PROJECT", "WORKLOAD", "CHECKPOINT_DIR", "CHECKPOINT_EVERY"):
+    for name in (
+        "URL", "TASK_TOKEN", "PROJECT", "WORKLOAD", "CHECKPOINT_DIR", "CHECKPOINT_EVERY",
+        "CONTINUE_FROM",
+    ):  # fmt: skip
         monkeypatch.delenv(f"CARREL_{name}", raising=False)
     monkeypatch.setattr(report._Own, "reporter", None)
     monkeypatch.setattr(checkpoint._Pace, "last", None)

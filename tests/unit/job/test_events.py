@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams import api_pb2, metadata
 
-from carrel.job import events, report
+from carrel.job import ending, events, report
 from carrel.job.events import EventFiles, event_files
 from carrel.job.task import Task
 
@@ -51,7 +51,55 @@ def test_later_tasks_have_curves_of_their_own(tmp_path: Path) -> None:
     assert written(tmp_path / "task-2") == [("loss", 1, 1.0)]
 
 
-def test_a_trial_says_its_configuration(tmp_path: Path) -> None:
+def trial_in(folder: Path) -> EventFiles:
+    """Event files of a trial that has reported once."""
+    parameters = {"rate": 0.1, "kind": "adam", "deep": [1, None]}
+    files = EventFiles(folder, parameters, "sweep-3")
+    files.put(1.0, 1, {"loss": 1.0})
+    files.flush(30.0)
+    return files
+
+
+def ends(folder: Path) -> list[tuple[int, float]]:
+    """Status and time of all ends that are written there."""
+    found = []
+    for file in folder.glob("events.out.tfevents.*"):
+        for event in LegacyEventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                if value.tag == metadata.SESSION_END_INFO_TAG:
+                    content = value.metadata.plugin_data.content
+                    end = metadata.parse_session_end_info_plugin_data(content)
+                    found.append((end.status, end.end_time_secs))
+    return found
+
+
+def test_the_last_end_of_a_trial_stands_until_it_is_tried_again(tmp_path: Path) -> None:
+    first = trial_in(tmp_path)
+    assert ends(tmp_path) == []
+    first.end(succeeded=True, at=2.0)
+    first.end(succeeded=False, at=3.0)
+    assert ends(tmp_path) == [(api_pb2.STATUS_FAILURE, 3.0)]
+    again = trial_in(tmp_path)
+    assert ends(tmp_path) == []
+    again.end(succeeded=True, at=4.0)
+    assert ends(tmp_path) == [(api_pb2.STATUS_SUCCESS, 4.0)]
+
+
+def test_only_a_trial_that_reported_has_an_end(tmp_path: Path) -> None:
+    silent = EventFiles(tmp_path / "silent", {"rate": 0.1}, "sweep-3")
+    silent.end(succeeded=True, at=2.0)
+    other = EventFiles(tmp_path / "other")
+    other.put(1.0, 1, {"loss": 1.0})
+    other.flush(30.0)
+    other.end(succeeded=True, at=2.0)
+    assert [*ends(tmp_path / "silent"), *ends(tmp_path / "other")] == []
+    assert "tensorflow" not in sys.modules
+
+
+def test_a_trial_says_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "own", ending.Ending())
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "exit", sys.exit)
     env = {
         "CARREL_EVENTS_DIR": str(tmp_path),
         "CARREL_TRIAL": "3",

@@ -1,8 +1,11 @@
 """The protocol by which `mpirun` reaches members: who may, what comes back."""
 
+import socket
+import sys
+
 import pytest
 
-from carrel.job import mpi_member, mpi_reach
+from carrel.job import mpi_command, mpi_member, mpi_reach
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +47,56 @@ def test_a_command_for_oneself_is_run_here_and_its_code_passed_on() -> None:
     with pytest.raises(SystemExit) as ended:
         mpi_reach.main(["-x", "train-0", "sh", "-c", '"exit 3"'])
     assert ended.value.code == 3
+
+
+PRTED = (
+    "PRTE_PREFIX=/opt/mpi;export PRTE_PREFIX;"
+    "LD_LIBRARY_PATH=/opt/mpi/lib:$LD_LIBRARY_PATH;export LD_LIBRARY_PATH;"
+    '/opt/mpi/bin/prted --prtemca ess "env" --prtemca uri "0.0;tcp://127.0.0.1:1:8"'
+)
+ORTED = (
+    "   PATH=/opt/mpi/bin:$PATH ; export PATH ; LD_LIBRARY_PATH=/opt/mpi/lib:${LD_LIBRARY_PATH:-} ;"
+    ' export LD_LIBRARY_PATH ;   orted -mca ess "env"'
+)
+HOST = [sys.executable, "-m", "carrel.job.mpi_host", "train-0"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "variables"),
+    [
+        ('hydra_pmi_proxy --host "a b" x;', ["hydra_pmi_proxy", "--host", "a b", "x;"], {}),
+        ("A=1 env", ["A=1", "env"], {}),
+        ("A=1; export B; env", ["A=1;", "export", "B;", "env"], {}),
+        ("A=`id`; export A; env", ["A=`id`;", "export", "A;", "env"], {}),
+        (
+            PRTED,
+            [
+                *(*HOST, "/opt/mpi/bin/prted", "--prtemca", "ess", "env"),
+                *("--prtemca", "uri", "0.0;tcp://127.0.0.1:1:8"),
+            ],
+            {"PRTE_PREFIX": "/opt/mpi", "LD_LIBRARY_PATH": "/opt/mpi/lib:/usr/own"},
+        ),
+        (
+            ORTED,
+            [*HOST, "orted", "-mca", "ess", "env"],
+            {"PATH": "/opt/mpi/bin", "LD_LIBRARY_PATH": "/opt/mpi/lib:/usr/own"},
+        ),
+    ],
+)
+def test_of_a_shells_language_only_leading_assignments_mean_anything(
+    line: str, words: list[str], variables: dict[str, str]
+) -> None:
+    there = {"CARREL_MEMBER": "train-0", "LD_LIBRARY_PATH": "/usr/own"}
+    assert mpi_command.understood(line, there) == (words, there | variables)
+
+
+def test_a_machine_that_has_the_members_name_needs_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "train-0")
+    assert mpi_command.understood("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
+
+
+def test_mpirun_is_told_in_whose_language_to_write(capsys: pytest.CaptureFixture[str]) -> None:
+    mpi_reach.main(["train-1", "echo $SHELL"])
+    assert capsys.readouterr().out == "/bin/bash\n"

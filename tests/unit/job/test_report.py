@@ -17,6 +17,7 @@ from carrel.job.sender import Sender
 from carrel.job.task import present
 
 Lines = pytest.CaptureFixture[str]
+PATIENCE_SECONDS = 60.0
 
 
 class Server:
@@ -44,7 +45,7 @@ def test_a_report_arrives_with_the_fields_of_the_api() -> None:
     server = Server()
     mine = reporter(server)
     mine.report(120, 1000, {"loss": 0.31})
-    mine.flush(5)
+    mine.flush(PATIENCE_SECONDS)
     (body,) = server.bodies
     assert body.pop("at") > 0
     assert body == {"step": 120, "done": 120.0, "total": 1000.0, "metrics": {"loss": 0.31}}
@@ -52,11 +53,11 @@ def test_a_report_arrives_with_the_fields_of_the_api() -> None:
 
 def test_what_comes_between_two_sends_is_merged() -> None:
     server = Server()
-    mine = reporter(server, interval=60)
+    mine = reporter(server, interval=600)
     for step in range(100):
         mine.report(step, None, {"loss": 1 / (step + 1)})
     mine.report(100, None, {"accuracy": 0.5})
-    mine.flush(5)
+    mine.flush(PATIENCE_SECONDS)
     (body,) = server.bodies
     assert body["step"] == 100
     assert body["metrics"] == {"loss": 1 / 100, "accuracy": 0.5}
@@ -69,9 +70,9 @@ def test_a_server_that_is_away_costs_one_warning_and_no_value(
     server = Server(trouble, trouble)
     mine = reporter(server)
     mine.report(1, None, {"loss": 0.5})
-    assert server.asked.acquire(timeout=5)
+    assert server.asked.acquire(timeout=PATIENCE_SECONDS)
     mine.report(2, None, {"accuracy": 0.1})
-    mine.flush(10)
+    mine.flush(PATIENCE_SECONDS)
     assert server.bodies[-1]["metrics"] == {"loss": 0.5, "accuracy": 0.1}
     assert server.bodies[-1]["step"] == 2
     assert capsys.readouterr().err.count("carrel:") == 1
@@ -81,9 +82,9 @@ def test_a_job_that_is_no_longer_known_stops_reporting(capsys: Lines) -> None:
     server = Server(401)
     mine = reporter(server)
     mine.report(1, None, {})
-    mine.flush(5)
+    mine.flush(PATIENCE_SECONDS)
     mine.report(2, None, {})
-    mine.flush(5)
+    mine.flush(PATIENCE_SECONDS)
     assert len(server.bodies) == 1
     assert "goes on without" in capsys.readouterr().err
 
@@ -92,9 +93,9 @@ def test_a_refused_report_is_dropped_and_the_next_is_sent(capsys: Lines) -> None
     server = Server(422)
     mine = reporter(server)
     mine.report(-1, None, {})
-    mine.flush(5)
+    mine.flush(PATIENCE_SECONDS)
     mine.report(2, None, {})
-    mine.flush(5)
+    mine.flush(PATIENCE_SECONDS)
     assert [body["step"] for body in server.bodies] == [-1, 2]
 
 

@@ -2,6 +2,8 @@
 
 import functools
 import os
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,15 @@ def test_a_value_comes_back_as_it_was(tmp_path: Path, value: Any, kind: str) -> 
     back = checkpoint.restore(directory=tmp_path)
     assert type(back) is type(value)
     np.testing.assert_equal(back, value)
+
+
+def test_a_value_is_saved_while_another_thread_imports_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as begun:
+        begun.setitem(sys.modules, "numpy", types.ModuleType("numpy"))
+        checkpoint.save({"step": 1}, step=1, directory=tmp_path)
+    assert checkpoint.restore(directory=tmp_path) == {"step": 1}
 
 
 def test_a_function_writes_a_file_and_its_path_comes_back(tmp_path: Path) -> None:
@@ -172,3 +183,18 @@ def test_everything_is_forced_to_disk_before_it_gets_its_name(
 def test_absurd_arguments_are_refused(tmp_path: Path, options: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         checkpoint.save("x", directory=tmp_path, **options)
+
+
+def test_a_job_begins_with_the_checkpoint_of_another_until_it_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint.save({"step": 7}, step=7, directory=tmp_path / "before")
+    monkeypatch.setenv("CARREL_CHECKPOINT_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("CARREL_CONTINUE_FROM", str(tmp_path / "before"))
+    assert checkpoint.restore() == {"step": 7}
+    assert "beginning with the other job's checkpoint of step 7." in capsys.readouterr().err
+    checkpoint.save({"step": 8})
+    assert checkpoint.restore() == {"step": 8}
+    assert checkpoint.restore(directory=tmp_path / "elsewhere") is None
+    monkeypatch.setenv("POD_INDEX", "1")
+    assert checkpoint.restore() is None

@@ -36,7 +36,7 @@ class Disk:
 
     def _commit(self, _connection: Any) -> None:
         self._loop.call_soon_threadsafe(self.busy.set)
-        assert self.free.wait(20)
+        assert self.free.wait(60)
         if self.failure is not None:
             raise self.failure
         self.commits += 1

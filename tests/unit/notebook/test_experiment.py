@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
-from carrel.models import Event
 from carrel.models.experiments import TrialRow
 from carrel.testing import FakeScheduler
 from carrel.widgets import bundle
@@ -18,7 +17,6 @@ from carrel.widgets.experiment import ExperimentView
 from carrel.widgets.importance import importance
 from carrel.widgets.kinds import view_of
 from carrel.widgets.live import LiveView
-from carrel.widgets.replicas import Endpoint
 from carrel_hub.console import palette
 from unit.notebook.test_views import page_says, until
 
@@ -128,19 +126,6 @@ def test_endpoint_follows_its_replicas(scheduler: FakeScheduler, client: Client)
     assert view.samples[-1][1:] == [2.5, 0.0, 1.0]
     assert "1 of 1 replicas ready" in view.fallback()["text/plain"]
     view.close()
-
-
-def test_mean_latency_is_what_is_in_flight_by_what_comes(
-    scheduler: FakeScheduler, client: Client
-) -> None:
-    scheduler.submit("vision", "model", kind="inference", inference={})
-    known = Endpoint(client.get_workload("vision", "model"))
-    for at, rate, in_flight in ((0.0, 10.0, 2), (10.0, 0.0, 0), (60.0, 30.0, 3), (70.0, 0.0, 0)):
-        now = {"requests_per_second": rate, "in_flight": in_flight, "ready": 1}
-        scheduler.status("vision", "model", endpoint=now)
-        event = Event(type="workload", workload=client.get_workload("vision", "model"))
-        known.take(event, at)
-    assert known.latency() == 0.125
 
 
 def test_importance_finds_what_matters() -> None:

@@ -1,5 +1,6 @@
 """The handle of a training."""
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,7 @@ def test_tells_what_is_asked_now(job: Job, scheduler: FakeScheduler) -> None:
     assert job.reason == "Waiting for 1 GPU."
     scheduler.run("vision", "x")
     assert (job.status, job.reason) == ("running", "")
-    assert repr(job).startswith("<Job vision/x: running, for 0 s")
+    assert re.match(r"<Job vision/x: running, for \d+ s", repr(job))
 
 
 def test_wait_ends_with_the_job(job: Job, scheduler: FakeScheduler) -> None:
@@ -63,7 +64,7 @@ def test_wait_outlives_a_restart_of_the_scheduler(job: Job, scheduler: FakeSched
     scheduler.run("vision", "x")
     soon(scheduler.end_streams)
     threading.Timer(0.4, lambda: scheduler.finish("vision", "x")).start()
-    assert job.wait(timeout=20) == "succeeded"
+    assert job.wait(timeout=60) == "succeeded"
 
 
 def test_stop_button_leaves_it_running(

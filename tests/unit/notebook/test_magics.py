@@ -156,6 +156,11 @@ def test_jobs_and_quota_show_themselves(ipython: Any, scheduler: FakeScheduler) 
     assert quota.fallback()["text/plain"] == (
         "vision  ████|▒  4 of 4 guaranteed · 1 borrowed · 2 waiting"
     )
+    scheduler.project("vision", department="science")
+    grouped = ipython.run_line_magic("quota", "")
+    assert grouped.fallback()["text/plain"].startswith("science:\n  vision  ████|▒  4 of 4")
+    assert "Department</th>" in grouped.fallback()["text/html"]
+    assert grouped.projects[0]["department"] == "science"
 
 
 def test_gpus(ipython: Any, scheduler: FakeScheduler) -> None:

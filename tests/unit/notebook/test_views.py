@@ -23,7 +23,7 @@ def view(scheduler: FakeScheduler, client: Client) -> Iterator[JobView]:
     made.close()
 
 
-def until(true: Callable[[], Any], seconds: float = 10.0) -> None:
+def until(true: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait for a condition that another thread makes true."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
     while not true():
@@ -53,17 +53,18 @@ def test_follows_a_training_to_its_end(view: JobView, scheduler: FakeScheduler) 
 def test_sends_nothing_while_nothing_changes(
     view: JobView, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(view, "_send", lambda message, **_: sent.append(message["state"]))
     scheduler.run("vision", "x")
     page_says(view, "shown")
-    until(lambda: view.job["word"] == "Running")
-    sent: list[Any] = []
-    monkeypatch.setattr(view, "_send", lambda message, **_: sent.append(set(message["state"])))
+    until(lambda: any(one.get("job", {}).get("word") == "Running" for one in sent))
+    sent.clear()
     status = scheduler.workload("vision", "x")["status"]
     for _ in range(5):
         scheduler.status("vision", "x", metrics=status.get("metrics", {}))
     scheduler.log("vision", "x", "now")
     until(lambda: sent)
-    assert sent == [{"lines"}]
+    assert [set(one) for one in sent] == [{"lines"}]
 
 
 def test_bursts_are_few_messages(
@@ -75,10 +76,11 @@ def test_bursts_are_few_messages(
     until(lambda: view.job["word"] == "Running")
     sent: list[Any] = []
     monkeypatch.setattr(view, "_send", lambda message, **_: sent.append(set(message["state"])))
+    began = time.monotonic()
     for step in range(50):
         scheduler.report("vision", "x", step=step, metrics={"loss": 1.0})
     until(lambda: len(view.curves.get("loss", [])) == 50)
-    assert len(sent) <= 4
+    assert len(sent) <= 3 + (time.monotonic() - began) / view.pause
 
 
 def test_stops_when_nobody_looks_and_goes_on_when_somebody_does(
@@ -98,12 +100,12 @@ def test_stops_when_nobody_looks_and_goes_on_when_somebody_does(
 def test_what_comes_into_sight_is_brought_up_to_date_at_once(
     view: JobView, scheduler: FakeScheduler
 ) -> None:
-    view.pause = 6.0
     page_says(view, "shown")
-    page_says(view, "unseen")
     until(lambda: view.live)
     scheduler.run("vision", "x")
     until(lambda: view.job["word"] == "Running")
+    view.pause = 600.0
+    page_says(view, "unseen")
     scheduler.finish("vision", "x")
     view.pause = 0.02
     page_says(view, "seen")
@@ -133,7 +135,8 @@ def test_finished_training_still_shows_its_curves_and_last_lines(
     scheduler.report("vision", "x", step=1, metrics={"loss": 1.0})
     scheduler.finish("vision", "x")
     page_says(view, "shown")
-    until(lambda: view.settled)
+    until(lambda: not view.live)
+    assert view.settled
     assert (view.lines, view.curves) == (["bye"], {"loss": [[1.0, 1.0]]})
 
 

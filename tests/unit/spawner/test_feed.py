@@ -38,7 +38,7 @@ async def desk(client: AsyncClient) -> Workload:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0.01)
 
@@ -64,11 +64,11 @@ async def test_a_listener_hears_of_its_own_workspace_only(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
     other = await Workplace(client, "linus").request(CHOICE, LAUNCH)
-    async with aclosing(feed_of(client).changes(desk, tick_seconds=60)) as mine:
+    async with aclosing(feed_of(client).changes(desk, tick_seconds=600)) as mine:
         assert await anext(mine) is desk
         fake.run("vision", other.name)
         fake.run("vision", NAME)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for seen in mine:
                 assert seen.uid == desk.uid
                 if seen.status.phase == "running":
@@ -81,7 +81,7 @@ async def test_who_comes_late_is_told_what_happened_before(
     feed = feed_of(client)
     fake.run("vision", NAME)
     await until(lambda: heard(feed, desk) == "running")
-    async with aclosing(feed.changes(desk, tick_seconds=60)) as late, asyncio.timeout(10):
+    async with aclosing(feed.changes(desk, tick_seconds=600)) as late, asyncio.timeout(60):
         assert [(await anext(late)).status.phase, (await anext(late)).status.phase] == [
             "pending",
             "running",
@@ -93,12 +93,12 @@ async def test_a_removal_ends_a_listener_at_once(client: AsyncClient, desk: Work
     await until(lambda: heard(feed, desk) == "pending")
 
     async def listen() -> None:
-        async with aclosing(feed.changes(desk, tick_seconds=60)) as seen:
+        async with aclosing(feed.changes(desk, tick_seconds=600)) as seen:
             async for _ in seen:
                 await Workplace(client, "ada").withdraw(desk)
 
     with pytest.raises(ApiError):
-        await asyncio.wait_for(listen(), 10)
+        await asyncio.wait_for(listen(), 60)
 
 
 async def test_it_goes_on_after_a_break(
@@ -115,7 +115,7 @@ async def test_many_listeners_take_one_connection(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
     feed = feed_of(client)
-    listeners = [feed.changes(desk, tick_seconds=60) for _ in range(5)]
+    listeners = [feed.changes(desk, tick_seconds=600) for _ in range(5)]
     for one in listeners:
         await anext(one)
     await until(lambda: heard(feed, desk) == "pending")

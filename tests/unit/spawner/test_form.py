@@ -16,7 +16,7 @@ from carrel.models import (
 )
 from carrel_spawner import form
 from carrel_spawner.form import Supply
-from carrel_spawner.options import Sizes
+from carrel_spawner.options import Most, Offer, Profile, Sizes
 
 USE = ProjectUse(gpus_allocated=3, gpus_borrowed=1, gpus_waiting=5)
 VISION = Project(name="vision", quota=Amounts(gpus=4), use=USE)
@@ -42,7 +42,7 @@ class Fields(HTMLParser):
     @override
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
-        if tag in ("input", "select"):
+        if tag in ("input", "select", "textarea"):
             self.ids[found.get("name") or ""] = found.get("id") or ""
             self.described.add(found.get("aria-describedby") or "")
         elif tag == "label":
@@ -52,21 +52,22 @@ class Fields(HTMLParser):
 
 
 def render(**changes: object) -> str:
-    given: dict[str, object] = {"last": {}, "defaults": Sizes()} | changes
+    given: dict[str, object] = {"last": {}, "offer": Offer()} | changes
     return form.render("ada", ["vision"], SUPPLY, **given)  # type: ignore[arg-type]
 
 
 def test_every_field_has_its_label_and_its_help() -> None:
     html = render()
     fields = Fields(html)
-    assert set(fields.ids) == {"project", "gpus", "cpu", "memory_gib"}
+    sizes = {"project", "gpus", "cpu", "memory_gib"}
+    assert set(fields.ids) == sizes | {"environment", "volumes"}
     assert set(fields.ids.values()) <= fields.labels
     assert all(f'id="{one}"' in html for one in fields.described)
 
 
 def test_only_ones_own_projects_are_offered() -> None:
     supply = Supply([VISION, Project(name="speech")], [NODE])
-    html = form.render("ada", ["vision"], supply, last={}, defaults=Sizes())
+    html = form.render("ada", ["vision"], supply, last={}, offer=Offer())
     assert Fields(html).options == ["vision"]
     assert "speech" not in html
 
@@ -81,18 +82,20 @@ def test_what_is_free_and_what_is_left() -> None:
 
 def test_the_last_choice_is_offered_again_where_it_is_allowed() -> None:
     assert 'value="2"' in render(last={"project": "vision", "gpus": 2})
-    assert 'value="2"' not in render(last={"project": "gone", "gpus": 2}, defaults=Sizes(0, 1, 4))
+    assert 'value="2"' not in render(
+        last={"project": "gone", "gpus": 2}, offer=Offer(Sizes(0, 1, 4))
+    )
 
 
 def test_no_project_says_how_to_get_one() -> None:
-    html = form.render("ada", [], SUPPLY, last={}, defaults=Sizes())
+    html = form.render("ada", [], SUPPLY, last={}, offer=Offer())
     assert "carrel project add-user PROJECT ada" in html
     assert not Fields(html).ids
 
 
 def test_trouble_is_a_sentence_and_the_form_stays() -> None:
     html = form.render(
-        "ada", ["vision"], Supply(trouble="The scheduler sleeps."), last={}, defaults=Sizes()
+        "ada", ["vision"], Supply(trouble="The scheduler sleeps."), last={}, offer=Offer()
     )
     assert "The scheduler sleeps." in html
     assert "gpus" in Fields(html).ids
@@ -105,3 +108,17 @@ def test_a_place_in_the_queue_is_shown_with_the_way_out() -> None:
     assert "at place 3" in html
     assert "Two are before you." in html
     assert 'formaction="/leave"' in html
+
+
+def test_the_kinds_of_workspaces_and_the_most_that_is_allowed() -> None:
+    offer = Offer(
+        most=Most(gpus=1, cpu=4, memory_gib=8),
+        profiles=[Profile("plain", "Plain"), Profile("big", "Big <one>", "With everything")],
+    )
+    html = render(offer=offer, last={"profile": "big"})
+    assert '<option value="big" selected>Big &lt;one&gt;</option>' in html
+    assert "With everything" in html
+    assert 'max="1" step="1"' in html
+    assert 'max="4" step="0.1"' in html
+    assert 'max="8" step="0.25"' in html
+    assert "Kind of workspace" not in render()

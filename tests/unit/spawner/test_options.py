@@ -4,9 +4,19 @@ from typing import Any
 
 import pytest
 
-from carrel_spawner.options import BadOption, Choice, Sizes, check, from_form, projects_of
+from carrel_spawner.bad_option import BadOption
+from carrel_spawner.options import (
+    Choice,
+    Most,
+    Offer,
+    Profile,
+    Sizes,
+    check,
+    from_form,
+    projects_of,
+)
 
-SIZES = Sizes(gpus=0, cpu=1.0, memory_gib=2.0)
+SIZES = Offer(Sizes(gpus=0, cpu=1.0, memory_gib=2.0))
 
 
 def test_nothing_chosen_means_the_defaults() -> None:
@@ -70,3 +80,22 @@ def test_nobody_without_a_project_gets_a_workspace() -> None:
 def test_projects_are_the_hubs_groups() -> None:
     groups = ["project-vision", "carrel-admins", "project-", "project-a-b", "staff"]
     assert projects_of(groups) == ["a-b", "vision"]
+
+
+def test_what_is_allowed_is_the_end_of_a_range() -> None:
+    offer = Offer(most=Most(gpus=2, cpu=4, memory_gib=8))
+    assert check({"gpus": 2, "cpu": 4, "memory_gib": 8}, ["vision"], offer).gpus == 2
+    for name, value in (("gpus", 3), ("cpu", 4.5), ("memory_gib", 9)):
+        with pytest.raises(BadOption, match=f"{name} is {value}; it should be a"):
+            check({name: value}, ["vision"], offer)
+
+
+def test_one_of_the_kinds_that_are_offered() -> None:
+    offer = Offer(profiles=[Profile("plain", "Plain"), Profile("big", "Big")])
+    assert check({}, ["vision"], offer).profile == "plain"
+    chosen = check({"profile": "big"}, ["vision"], offer)
+    assert chosen.options()["profile"] == "big"
+    with pytest.raises(BadOption, match="one of plain, big"):
+        check({"profile": "root"}, ["vision"], offer)
+    with pytest.raises(BadOption, match="there is one kind only"):
+        check({"profile": "big"}, ["vision"], Offer())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from carrel.models import Reason, Task, Workload, WorkloadStatus
+from carrel.workspace import environment, server_arguments
 from carrel_spawner import launch, words
 from carrel_spawner.bulletin import Bulletin
 from carrel_spawner.environment import split
@@ -156,7 +157,25 @@ def test_the_launcher_becomes_the_server(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setattr(os, "execv", lambda _, command: became.append(command))
     monkeypatch.setattr(os, "umask", lambda mask: mask)
+    monkeypatch.setenv("SHELL", "/bin/zsh")
     launch.main(["--demo", "--", "--debug"])
-    assert became[0][1:] == ["-m", "jupyterhub.singleuser", "--debug"]
+    plain_shell = "--ServerApp.terminado_settings={'shell_command': ['/bin/zsh']}"
+    assert became[0][1:] == ["-m", "jupyterhub.singleuser", plain_shell, "--debug"]
     assert Path.cwd() == tmp_path
     assert list(tmp_path.glob("*.ipynb"))
+
+
+def test_in_an_image_the_launcher_tells_the_server_of_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONSTARTUP", "")
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setattr(os, "execv", lambda _, command: became.append(command))
+    monkeypatch.setattr(os, "umask", lambda mask: mask)
+    launch.main(["--set-up", "--", "--debug"])
+    assert became[0][-1] == "--debug"
+    assert set(server_arguments()) <= set(became[0])
+    assert os.environ["PYTHONSTARTUP"] == environment()["PYTHONSTARTUP"]
+    assert not list(tmp_path.glob("*.ipynb"))

@@ -26,7 +26,7 @@ def workload(
     ("one", "outcome", "because"),
     [
         (workload(), Outcome.WAIT, ""),
-        (workload("starting"), Outcome.WAIT, ""),
+        (workload("starting"), Outcome.PLACED, ""),
         (workload("running"), Outcome.UP, ""),
         (workload(token="Starting", cls="starting"), Outcome.WAIT, ""),
         (workload(token="WaitsForRoom", nominated=True), Outcome.WAIT, ""),

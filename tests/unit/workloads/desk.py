@@ -12,6 +12,7 @@ from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     EngineError,
     ExecSession,
+    NotOnThisNode,
     TaskId,
     TaskPhase,
     TaskSpec,
@@ -69,18 +70,25 @@ class HandEngine:
         self.stopping: dict[TaskId, float] = {}
         self.removed: list[str] = []
         self.refuse = ""
+        self.refuse_here = ""
+        self.deaf = 0
 
     async def start(self, task: TaskSpec) -> None:
         if task.id in self.specs:
             raise AlreadyStarted(str(task.id))
         if self.refuse:
             raise EngineError(self.refuse)
+        if self.refuse_here:
+            raise NotOnThisNode(self.refuse_here)
         self.specs[task.id] = task
         self.alive[task.id] = TaskStatus(
             id=task.id, phase=TaskPhase.STARTING, node=task.node, devices=task.devices
         )
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
+        if self.deaf:
+            self.deaf -= 1
+            raise EngineError("nobody answers")
         if task in self.alive:
             self.stopping[task] = grace_seconds
         elif task not in self.ended:

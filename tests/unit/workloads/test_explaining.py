@@ -9,6 +9,7 @@ from carrel_scheduler.workloads import explaining
 from carrel_scheduler.workloads.book import Book
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.explaining import Explaining
+from carrel_scheduler.workloads.guests.guests import Guests
 
 
 @dataclass
@@ -37,7 +38,9 @@ class Table:
         self.explaining.decided(len(self.uids))
 
     def slice(self) -> list[str]:
-        cycle = Cycle(0.0, 1, 1, 0, self.book, State())
+        state = State()
+        guests = Guests(state, facts=lambda _: None, queued=lambda _: None)
+        cycle = Cycle(0.0, 1, 1, 0, self.book, state, guests)
         self.explaining.slice(cycle)
         return list(cycle.dirty)
 

@@ -46,3 +46,12 @@ def test_a_gateway_that_has_not_told_everything_is_not_taken_for_silent() -> Non
     assert not world.loads.of("u").heard
     world.loads.take("g", [], everything=True)
     assert world.loads.of("u").heard
+
+
+def test_latencies_of_several_gateways_are_one_distribution() -> None:
+    world = World()
+    world.loads.take("g1", [report(latency=[(0.01, 90), (2.0, 1)])], everything=True)
+    world.loads.take("g2", [report(latency=[(0.01, 5), (0.5, 4)])], everything=True)
+    load = world.loads.of("u")
+    assert (load.took(0.5), load.took(0.97), load.took(1.0)) == (0.01, 0.5, 2.0)
+    assert Load().took(0.5) is None

@@ -64,3 +64,20 @@ async def test_what_comes_in_a_rest_is_decided_on_at_its_end(
     assert await desk.phase(second) == "pending"
     await desk.wait(2.0)
     assert [await desk.phase(one) for one in (first, second)] == ["starting", "starting"]
+
+
+async def test_who_waits_is_told_by_the_decision_that_starts_nobody(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+    await desk.submit("vision", "train-1", 4)
+    decisions: list[float] = []
+
+    def counted(state: State, now: float) -> Plan:
+        decisions.append(now)
+        return decide(state, now)
+
+    monkeypatch.setattr(reconciler, "decide", counted)
+    uid = await desk.submit("vision", "train-2", 4)
+    assert (await desk.stored(uid)).status.reason is not None
+    assert len(decisions) == 1

@@ -30,7 +30,7 @@ def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int =
 
 
 def told(made: Entry, index: int) -> dict[str, str]:
-    return rendezvous.environment(made, index, lambda node: f"{node}.lan")
+    return rendezvous.environment(made, index, lambda of, member: f"{of.places[member].node}.lan")
 
 
 def test_all_meet_at_the_first_and_each_names_its_own_devices() -> None:
@@ -40,7 +40,10 @@ def test_all_meet_at_the_first_and_each_names_its_own_devices() -> None:
     assert told(made, 1)["PET_NPROC_PER_NODE"] == "2"
     assert told(made, 1)["JAX_LOCAL_DEVICE_IDS"] == "0,1"
     assert told(made, 1)["OMPI_COMM_WORLD_RANK"] == "1"
-    assert rendezvous.hosts(made, str.upper) == (("NODE-0", "train-0"), ("NODE-1", "train-1"))
+    assert rendezvous.hosts(made, rendezvous.name_on_cluster) == (
+        ("train-0.gang-u1", "train-0"),
+        ("train-1.gang-u1", "train-1"),
+    )
 
 
 def test_an_elastic_gang_meets_at_the_first_whoever_else_is_there() -> None:
@@ -53,10 +56,30 @@ def test_mpi_members_have_ports_and_nothing_that_another_launcher_would_take_for
     made = entry(launcher="mpi")
     first, second = told(made, 0), told(made, 1)
     assert first["CARREL_MEMBERS"] == "train-0=node-0.lan:20001,train-1=node-1.lan:20010"
-    assert second["HYDRA_HOST_FILE"].startswith("$(CARREL_TASK_DIR)/")
+    assert second["HYDRA_HOST_FILE"] == "$(CARREL_TASK_DIR)/hostfile"
+    assert second["PRTE_MCA_prte_default_hostfile"] == "$(CARREL_TASK_DIR)/hostfile.openmpi"
+    assert rendezvous.files(made) == {
+        "hostfile": "train-0\ntrain-1\n",
+        "hostfile.openmpi": "train-0 slots=2\ntrain-1 slots=2\n",
+    }
     assert not any(name.startswith(("OMPI_COMM", "JAX")) for name in first)
-    assert rendezvous.hosts(made, str) == ()
+    assert rendezvous.hosts(made, rendezvous.name_on_cluster) == ()
     assert rendezvous.command(made, 0) == ("train",)
+
+
+def test_mpi_stays_on_its_machine_where_all_members_do_and_the_user_has_the_last_word() -> None:
+    made = entry(launcher="mpi")
+    made.workload.spec.environment = {
+        "PRTE_MCA_hwloc_default_binding_policy": "core",
+        "PRTE_MCA_plm_ssh_agent": "ssh",
+    }
+    apart = told(made, 0)
+    assert apart["PRTE_MCA_hwloc_default_binding_policy"] == "core"
+    assert apart["PRTE_MCA_plm_ssh_agent"].endswith("/carrel-reach")
+    assert not {"OMPI_MCA_btl_tcp_if_include", "TMPDIR"} & set(apart)
+    together = rendezvous.environment(made, 0, lambda *_: "127.0.0.1")
+    assert together["OMPI_MCA_btl_tcp_if_include"] == "127.0.0.0/8"
+    assert together["TMPDIR"] == "$(CARREL_TASK_DIR)"
 
 
 @pytest.mark.parametrize("kind", ["training", "workspace"])

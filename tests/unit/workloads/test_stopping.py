@@ -21,7 +21,7 @@ async def stopped(waits: Awaitable[object], news: Callable[[], None]) -> bool:
     await asyncio.sleep(0)
     news()
     task.cancel()
-    done, _ = await asyncio.wait({task}, timeout=1.0)
+    done, _ = await asyncio.wait({task}, timeout=30.0)
     task.cancel()
     return bool(done) and task.cancelled()
 

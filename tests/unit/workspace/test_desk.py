@@ -8,7 +8,7 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError, CarrelError
 from carrel.testing import FakeScheduler
 from carrel.workspace.activity import Activity
-from carrel.workspace.desk import Desk, Surroundings
+from carrel.workspace.desk import PROJECT_AGE, Desk, Surroundings
 
 LIMITS = {"stops_at": 2000.0, "stops_because": "TimeLimit", "warn_at": 1400.0, "may_extend": True}
 ALIVE = Activity(at=1000.0, busy_since=None, last_input_at=990.0, kernels=1, terminals=0)
@@ -72,6 +72,21 @@ async def test_last_known_limits_stay_while_the_scheduler_is_away(
     assert view["trouble"]
     await desk.tell(ALIVE)
     assert (await desk.view())["trouble"] == ""
+
+
+async def test_a_warning_says_whose_limit_it_is_while_the_scheduler_is_away(
+    scheduler: FakeScheduler,
+) -> None:
+    start(scheduler)
+    clock = [1000.0]
+    async with AsyncClient(scheduler.url, scheduler.token("ada")) as client:
+        desk = Desk(client, Surroundings("ada", "", "/console/"), lambda: clock[0])
+        await desk.view()
+        clock[0] += PROJECT_AGE + 1.0
+        scheduler.fail_next(404)
+        view = await desk.view()
+    assert view["project"]["name"] == "vision"
+    assert view["trouble"]
 
 
 async def test_project_is_asked_for_rarely(scheduler: FakeScheduler, desk: Desk) -> None:

@@ -30,7 +30,7 @@ class Stream:
 class Kernel:
     def __init__(self) -> None:
         self.session = Session(key=b"secret")
-        self.iopub_port, self.execution_state = 5000, "idle"
+        self.iopub_port, self.execution_state, self.last_activity = 5000, "idle", 1
         self.streams: list[Stream] = []
 
     def connect_iopub(self) -> Stream:
@@ -120,6 +120,53 @@ def test_waits_for_a_kernel_that_is_still_starting() -> None:
     starting.iopub_port = 0
     KernelWatcher(Manager(k1=starting), ActivityTracker(), lambda: 0.0, lambda: None).refresh()
     assert starting.streams == []
+
+
+def test_finds_what_began_before_it_listened() -> None:
+    kernel, tracker = Kernel(), ActivityTracker()
+    kernel.execution_state = "busy"
+    watcher = KernelWatcher(Manager(k1=kernel), tracker, lambda: 3.0, lambda: None)
+    watcher.refresh()
+    found = [tracker.busy_since]
+    request = kernel.session.msg("execute_request")
+    kernel.publish("status", {"execution_state": "idle"}, request)
+    assert [*found, tracker.busy_since] == [3.0, None]
+    assert tracker.last_input_at == 3.0
+
+
+def test_finds_a_silent_computation_whose_begin_was_lost(kernel: Kernel, watched: Watched) -> None:
+    watcher, tracker, changes, _ = watched
+    kernel.execution_state = "busy"
+    found = []
+    for kernel.execution_state in ("busy", "busy", "idle"):
+        watcher.refresh()
+        found.append(tracker.busy_since)
+    assert found == [None, 7.0, None]
+    assert changes == ["changed", "changed"]
+
+
+def test_busy_with_the_messages_of_widgets_is_not_found(kernel: Kernel, watched: Watched) -> None:
+    watcher, tracker, _, _ = watched
+    for kernel.last_activity in range(2, 12):
+        kernel.execution_state = "busy"
+        watcher.refresh()
+    assert tracker.busy_since is None
+
+
+def test_a_manager_that_keeps_no_times_is_not_believed(kernel: Kernel, watched: Watched) -> None:
+    watcher, tracker, _, _ = watched
+    del kernel.last_activity
+    kernel.execution_state = "busy"
+    for _ in range(3):
+        watcher.refresh()
+    assert tracker.busy_since is None
+
+
+def test_idle_server_state_does_not_end_what_was_heard(kernel: Kernel, watched: Watched) -> None:
+    watcher, tracker, _, _ = watched
+    kernel.publish("status", {"execution_state": "busy"}, kernel.session.msg("execute_request"))
+    watcher.refresh()
+    assert tracker.busy_since == 7.0
 
 
 def test_keys_count_and_output_does_not() -> None:

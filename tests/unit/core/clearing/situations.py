@@ -28,7 +28,7 @@ def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[
     places = range(len(cost)) if order is None else order
     return Victims(
         node, mask.astype(np.uint64), share, cpu, memory, queue, unit,
-        np.array(cost, np.int64), np.array(places, np.int64),
+        np.array(cost, np.int64), np.array(places, np.int64), np.zeros(len(node), np.int64),
     )  # fmt: skip
 
 

@@ -1,0 +1,40 @@
+"""Departments: made, named by projects, kept while they are."""
+
+from contract.api.service import Desk
+
+RULES = {"quota": {"gpus": 3.0}, "limit": {"gpus": 4.0}, "rank": 2}
+
+
+async def test_put_makes_and_replaces(desk: Desk) -> None:
+    made = await desk.ask("PUT", "/departments/sciences", "root", json=RULES)
+    assert made.status == 200
+    assert made.body["quota"]["gpus"] == 3.0
+    again = await desk.ask("PUT", "/departments/sciences", "root", json={"weight": 5})
+    assert (again.body["rank"], again.body["weight"]) == (0, 5)
+    assert again.body["limit"]["gpus"] is None
+    listed = await desk.ask("GET", "/departments", "root")
+    assert [one["name"] for one in listed.body["items"]] == ["sciences"]
+
+
+async def test_a_project_belongs_to_one_that_is_there(desk: Desk) -> None:
+    unknown = await desk.ask("PATCH", "/projects/vision", "root", json={"department": "arts"})
+    assert unknown.status == 422
+    assert unknown.body["errors"][0]["code"] == "unknown_department"
+    await desk.ask("PUT", "/departments/arts", "root", json={})
+    moved = await desk.ask("PATCH", "/projects/vision", "root", json={"department": "arts"})
+    assert moved.body["department"] == "arts"
+    kept = await desk.ask("PATCH", "/projects/vision", "root", json={"description": "x"})
+    assert kept.body["department"] == "arts"
+    refused = await desk.ask("DELETE", "/departments/arts", "root")
+    assert (refused.status, refused.body["code"]) == (409, "department_in_use")
+    left = await desk.ask("PATCH", "/projects/vision", "root", json={"department": None})
+    assert left.body["department"] is None
+    assert (await desk.ask("DELETE", "/departments/arts", "root")).status == 204
+    assert (await desk.ask("DELETE", "/departments/arts", "root")).status == 404
+
+
+async def test_limits_hold_quotas(desk: Desk) -> None:
+    wrong = await desk.ask(
+        "PUT", "/departments/sciences", "root", json={"quota": {"gpus": 2}, "limit": {"gpus": 1}}
+    )
+    assert wrong.body["errors"][0]["code"] == "limit_below_quota"

@@ -1,0 +1,73 @@
+"""The end of a terminal session, also of one that nobody waits for any more."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+
+from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.local.terminal import Terminal
+from contract.engine_tasks import PATIENCE
+
+STUBBORN = "trap '' HUP TERM; echo ready; while :; do sleep 1; done"
+
+
+async def session(*command: str) -> tuple[Terminal, asyncio.subprocess.Process]:
+    """A program on a terminal of its own."""
+    master, slave = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    os.close(slave)
+    return Terminal(master, process), process
+
+
+async def whole(terminal: Terminal) -> bytes:
+    found = b""
+    while piece := await terminal.read():
+        found += piece
+    return found
+
+
+async def test_a_read_that_is_given_up_again_and_again_loses_nothing() -> None:
+    """A cancelled read has taken nothing from the terminal."""
+    lines = 3000
+    script = f"import sys\nfor n in range({lines}): print(n, flush=True)\nsys.stdin.read()"
+    terminal, _ = await session(sys.executable, "-c", script)
+    found = b""
+    async with asyncio.timeout(PATIENCE):
+        while not found.endswith(f"{lines - 1}\r\n".encode()):
+            try:
+                async with asyncio.timeout(0.0005):
+                    found += await terminal.read()
+            except TimeoutError:
+                continue
+    assert [int(line) for line in found.split()] == list(range(lines))
+    await terminal.close()
+
+
+async def test_who_gives_up_closing_leaves_no_process_and_no_terminal() -> None:
+    terminal, process = await session("/bin/sh", "-c", STUBBORN)
+    async with asyncio.timeout(PATIENCE):
+        assert (await terminal.read()).startswith(b"ready")
+        reading = asyncio.create_task(terminal.read())
+        closing = asyncio.create_task(terminal.close())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert await process.wait() < 0
+        assert await reading == b""
+    with pytest.raises(EngineError, match="has ended"):
+        await terminal.write(b"x")
+
+
+async def test_what_does_not_hear_the_hang_up_is_killed() -> None:
+    terminal, process = await session("/bin/sh", "-c", STUBBORN)
+    async with asyncio.timeout(PATIENCE):
+        assert (await terminal.read()).startswith(b"ready")
+        code = await terminal.close()
+    assert code == 128 + 9
+    assert process.returncode == -9

@@ -1,0 +1,3 @@
+module carrel.test/pause
+
+go 1.26.0

@@ -1,0 +1,129 @@
+"""Many stories of faults on one API server, which they may kill and compact."""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.error import HTTPError
+
+import yaml
+
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.resources import kinds
+from k8s.breakable import Breakable
+from k8s.cluster.plane import ControlPlane, Refused
+from k8s.cluster.records import Record
+from k8s.faults import LONG_SECONDS, Break, Story
+from k8s.grounds import database, grounds
+from k8s.lives import Nursery
+from k8s.ours import DEPLOY, Kubectl, make_namespace, until
+from k8s.seats import Seat
+
+_GROUP: Final = "admissionregistration.k8s.io"
+KILLS_APART: Final = 10
+"""One story in so many has its API server killed, which takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of a story.
+
+    Attributes:
+        settled: how long settling took, in seconds.
+        deaths: the writes at which schedulers were killed, in words.
+        lives: how many processes there were.
+        happened: what happened, in order.
+        logs: what the schedulers said, where settling took long.
+    """
+
+    settled: float
+    deaths: tuple[str, ...]
+    lives: int
+    happened: tuple[str, ...]
+    logs: str = ""
+
+
+class Runs:
+    """An API server with our kinds and the fencing policy, for one story after the other.
+
+    Attributes:
+        plane: to ask it as the admin, who ``kubeconfig`` is of.
+        namespace: of the lease.
+    """
+
+    def __init__(self, programs: Mapping[str, Path], record: Record) -> None:
+        self._nursery = Nursery()
+        self._server = Breakable(programs, record)
+        self._server.start()
+        self.plane = self._server.plane
+        self.kubeconfig = self.plane.kubeconfig(record.folder / "kubeconfig")
+        self.namespace = "carrel-system"
+        make_namespace(self.plane, self.namespace)
+        kubectl = Kubectl(programs["kubectl"], self.kubeconfig)
+        kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
+        for named in kinds.ALL:
+            until(partial(_serves, self.plane, named.resource), named.resource.plural)
+        policy, binding = yaml.safe_load_all((DEPLOY / "fencing.yaml").read_text())
+        self.plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicies", policy)
+        self.plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicybindings", binding)
+
+    async def tell(self, seed: int) -> Told:
+        """One story. Raises what it finds wrong."""
+        breaks: dict[str, Break] = {"compaction": self._compact}
+        if seed % KILLS_APART == 0:
+            breaks["server killed"] = self._kill
+        chance = random.Random(seed)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            async with grounds(self.kubeconfig, folder, self.namespace) as here:
+                seats = (self._seat("first", folder, chance), self._seat("second", folder, chance))
+                try:
+                    for seat in seats:
+                        await seat.open()
+                    story = Story(here, seats, chance, breaks)
+                    settled = await story.tell()
+                    logs = _logs(folder) if settled > LONG_SECONDS else ""
+                except BaseException as error:
+                    error.add_note(_logs(folder))
+                    raise
+                finally:
+                    for seat in seats:
+                        await seat.close()
+        deaths = tuple(death for seat in seats for death in seat.deaths)
+        return Told(settled, deaths, sum(seat.number for seat in seats), tuple(story.told), logs)
+
+    def close(self) -> None:
+        """Let go; the API server ends with the record."""
+        self._nursery.close()
+
+    def _seat(self, name: str, folder: Path, chance: random.Random) -> Seat:
+        own = random.Random(chance.random())
+        return Seat(name, self._nursery, self.plane, folder, database(folder), self.namespace, own)
+
+    async def _compact(self) -> None:
+        with suppress(HTTPError):  # nothing was written since the last time
+            await asyncio.to_thread(self._server.compact)
+
+    async def _kill(self) -> None:
+        await asyncio.to_thread(self._server.kill)
+        await asyncio.to_thread(self._server.start)
+
+
+def _serves(plane: ControlPlane, resource: Resource) -> bool:
+    """Whether objects of a kind can be asked for."""
+    try:
+        plane.get(resource.path())
+    except Refused:
+        return False
+    return True
+
+
+def _logs(folder: Path) -> str:
+    """The ends of what the schedulers said."""
+    logs = sorted(folder.glob("*/log-*"))
+    return "\n".join(f"--- {log.parent.name} {log.name}\n{log.read_text()[-4000:]}" for log in logs)

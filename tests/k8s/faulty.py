@@ -1,0 +1,83 @@
+"""A way to the API server on which everything goes wrong that may go wrong, by chance or on order.
+
+Writes are numbered. At one of them the process is killed, by SIGKILL: before it is sent, or after
+the server carried it out but before the answer was read.
+"""
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from typing_extensions import override
+
+from carrel_scheduler.kube.credentials import Credentials
+from carrel_scheduler.kube.transport import Answer, Request, Transport, Unreachable
+
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+@dataclass
+class Faults:
+    """What goes wrong.
+
+    Attributes:
+        kill_at: the number of the write at which the process dies; ``None``: it lives.
+        after: it dies after the write, else before.
+        trouble: how many of the writes are refused, or lose their answer, of one.
+        over: whether all that is over.
+        last_words: told of the write at which it dies.
+        written: how many writes there were.
+    """
+
+    chance: random.Random
+    kill_at: int | None
+    after: bool
+    trouble: float
+    over: Callable[[], bool]
+    last_words: Callable[[str], None]
+    written: int = 0
+
+
+class FaultyTransport(Transport):
+    """Sends requests under faults."""
+
+    def __init__(self, credentials: Credentials, faults: Faults) -> None:
+        super().__init__(credentials)
+        self.faults = faults
+
+    @override
+    async def send(self, request: Request, seconds: float) -> Answer:
+        faults = self.faults
+        if request.method not in WRITES or faults.over():
+            return await super().send(request, seconds)
+        number, faults.written = faults.written, faults.written + 1
+        kills = number == faults.kill_at
+        if kills and not faults.after:
+            self._die(request, "before")
+        if faults.chance.random() < faults.trouble:
+            return await self._trouble(request, seconds)
+        answer = await super().send(request, seconds)
+        if kills:
+            self._die(request, "after")
+        return answer
+
+    def _die(self, request: Request, when: str) -> None:
+        self.faults.last_words(f"{when} {request.method} {request.path}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    async def _trouble(self, request: Request, seconds: float) -> Answer:
+        what = self.faults.chance.choice(("conflict", "busy", "broken", "lost"))
+        if what == "lost":
+            await super().send(request, seconds)
+            raise Unreachable("the answer was lost", sent=True)
+        code, reason = {
+            "conflict": (409, "Conflict"),
+            "busy": (429, "TooManyRequests"),
+            "broken": (500, "InternalError"),
+        }[what]
+        status = {"kind": "Status", "code": code, "reason": reason, "message": "a storm"}
+        return Answer(code, msgspec.json.encode(status))

@@ -1,0 +1,64 @@
+"""Somebody who hears a feed of config maps to its end, and says when it tells nonsense."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.metadata import PartialObject
+from carrel_scheduler.kube.resources import CONFIG_MAPS
+
+PATIENCE_SECONDS: Final = 120.0
+SPACE: Final = "default"
+
+
+class Hearer:
+    """Hears a feed to its end, and that it never tells nonsense.
+
+    Attributes:
+        seen: versions by name, as heard.
+        told: every change.
+    """
+
+    def __init__(self, feed: Feed[PartialObject]) -> None:
+        self.seen: dict[str, str] = {}
+        self.told: list[tuple[str, str]] = []
+        self.synced = False
+        self._feed = feed
+        self._task = asyncio.create_task(self._hear())
+
+    async def _hear(self) -> None:
+        async for change in self._feed.subscribe():
+            if change is SYNCED:
+                self.synced = True
+            else:
+                self._take(change)
+
+    def _take(self, change: Change[PartialObject]) -> None:
+        found = change.object.metadata
+        self.told.append((change.kind.value, found.name))
+        assert (change.kind is ChangeKind.ADDED) == (found.uid not in self.seen), change
+        if change.kind is ChangeKind.DELETED:
+            del self.seen[found.uid]
+        else:
+            assert int(found.resource_version) > int(self.seen.get(found.uid, "0")), change
+            self.seen[found.uid] = found.resource_version
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not holds():
+                if self._task.done():
+                    self._task.result()
+                await asyncio.sleep(0.02)
+
+    async def like(self, client: KubeClient) -> None:
+        """Wait until it has heard of exactly what there is."""
+        listing = await client.list(CONFIG_MAPS, PartialObject, SPACE)
+        there = {one.metadata.uid: one.metadata.resource_version for one in listing.items}
+        await self.until(lambda: self.seen == there)
+
+    async def end(self) -> None:
+        await self._feed.close()
+        await self._task

@@ -1,0 +1,1 @@
+"""Programs of every kind of work, as a user brings them."""

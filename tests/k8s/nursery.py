@@ -1,0 +1,117 @@
+"""Where schedulers of the tests are born: a process that has imported everything, and forks.
+
+The product knows nothing of this: a life's way to the API server is replaced, its clock may jump,
+and its lease is short. No life outlives the nursery, and it not the tests.
+"""
+
+import asyncio
+import ctypes
+import functools
+import gc
+import importlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler import service, service_cluster
+from carrel_scheduler.engines.kubernetes import fencing
+from carrel_scheduler.engines.kubernetes.leading import Leader
+from carrel_scheduler.kube import client as kube_client
+from carrel_scheduler.ledger.resources.rows import open_rows
+from k8s.faulty import Faults, FaultyTransport
+from k8s.lives import LEASE_SECONDS, Script, Telling
+
+DIE_WITH_PARENT: Final = 1
+FENCED_SECONDS: Final = 60.0
+"""So long a slow server may take to know of a new leader: stories without a fence prove nothing."""
+
+
+def main() -> None:
+    """Be the nursery: a script in a line, the number of a process in a line."""
+    _die_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    asyncio.run(_import_everything())
+    gc.freeze()
+    for line in sys.stdin.buffer:
+        script = msgspec.json.decode(line, type=Script)
+        pid = os.fork()
+        if not pid:
+            _live(script)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+async def _import_everything() -> None:
+    """What is imported at its first use only, too."""
+    importlib.import_module("kubernetes_asyncio.config")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = await open_rows(f"sqlite:///{folder}/rows", clock=time.time, ids=str)
+        await rows.close()
+
+
+def _live(script: Script) -> None:
+    """Be a scheduler, until the end of this process."""
+    _die_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(script.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    telling = Telling(script.told)
+    faults = Faults(
+        random.Random(script.seed),
+        script.kill_at,
+        script.after,
+        script.trouble,
+        over=lambda: telling.over,
+        last_words=lambda text: _write(script.words, text),
+    )
+    real = time.time
+    replaced: Any = time
+    replaced.time = lambda: real() + telling.jump
+    replaced = kube_client
+    replaced.Transport = lambda credentials: FaultyTransport(credentials, faults)
+    replaced = fencing
+    replaced.SEEN_SECONDS = FENCED_SECONDS
+    replaced = service_cluster
+    replaced.Leader = functools.partial(Leader, duration=LEASE_SECONDS)
+    os.environ |= _environment(script)
+    service.main()
+    sys.exit()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _environment(script: Script) -> dict[str, str]:
+    return {
+        "KUBECONFIG": script.kubeconfig,
+        "CARREL_ENGINE": "kubernetes",
+        "CARREL_STATE_DIR": script.seat,
+        "CARREL_DATABASE_URL": script.database,
+        "CARREL_LISTEN": "127.0.0.1:0",
+        "CARREL_NAMESPACE": script.namespace,
+        "CARREL_TASK_IMAGE": "none",
+        "CARREL_STORAGE_CLAIM": "none",
+        "JUPYTERHUB_API_URL": "http://127.0.0.1:9/hub/api",
+        "JUPYTERHUB_API_TOKEN": "unused",
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",
+        "CARREL_LOG_LEVEL": "INFO",
+        "CARREL_STALE_GANG_SECONDS": "2",  # a member that was deleted leaves the others at once
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Our kinds on the cluster of the tests, a client of it, and its ``kubectl``."""
+
+import json
+import subprocess
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.credentials import from_kubeconfig
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.resources import kinds
+from k8s.cluster import binaries, pods
+from k8s.cluster.control_plane import ControlPlane, Refused
+
+ROOT: Final = Path(__file__).parents[2]
+DEPLOY: Final = ROOT / "deploy" / "kubernetes"
+PATIENCE_SECONDS: Final = 180.0
+MARKS: Final = [pytest.mark.enable_socket, pytest.mark.slow]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a program said."""
+
+    code: int
+    out: str
+    error: str
+
+
+class Kubectl:
+    """The cluster's own ``kubectl``, as the admin or as somebody else."""
+
+    def __init__(self, program: Path, kubeconfig: Path) -> None:
+        self._command = [str(program), f"--kubeconfig={kubeconfig}"]
+
+    def run(self, *words: str, given: str = "") -> Told:
+        """Run it and tell what it said."""
+        done = subprocess.run(
+            [*self._command, *words],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS * 2,
+            check=False,
+        )
+        return Told(done.returncode, done.stdout, done.stderr)
+
+    def __call__(self, *words: str, given: str = "") -> str:
+        """What it prints; a failure is one of the test."""
+        told = self.run(*words, given=given)
+        assert told.code == 0, told.error
+        return told.out
+
+    def apply(self, *manifests: Mapping[str, Any], words: tuple[str, ...] = ()) -> Told:
+        """``kubectl apply`` of manifests."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
+        return self.run("apply", *words, "-f", "-", given=text)
+
+
+@pytest.fixture(scope="session")
+def kubectl(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """``kubectl`` as the admin."""
+    program = binaries.control_plane(print)["kubectl"]
+    return Kubectl(program, plane.kubeconfig(tmp_path_factory.mktemp("kubectl") / "admin.json"))
+
+
+@pytest.fixture(scope="session")
+def ours(plane: ControlPlane, kubectl: Kubectl) -> ControlPlane:
+    """A cluster that knows our kinds."""
+    kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
+    # `kubectl wait` gives up on a definition of which the server has said nothing yet.
+    for named in kinds.ALL:
+        pods.until(partial(_serves, plane, named.resource))
+    return plane
+
+
+def _serves(plane: ControlPlane, resource: Resource) -> bool:
+    """Whether objects of a kind can be asked for, and programs find out that they can."""
+    plane.get(resource.path())
+    told = plane.get(f"/apis/{resource.api_version}")["resources"]
+    return any(one["name"] == resource.plural for one in told)
+
+
+@pytest.fixture
+async def client(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[KubeClient]:
+    """Our client, as the admin."""
+    made = KubeClient(from_kubeconfig(plane.kubeconfig(tmp_path / "kubeconfig.json")))
+    yield made
+    await made.close()
+
+
+def make_namespace(plane: ControlPlane, name: str, **labels: str) -> None:
+    """A namespace, unless it is there."""
+    try:
+        body = {"metadata": {"name": name, "labels": labels}}
+        plane.ask("POST", "/api/v1/namespaces", body)
+    except Refused as refused:
+        if refused.status != 409:
+            raise
+
+
+def until(found: Any, what: str, seconds: float = PATIENCE_SECONDS) -> Any:
+    """What ``found`` gives once it gives something; a failure after a while."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = found()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"no {what} after {seconds:g} s"
+        time.sleep(0.1)

@@ -1,0 +1,89 @@
+"""Stories of faults on the real API server; ``tests/hunts/kubernetes.py`` tells hundreds more."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.engines.kubernetes import fencing
+from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.credentials import from_kubeconfig
+from carrel_scheduler.kube.resources import LEASES, PODS
+from carrel_scheduler.ledger.resources.names import EPOCH, LEASE
+from k8s.cluster import binaries
+from k8s.cluster.records import Record
+from k8s.fault_runs import Runs
+from k8s.holding import holding
+from k8s.scheduling import PATIENCE_SECONDS
+
+pytestmark = [pytest.mark.enable_socket, pytest.mark.slow, pytest.mark.timeout(900)]
+POD = "late"
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[Runs]:
+    record = Record.begin()
+    try:
+        made = Runs(binaries.control_plane(print), record)
+        yield made
+        made.close()
+    finally:
+        record.end()
+
+
+def dry(epoch: int) -> dict[str, Any]:
+    """A binding of that epoch."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": POD, "annotations": {EPOCH: str(epoch)}},
+        "target": {"kind": "Node", "name": "somewhere"},
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_nothing_is_given_twice_nor_lost(runs: Runs, seed: int) -> None:
+    await runs.tell(seed)
+
+
+async def test_what_a_former_leader_began_is_over_before_the_next_one_looks(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A binding that was let in under the old epoch is held within the API server."""
+    monkeypatch.setattr(fencing, "SEEN_SECONDS", PATIENCE_SECONDS)
+    client = KubeClient(from_kubeconfig(runs.kubeconfig))
+    clocks = Clocks(time.monotonic, time.time)
+    first, second = (
+        Leader(client, runs.namespace, name, clocks, seat="one") for name in ("first", "second")
+    )
+    container = {"name": "main", "image": "none"}
+    manifest = {"metadata": {"name": POD}, "spec": {"containers": [container]}}
+    pod = await client.create(PODS, manifest, runs.namespace, Pod)
+    target = Target(runs.namespace, POD, pod.metadata.uid, "somewhere", (0,), pod)
+    path = PODS.path(runs.namespace, POD, "binding")
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS), holding(runs.plane, tmp_path, POD) as held:
+            epoch = await first.acquire()
+            assert await first.fenced()
+            await held.known(partial(client.raw, "POST", f"{path}?dryRun=All", dry(epoch)))
+            binding = asyncio.create_task(bind(client, target, epoch))
+            await held.came.wait()
+            assert await second.acquire() == epoch + 1
+            assert await second.fenced()
+            held.go.set()  # too late: the server has given it up
+            with pytest.raises(NotBound) as refused:
+                await binding
+            assert refused.value.fenced
+            now = await client.get(PODS, POD, runs.namespace, Pod)
+            assert not now.spec.node_name
+    finally:
+        await client.delete(PODS, POD, runs.namespace, grace_seconds=0)
+        await client.delete(LEASES, LEASE, runs.namespace)
+        await client.close()

@@ -1,0 +1,249 @@
+"""Rights on a real API server: the page's table cell by cell, and what policies add to roles."""
+
+import asyncio
+import json
+import os
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
+from carrel_scheduler.workloads.namespaces.controller import Namespaces
+from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from contract.ledger.store_tools import workload
+from k8s.cluster.control_plane import ControlPlane
+from k8s.ours import DEPLOY, MARKS, ROOT, Kubectl, Told, client, kubectl, ours, until
+from k8s.stores import KubernetesStores, stores
+
+__all__ = ["client", "kubectl", "ours", "stores"]
+
+pytestmark = MARKS
+PAGE: Final = ROOT / "docs" / "kubernetes-rights.md"
+ACCOUNTS: Final = "system:serviceaccount:carrel-system"
+WHO: Final[Mapping[str, tuple[str, list[str]]]] = {
+    "a": ("ada", ["project-a"]),
+    "b": ("bob", ["project-b"]),
+    "admin": ("root-of-carrel", ["carrel-admins"]),
+    "scheduler": (f"{ACCOUNTS}:carrel-scheduler", ["system:serviceaccounts"]),
+    "hub": (f"{ACCOUNTS}:carrel-hub", ["system:serviceaccounts"]),
+}
+LAST: Final = {
+    ("create", "trainings.carrel.dev", "carrel-b"),
+    ("create", "pods", "carrel-a"),
+    ("create", "pods/binding", "carrel-a"),
+}
+"""Rows of the page whose rights are written last."""
+
+
+def rows() -> Iterator[dict[str, str]]:
+    """The page's table."""
+    lines = PAGE.read_text("utf-8").partition("## The table")[2].splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+    head, _, *body = table
+    for cells in body:
+        yield dict(zip(head, cells, strict=True))
+
+
+def may(plane: ControlPlane, who: str, row: Mapping[str, str]) -> bool:
+    user, groups = WHO[who]
+    what, _, sub = row["what"].partition("/")
+    resource, _, group = what.partition(".")
+    where = "" if row["where"] in ("cluster", "everywhere") else row["where"]
+    asked = {"verb": row["verb"], "resource": resource, "group": group, "namespace": where}
+    asked |= {"name": sub} if resource == "leases" else {"subresource": sub}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user,
+            "groups": [*groups, "system:authenticated"],
+            "resourceAttributes": asked,
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool(plane.ask("POST", path, body)["status"]["allowed"])
+
+
+@pytest.fixture(scope="module")
+def installed(ours: ControlPlane, kubectl: Kubectl) -> ControlPlane:
+    """A cluster with the whole installation, but for what runs in it."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-k", str(DEPLOY))
+    return ours
+
+
+@pytest.fixture
+async def projects(installed: ControlPlane, client: KubeClient, stores: KubernetesStores) -> None:
+    """The namespaces of the projects a and b, as the scheduler makes them."""
+    store = await stores.open()
+    controller = Namespaces(
+        store,
+        client,
+        system="carrel-system",
+        checkpoints=Checkpoints(size="1Gi"),
+        chance=random.random,
+    )
+    for name in ("a", "b"):
+        project = await store.create(Project(meta=Meta(name=name), spec=ProjectSpec()))
+        await controller.ensure(project)
+    # The API server hears of rights a moment after they are written, each kind in its order.
+    last = [row for row in rows() if (row["verb"], row["what"], row["where"]) in LAST]
+    assert len(last) == len(LAST)
+    await asyncio.to_thread(until, lambda: not wrong_cells(installed, last), "rights of the page")
+
+
+def wrong_cells(plane: ControlPlane, asked: Iterable[Mapping[str, str]]) -> list[str]:
+    """Which of these rows of the page are not as things are."""
+    return [
+        f"{who} may {'' if expected == 'no' else 'not '}{row['verb']} {row['what']}"
+        f" in {row['where']}"
+        for row in asked
+        for who in WHO
+        if may(plane, who, row) != ((expected := row[who]) == "yes")
+    ]
+
+
+def training(user: str, namespace: str = "carrel-a", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "carrel.dev/v1alpha1",
+        "kind": "Training",
+        "metadata": {"name": "policies", "namespace": namespace, **metadata},
+        "spec": {"user": user, "command": ["true"]},
+    }
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    container = {"name": "one", "image": "none", "securityContext": secure}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "guest", "namespace": "carrel-a"},
+        "spec": {
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [container],
+            **spec,
+        },
+    }
+
+
+def as_somebody(who: str) -> tuple[str, ...]:
+    user, groups = WHO[who]
+    return (f"--as={user}", *(f"--as-group={one}" for one in groups), "--dry-run=server")
+
+
+@pytest.mark.usefixtures("projects")
+class TestRights:
+    """One installation, two projects."""
+
+    def test_every_cell_of_the_page(self, installed: ControlPlane) -> None:
+        assert not wrong_cells(installed, rows())
+        assert len(list(rows())) > 50
+
+    def test_kubectl_says_the_same(self, kubectl: Kubectl) -> None:
+        asked = ("auth", "can-i", "create", "trainings.carrel.dev", "-n", "carrel-a")
+        for who, answer in (("a", "yes"), ("b", "no"), ("admin", "yes"), ("hub", "no")):
+            user, groups = WHO[who]
+            known = (f"--as={user}", *(f"--as-group={one}" for one in groups))
+            assert kubectl.run(*asked, *known).out.strip() == answer
+
+    def test_work_is_made_in_ones_own_name(self, kubectl: Kubectl) -> None:
+        until_refused(kubectl, training("bob"), "a", "spec.user: ada is right")
+        assert kubectl.apply(training("ada"), words=as_somebody("a")).code == 0
+        assert kubectl.apply(training("ada"), words=as_somebody("admin")).code == 0
+
+    def test_marks_are_the_schedulers(self, kubectl: Kubectl) -> None:
+        copied = training("ada", labels={"carrel.dev/uid": "copied"})
+        until_refused(kubectl, copied, "a", "carrel.dev/uid is the scheduler's own")
+        owned = training("ada")
+        owned["spec"]["owner"] = "somebody"
+        until_refused(kubectl, owned, "a", "spec.owner is said of parts")
+
+    async def test_of_running_work_only_its_end_is_changed(
+        self, kubectl: Kubectl, stores: KubernetesStores
+    ) -> None:
+        store = await stores.open()
+        await store.create(workload("running", "a"))
+
+        def patched(body: dict[str, Any], who: str = "a") -> Told:
+            what = ("patch", "training", "running", "-n", "carrel-a", "--type=merge")
+            return kubectl.run(*what, "-p", json.dumps(body), *as_somebody(who))
+
+        assert patched({"spec": {"suspend": True}}).code == 0
+        more = {"spec": {"resources": {"gpus": 8}}}
+
+        words = "only suspend, resumes and delete change"
+        until(lambda: words in patched(more).error, "refusal")
+        assert patched({"spec": {"files": None}}).code
+        assert patched(more, "scheduler").code == 0
+        older = {"metadata": {"annotations": {"carrel.dev/created-at": "0.0"}}}
+        until(lambda: "are the scheduler's own" in patched(older).error, "refusal")
+
+    def test_no_pod_gets_past_the_queue(self, kubectl: Kubectl) -> None:
+        until_refused(kubectl, pod(), "hub", "schedulerName: carrel is right")
+        placed = pod(schedulerName="carrel", nodeName="node-1")
+        until_refused(kubectl, placed, "scheduler", "spec.nodeName is chosen by Carrel")
+
+    def test_only_restricted_pods_are_taken(self, kubectl: Kubectl) -> None:
+        loose = pod(schedulerName="carrel", hostNetwork=True)
+        told = kubectl.apply(loose, words=as_somebody("scheduler"))
+        assert 'violates PodSecurity "restricted' in told.error
+
+    def test_the_scheduler_gives_nobody_more_than_it_may(self, kubectl: Kubectl) -> None:
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "too-much", "namespace": "carrel-a"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "cluster-admin",
+            },
+            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "ada"}],
+        }
+        told = kubectl.apply(binding, words=as_somebody("scheduler"))
+        assert "attempting to grant RBAC permissions not currently held" in told.error
+
+    def test_priorities_are_the_named_levels(self, kubectl: Kubectl) -> None:
+        listed = json.loads(kubectl("get", "priorityclasses", "-o", "json"))["items"]
+        found = {one["metadata"]["name"]: one["value"] for one in listed}
+        assert {f"carrel-{name}": value for name, value in NAMED.items()}.items() <= found.items()
+
+    def test_pods_of_the_installation_are_restricted(self, kubectl: Kubectl) -> None:
+        """Deployments only warn about pods that would be refused: no warning is given."""
+        told = kubectl.run(
+            *("apply", "--server-side", "--force-conflicts", "--dry-run=server"), "-k", str(DEPLOY)
+        )
+        assert told.code == 0
+        assert "PodSecurity" not in told.error
+
+    def test_with_postgresql_no_file_is_needed(self, kubectl: Kubectl, tmp_path: Path) -> None:
+        base = Path(os.path.relpath(DEPLOY, tmp_path.resolve()))
+        overlay = {"resources": [f"{base}"], "components": [f"{base}/components/postgresql"]}
+        (tmp_path / "kustomization.yaml").write_text(json.dumps(overlay))
+        text = kubectl("kustomize", str(tmp_path.resolve()))
+        assert "claimName: carrel-scheduler" not in text
+        deployments = [one for one in yaml.safe_load_all(text) if one["kind"] == "Deployment"]
+        names = [one["metadata"]["name"] for one in deployments]
+        scheduler = deployments[names.index("carrel-scheduler")]["spec"]
+        (container,) = scheduler["template"]["spec"]["containers"]
+        assert "CARREL_DATABASE_URL" in {one["name"] for one in container["env"]}
+        # The second one waits, listens nowhere, and is not to be ended for it.
+        assert scheduler["replicas"] == 2
+        assert "readinessProbe" in container
+        assert not {"startupProbe", "livenessProbe"} & container.keys()
+
+
+def until_refused(kubectl: Kubectl, manifest: dict[str, Any], who: str, words: str) -> None:
+    """Try until it is refused with these words: policies are in force after a moment."""
+
+    def refused() -> bool:
+        told = kubectl.apply(manifest, words=as_somebody(who))
+        return bool(told.code) and words in told.error
+
+    until(refused, f"refusal that says: {words}")

@@ -1,0 +1,100 @@
+"""Combine against every set of victims, on small full clusters: served wherever the rules allow."""
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+
+import pytest
+
+from carrel_scheduler.core.actions import combine, preempt, reclaim
+from carrel_scheduler.core.claims import Claim
+from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import Event
+from carrel_scheduler.core.state import State
+from carrel_scheduler.core.victim_invariants import check_plan
+from unit.core.situations import node, queue, running, state_of, training, workspace
+
+pytestmark = pytest.mark.slow
+
+NOW = 1000.0
+SEEDS, LEAST_SERVED = range(500), 10
+EQUAL = (1000, 1000, 1000)
+
+
+def situation(seed: int) -> tuple[State, int, int]:
+    """A state in which `urgent` of project `a` waits; how many tasks it has, of how many GPUs."""
+    dice = random.Random(seed)
+    sizes = [dice.choice((2, 3, 4)) for _ in range(dice.randint(1, 3))]
+    names = "abc"[: dice.randint(2, 3)]
+    events: list[Event] = [node(f"n{place}", size) for place, size in enumerate(sizes)]
+    events += [queue(n, dice.randint(0, 4), weight=dice.choice((None, EQUAL))) for n in names]
+    for place, size in enumerate(sizes):
+        begin = 0
+        while begin < size:
+            devices = range(begin, min(begin + dice.choice((1, 1, 1, 2)), size))
+            begin, name, uid = devices.stop, dice.choice(names), f"{place}-{devices.start}"
+            made = training if dice.random() < 0.85 else workspace
+            priority = dice.choice((10, 20))
+            work = made(uid, name, len(devices), priority=priority)
+            events += running(work, f"n{place}", *devices, at=dice.choice((100.0, 500.0, 900.0)))
+    tasks, gpus = dice.choice((1, 1, 2)), dice.choice((1, 2, 2, 3, 4))
+    events.append(training("urgent", "a", gpus, tasks=tasks, priority=80))
+    return state_of(*events), tasks, gpus
+
+
+def makes_room(state: State, gone: Sequence[str], tasks: int, gpus: int) -> bool:
+    free = {int(slot): state.nodes.fact(slot).devices for slot in state.nodes.slots.values()}
+    for uid, job in state.holding.items():
+        if uid not in gone:
+            free[int(state.tasks.node[job.rows[0]])] -= job.shape.total[0] // 1000
+    return sum(left // gpus for left in free.values()) >= tasks
+
+
+def lawful(state: State, gone: Sequence[str]) -> bool:
+    """Whether these may give way, the own ones first, the others in some order."""
+    standings, urgent = Cycle(state, NOW).standings, state.job("urgent")
+    others = []
+    for uid in gone:
+        job = state.job(uid)
+        if job.queue == urgent.queue:
+            standings.add(job.queue, job.shape.total, sign=-1)
+        else:
+            others.append((job.queue, job.shape.total))
+    claim = Claim(standings, urgent.queue, urgent.shape.first)
+
+    def legal(left: list[tuple[int, tuple[int, int, int]]]) -> bool:
+        for victim in set(left):
+            if claim.legal(*victim):
+                standings.add(*victim, sign=-1)
+                rest = left.copy()
+                rest.remove(victim)
+                fine = legal(rest)
+                standings.add(*victim)
+                if fine:
+                    return True
+        return not left
+
+    return not others or (claim.may and legal(others))
+
+
+def test_it_is_served_wherever_a_set_of_victims_is_lawful() -> None:
+    served = 0
+    for seed in SEEDS:
+        state, tasks, gpus = situation(seed)
+        alone = decide(state, NOW, (reclaim.run, preempt.run))
+        if alone.evictions or makes_room(state, (), tasks, gpus):
+            continue
+        plan = decide(state, NOW, (combine.run,))
+        assert check_plan(state, plan, NOW) == []
+        found = [one.uid for one in plan.evictions]
+        if found:
+            assert lawful(state, found), seed
+            assert makes_room(state, found, tasks, gpus), seed
+            served += 1
+            continue
+        victims = [uid for uid, job in state.holding.items() if job.evictable]
+        sets = (some for size in range(len(victims)) for some in combinations(victims, size + 1))
+        missed = (s for s in sets if makes_room(state, s, tasks, gpus) and lawful(state, s))
+        assert next(missed, None) is None, seed
+    assert served >= LEAST_SERVED

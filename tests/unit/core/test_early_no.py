@@ -1,0 +1,57 @@
+"""What sums refuse is refused before anything is laid out, and only what is impossible."""
+
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks.decision_cases import borrowed, hard_no
+from benchmarks.decision_cases import reclaim as reclaiming
+from carrel_scheduler.core import mass
+from carrel_scheduler.core.clearing.board import lay_out, purse_of
+from carrel_scheduler.core.clearing.bounds import by_budgets, by_sums
+from carrel_scheduler.core.clearing.fitting import fitting
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.plan import Plan
+from unit.core.clearing.situations import random_situation
+
+NODES = 100
+
+
+def planned(claim: borrowed.Claim) -> Plan:
+    state = reclaiming.prepared(claim)
+    reclaiming.again(state, claim)
+    return decide(state, borrowed.NOW)
+
+
+@pytest.mark.parametrize(
+    ("make", "later"), [(hard_no.nodes_short, "victims_of"), (hard_no.budgets_short, "lay_out")]
+)
+def test_one_short_is_found_out_without_a_closer_look(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[int], borrowed.Claim], later: str
+) -> None:
+    def looked(*_: object, **__: object) -> None:
+        pytest.fail("what follows the sums was asked")
+
+    monkeypatch.setattr(mass, later, looked)
+    assert planned(make(NODES)).evictions == ()
+
+
+@pytest.mark.parametrize("make", [borrowed.tight, borrowed.loose])
+def test_what_is_just_enough_is_not_refused(make: Callable[[int], borrowed.Claim]) -> None:
+    assert len(planned(make(NODES)).evictions) == NODES // 2 * borrowed.GPUS
+
+
+def test_sums_refuse_only_what_the_board_refuses() -> None:
+    refused = 0
+    for seed in range(200):
+        s = random_situation(seed)
+        purse = purse_of(s.victims, s.budgets)
+        early = by_sums(s.claim, s.ground, purse)
+        board = lay_out(s.ground, s.victims, s.budgets, purse)
+        fits = fitting(s.claim, board.devices, board.host) * s.ground.eligible
+        late = by_budgets(s.claim, board, fits)
+        if early is not None:
+            refused += 1
+            assert late is not None
+            assert late.have <= early.have < early.need == late.need
+    assert refused

@@ -1,0 +1,85 @@
+"""What the environment may say of where the service runs."""
+
+import pytest
+
+from carrel_scheduler.service_settings import BadSetting, MissingSetting, Settings
+from carrel_scheduler.workloads.past_use import PastUseRules
+
+HUB = {
+    "CARREL_STATE_DIR": "/state",
+    "JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:8040/",
+    "JUPYTERHUB_SERVICE_PREFIX": "/services/carrel/",
+    "JUPYTERHUB_API_URL": "http://127.0.0.1:8081/hub/api",
+    "JUPYTERHUB_API_TOKEN": "t",
+}
+
+
+def test_one_machine_is_the_default() -> None:
+    found = Settings.from_environment(HUB)
+    assert (found.engine, found.host, found.port) == ("local", "127.0.0.1", 8040)
+    assert found.gateway_prefix == "/services/gateway"
+    with pytest.raises(MissingSetting):
+        found.need_cluster()
+
+
+def test_a_cluster() -> None:
+    more = {
+        "CARREL_ENGINE": "kubernetes",
+        "CARREL_LISTEN": "0.0.0.0:8080",
+        "CARREL_TASK_IMAGE": "trainer:1",
+        "CARREL_TASK_API_URL": "http://scheduler.carrel-system:8080/services/carrel/",
+        "CARREL_STORAGE_CLAIM": "none",
+        "CARREL_TASK_PULL_SECRETS": "a,b",
+    }
+    found = Settings.from_environment({**HUB, **more})
+    cluster = found.need_cluster()
+    assert (found.host, found.port) == ("0.0.0.0", 8080)
+    assert cluster.task_api_url == "http://scheduler.carrel-system:8080/services/carrel"
+    assert cluster.namespace == "carrel-system"
+    assert (cluster.pods.image, cluster.pods.storage_claim) == ("trainer:1", "")
+    assert cluster.pods.pull_secrets == ("a", "b")
+    assert cluster.storage.size == "", "an admin sees to it"
+    claimed = Settings.from_environment({**HUB, **more, "CARREL_STORAGE_CLAIM": ""}).need_cluster()
+    assert not claimed.by_role
+    strict = Settings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "strict"})
+    assert strict.need_cluster().by_role
+    with pytest.raises(BadSetting, match="CARREL_NODE_ROLES"):
+        Settings.from_environment({**HUB, **more, "CARREL_NODE_ROLES": "yes"})
+    assert (claimed.storage.size, claimed.pods.storage_claim) == ("100Gi", "carrel-checkpoints")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CARREL_ENGINE", "swarm"),
+        ("CARREL_LISTEN", "8080"),
+        ("CARREL_LISTEN", "a:b"),
+        ("CARREL_PAST_USE_FACTOR", "much"),
+        ("CARREL_PAST_USE_FACTOR", "-1"),
+        ("CARREL_PAST_USE_HALF_LIFE", "0"),
+    ],
+)
+def test_what_cannot_be_is_named(name: str, value: str) -> None:
+    with pytest.raises(BadSetting, match=name):
+        Settings.from_environment({**HUB, name: value})
+
+
+def test_past_use_does_not_count_unless_it_is_asked_for() -> None:
+    assert Settings.from_environment(HUB).past_use == PastUseRules(0.0, 7 * 86_400.0)
+    told = {"CARREL_PAST_USE_FACTOR": "0.5", "CARREL_PAST_USE_HALF_LIFE": "24"}
+    assert Settings.from_environment({**HUB, **told}).past_use == PastUseRules(0.5, 86_400.0)
+
+
+def test_a_cluster_needs_an_image() -> None:
+    with pytest.raises(MissingSetting, match="CARREL_TASK_IMAGE"):
+        Settings.from_environment({**HUB, "CARREL_ENGINE": "kubernetes"})
+
+
+def test_how_long_a_gang_may_be_too_few() -> None:
+    more = {"CARREL_ENGINE": "kubernetes", "CARREL_TASK_IMAGE": "trainer"}
+    assert Settings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 60.0
+    more["CARREL_STALE_GANG_SECONDS"] = "2.5"
+    assert Settings.from_environment({**HUB, **more}).need_cluster().stale_gang_s == 2.5
+    more["CARREL_STALE_GANG_SECONDS"] = "-1"
+    with pytest.raises(BadSetting, match="CARREL_STALE_GANG_SECONDS"):
+        Settings.from_environment({**HUB, **more})

@@ -1,0 +1,178 @@
+"""What a binding's answers mean, and an eviction's, without a server."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.kubernetes.binding import (
+    NotBound,
+    Target,
+    bind,
+    devices_text,
+    read_devices,
+)
+from carrel_scheduler.engines.kubernetes.evicting import ONCE, Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.kube.errors import (
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
+
+TARGET = Target("carrel-a", "p", "uid-p", "n1", (0, 3))
+VICTIM = Victim("carrel-a", "p", "uid-p", "Reclaimed", "b wants its own", 5.0)
+
+
+class Scripted:
+    """Answers as it was told, one after the other, and notes what it was asked."""
+
+    def __init__(
+        self, answers: Sequence[KubeError | None], node: str | None = "", **meta: Any
+    ) -> None:
+        self._answers = list(answers)
+        self._node, self._meta = node, meta
+        self.asked: list[Any] = []
+
+    async def post_sub(self, _: Any, name: str, sub: str, body: Any, namespace: str) -> bytes:
+        self.asked.append((sub, body if isinstance(body, dict) else msgspec.json.decode(body)))
+        answer = self._answers.pop(0)
+        if answer is not None:
+            raise answer
+        return f"{namespace}/{name}".encode()
+
+    async def get(self, _: Any, name: str, namespace: str, **__: Any) -> Pod:
+        if self._node is None:
+            raise NotFound(404, "NotFound", "no such pod")
+        meta = {"name": name, "namespace": namespace, "uid": "uid-p", **self._meta}
+        return msgspec.convert({"metadata": meta, "spec": {"nodeName": self._node}}, Pod)
+
+    async def patch(self, _: Any, name: str, body: Any, *__: Any, **___: Any) -> None:
+        self.asked.append((name, body))
+
+
+def scripted(answers: Sequence[KubeError | None], node: str | None = "", **meta: Any) -> Any:
+    """The part of a client that is used here."""
+    return Scripted(answers, node, **meta)
+
+
+def decided(version: str) -> Target:
+    """The target with the pod as it was decided on."""
+    meta = {"name": "p", "namespace": "carrel-a", "uid": "uid-p", "resourceVersion": version}
+    pod = msgspec.convert({"metadata": meta}, Pod)
+    return dataclasses.replace(TARGET, decided=pod)
+
+
+def error(kind: type[KubeError], status: int, text: str = "no") -> KubeError:
+    return kind(status, kind.__name__, text)
+
+
+async def test_a_binding_names_the_pod_for_ever_its_devices_and_the_epoch() -> None:
+    client = scripted([None])
+    await bind(client, TARGET, 7)
+    (_, body) = client.asked[0]
+    assert body["metadata"]["uid"] == "uid-p"
+    assert body["metadata"]["annotations"] == {"carrel.dev/devices": "0,3", "carrel.dev/epoch": "7"}
+    assert body["target"]["name"] == "n1"
+
+
+async def test_a_lost_answer_is_asked_for() -> None:
+    lost = error(Unavailable, 0)
+    bound = scripted([lost], node="n1")
+    await bind(bound, TARGET, 1)
+    unbound = scripted([lost, None])
+    await bind(unbound, TARGET, 1)
+    assert len(unbound.asked) == 2
+
+
+async def test_it_names_the_version_and_goes_on_when_only_its_status_changed() -> None:
+    told = scripted([error(Conflict, 409), None], resourceVersion="6")
+    await bind(told, decided("5"), 1)
+    versions = [body["metadata"]["resourceVersion"] for _, body in told.asked]
+    assert versions == ["5", "6"]
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"resourceVersion": "6", "labels": {"carrel.dev/project": "another"}},
+        {"resourceVersion": "6", "annotations": {"carrel.dev/gpu-share": "0.5"}},
+        {"resourceVersion": "5"},
+    ],
+)
+async def test_a_pod_that_asks_for_something_else_is_decided_on_again(meta: Any) -> None:
+    changed = scripted([error(Conflict, 409)], **meta)
+    with pytest.raises(NotBound) as refused:
+        await bind(changed, decided("5"), 1)
+    assert not refused.value.final
+    assert len(changed.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "node", "final", "fenced"),
+    [
+        (error(Conflict, 409), "n2", True, False),
+        (error(Conflict, 409), "", False, False),
+        (error(Conflict, 409), None, True, False),
+        (error(NotFound, 404), "", True, False),
+        (error(TooManyRequests, 429), "", False, False),
+        (error(Forbidden, 403), "", True, False),
+        (error(Forbidden, 403, "carrel.dev/epoch is not that"), "", False, True),
+        (error(Forbidden, 403, "no params found for policy"), "", False, False),
+    ],
+)
+async def test_what_a_refusal_means(
+    answer: KubeError, node: str | None, final: bool, fenced: bool
+) -> None:
+    with pytest.raises(NotBound) as refused:
+        await bind(scripted([answer], node), TARGET, 1)
+    assert (refused.value.final, refused.value.fenced) == (final, fenced)
+
+
+async def test_a_budget_is_asked_again_and_holds() -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    no = error(TooManyRequests, 429)
+    late = scripted([no, no, None])
+    await evict(late, VICTIM, now=lambda: 0.0, pause=pause)
+    assert len(pauses) == 2
+    assert late.asked[-1][1]["status"]["conditions"][0]["message"] == VICTIM.message
+    never = [no] * 10
+    with pytest.raises(Protected):
+        await evict(scripted(never), VICTIM, now=lambda: 0.0, pause=pause)
+    again = scripted(never)
+    with pytest.raises(Protected):
+        await evict(again, VICTIM, now=lambda: 0.0, pause=pause, pauses=ONCE)
+    assert len(again.asked) == 1
+
+
+async def test_an_eviction_that_met_a_change_is_tried_again_while_the_pod_goes_on() -> None:
+    async def pause(_: float) -> None:
+        pass
+
+    changed = error(Conflict, 409)
+    for victim, asked in (
+        (scripted([changed, changed, None]), 4),  # at last, and told why
+        (scripted([changed], node=None), 1),  # gone
+        (scripted([changed], uid="another"), 1),
+        (scripted([changed], deletionTimestamp="2026-01-01T00:00:00Z"), 1),  # told before
+    ):
+        await evict(victim, VICTIM, now=lambda: 0.0, pause=pause)
+        assert len(victim.asked) == asked
+    with pytest.raises(Conflict):
+        await evict(scripted([changed] * 10), VICTIM, now=lambda: 0.0, pause=pause)
+
+
+def test_devices_are_read_as_they_are_written() -> None:
+    for devices in ((), (0,), (1, 5, 7)):
+        assert read_devices(devices_text(devices)) == devices
+    assert read_devices(None) is None
+    assert read_devices("one") is None

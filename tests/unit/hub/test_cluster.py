@@ -1,0 +1,153 @@
+"""The Hub on a cluster: what its file and secret become, for it and for the parts beside it."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from traitlets.config import Config
+
+from carrel_hub import scopes
+from carrel_hub.keys import Keys
+from carrel_hub.kubernetes.config import install, load
+from carrel_hub.kubernetes.part import process
+from carrel_hub.kubernetes.settings import ClusterSettings
+from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
+
+FILE = """
+public_url: https://carrel.lab.example
+hub_url: http://hub:8081
+proxy_api_url: http://proxy-api:8001
+scheduler_url: http://scheduler:8080
+console_url: http://console:8060
+gateway_url: http://gateway:8070
+state_dir: {state_dir}
+image: registry.lab.example/carrel/workspace:1
+image_pull_secrets: [registry]
+traits:
+  CarrelKubeSpawner:
+    gpu_resource: amd.com/gpu
+    node_selector: {{pool: desks}}
+  JupyterHub:
+    named_server_limit_per_user: 2
+"""
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys.generate()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ClusterSettings:
+    path = tmp_path / "hub.yaml"
+    path.write_text(FILE.format(state_dir=tmp_path))
+    return ClusterSettings.load(path)
+
+
+def installed(settings: ClusterSettings, keys: Keys) -> Any:
+    c = Config()
+    install(c, settings, keys)
+    return c
+
+
+def test_parts_find_each_other_by_the_names_of_services(
+    settings: ClusterSettings, keys: Keys
+) -> None:
+    c = installed(settings, keys)
+    assert c.JupyterHub.hub_bind_url == "http://:8081"
+    assert c.JupyterHub.hub_connect_url == "http://hub:8081"
+    assert c.ConfigurableHTTPProxy.api_url == "http://proxy-api:8001"
+    assert not c.ConfigurableHTTPProxy.should_start
+    urls = {one["name"]: one.get("url") for one in c.JupyterHub.services}
+    assert urls[scopes.SCHEDULER] == "http://scheduler:8080"
+    assert urls[scopes.CONSOLE] == "http://console:8060"
+    assert not any("command" in one for one in c.JupyterHub.services)
+
+
+def test_workspaces_are_pods_with_the_rights_they_have_on_one_machine(
+    settings: ClusterSettings, keys: Keys
+) -> None:
+    c = installed(settings, keys)
+    assert c.JupyterHub.spawner_class is CarrelKubeSpawner
+    section = c.CarrelKubeSpawner
+    assert section.server_token_scopes == scopes.SERVER_TOKEN
+    assert section.carrel_url == "http://scheduler:8080/services/carrel"
+    assert section.carrel_token == keys.spawner
+    assert section.image == "registry.lab.example/carrel/workspace:1"
+    assert section.image_pull_secrets == ["registry"]
+    assert section.priority_class_name == "carrel-build"
+    assert c.JupyterHub.load_roles == scopes.load_roles()
+
+
+def test_the_file_has_the_last_word(settings: ClusterSettings, keys: Keys) -> None:
+    c = installed(settings, keys)
+    assert c.CarrelKubeSpawner.gpu_resource == "amd.com/gpu"
+    assert c.CarrelKubeSpawner.node_selector == {"pool": "desks"}
+    assert c.JupyterHub.named_server_limit_per_user == 2
+    for name, values in settings.traits.items():
+        known = CarrelKubeSpawner.class_trait_names() if name == "CarrelKubeSpawner" else values
+        assert set(values) <= set(known)
+
+
+def test_another_sign_in(settings: ClusterSettings, keys: Keys) -> None:
+    other = msgspec.structs.replace(settings, authenticator="github")
+    assert installed(other, keys).JupyterHub.authenticator_class == "github"
+    assert "accounts_file" in installed(settings, keys).CarrelAuthenticator
+
+
+def test_what_is_mounted_is_read(
+    settings: ClusterSettings, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    for name, value in msgspec.structs.asdict(keys).items():
+        (folder / name).write_text(f"{value}\n")
+    monkeypatch.setenv("CARREL_HUB_SETTINGS", str(tmp_path / "hub.yaml"))
+    monkeypatch.setenv("CARREL_KEYS_DIR", str(folder))
+    c = Config()
+    load(c)
+    assert c.JupyterHub.cookie_secret == bytes.fromhex(keys.cookie)
+    assert c.JupyterHub.db_url == f"sqlite:///{settings.state_dir}/jupyterhub.sqlite"
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("hub_url: hub:8081", "hub_url is 'hub:8081'; it should be http"),
+        ("console_url: http://console", "console_url is 'http://console'; it should say the port"),
+        ("public_url: https://lab.example/carrel", "it should be http(s)://host:port"),
+        ("hub_ulr: http://hub:8081", "hub_ulr"),
+        ("image: [1]", "$.image"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, line: str, part: str) -> None:
+    path = tmp_path / "hub.yaml"
+    name = line.split(":", maxsplit=1)[0]
+    kept = [
+        one for one in FILE.format(state_dir="/x").splitlines() if not one.startswith(f"{name}:")
+    ]
+    path.write_text("\n".join([*kept, line]))
+    with pytest.raises(msgspec.ValidationError) as caught:
+        ClusterSettings.load(path)
+    assert part in str(caught.value)
+
+
+def test_the_parts_beside_the_hub(settings: ClusterSettings, keys: Keys) -> None:
+    proxy = process("proxy", settings, keys)
+    assert proxy.environment["CONFIGPROXY_AUTH_TOKEN"] == keys.proxy
+    assert proxy.command[-1] == "http://hub:8081/hub/error"
+    assert proxy.command[proxy.command.index("--api-port") + 1] == "8001"
+    console = process("console", settings, keys)
+    assert console.command[-1] == "carrel_hub.console.app"
+    assert console.environment["JUPYTERHUB_SERVICE_URL"] == "http://0.0.0.0:8060"
+    assert console.environment["JUPYTERHUB_API_URL"] == "http://hub:8081/hub/api"
+    assert console.environment["CARREL_API_URL"] == "http://scheduler:8080/services/carrel"
+    gateway = process("gateway", settings, keys)
+    assert gateway.environment["JUPYTERHUB_API_TOKEN"] == keys.gateway
+    assert gateway.environment["CARREL_GATEWAY_TRUST"] == "owner"
+    for one in (proxy, console, gateway):
+        assert keys.spawner not in str(one.environment)
+        assert keys.console not in repr(one)
+    with pytest.raises(ValueError, match="proxy, console and gateway are right"):
+        process("scheduler", settings, keys)

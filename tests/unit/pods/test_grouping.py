@@ -1,0 +1,533 @@
+"""Pods belong to the workload that whoever made them meant."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.gangs import Group, Level
+from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Role
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
+from carrel_scheduler.engines.kubernetes.pods.owners import Owners
+from carrel_scheduler.engines.kubernetes.pods.types import Owned, Owner, Pod
+from unit.pods.making import pod
+
+PROJECTS = ("vision", "speech")
+
+
+class Known:
+    def __init__(self, namespaces: Mapping[str, str]) -> None:
+        self.namespaces = namespaces
+
+    def known(self, name: str) -> bool:
+        return name in PROJECTS
+
+    def of_namespace(self, namespace: str) -> str:
+        return self.namespaces.get(namespace, "")
+
+
+class World:
+    """Objects that own pods, by name."""
+
+    def __init__(self, **namespaces: str) -> None:
+        self.objects: dict[str, Owned] = {}
+        self.asked: list[str] = []
+        self.now = 100.0
+        self.down = False
+        self.grouper = Grouper(Owners(self.get, now=lambda: self.now), Known(namespaces))
+
+    async def get(self, owner: Owner, namespace: str) -> Owned | None:
+        self.asked.append(owner.name)
+        await asyncio.sleep(0)
+        if self.down:
+            raise ConnectionError
+        return self.objects.get(owner.name)
+
+    def add(
+        self,
+        api: str,
+        name: str,
+        spec: dict[str, Any] | None = None,
+        *,
+        owner: dict[str, Any] | None = None,
+        **meta: Any,
+    ) -> dict[str, Any]:
+        """An object; returns the reference to it."""
+        version, _, kind = api.rpartition("/")
+        about = {"name": name, "uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+        if owner is not None:
+            about["ownerReferences"] = [{**owner, "controller": True}]  # type: ignore[assignment]
+        self.objects[name] = msgspec.convert(
+            {
+                "apiVersion": version,
+                "kind": kind,
+                "metadata": {**about, **meta},
+                "spec": spec or {},
+            },
+            type=Owned,
+        )
+        return {"apiVersion": version, "kind": kind, "name": name, "uid": f"uid-{name}"}
+
+    def group(self, of: Pod) -> Grouped:
+        return asyncio.run(self.grouper.group(of))
+
+
+def roles(found: Grouped) -> dict[str, int]:
+    return {role.name: role.least for role in found.grouping.roles}
+
+
+def test_a_bare_pod_is_its_own_workload() -> None:
+    found = World().group(pod("alone", labels={"carrel.dev/project": "vision", "user": "ada"}))
+    grouping = found.grouping
+    assert (grouping.uid, grouping.name, grouping.kind) == ("default/alone", "alone", "Pod")
+    assert (grouping.project, grouping.user, grouping.priority) == ("vision", "ada", 50)
+    assert (grouping.preemptible, grouping.controlled) == (Preemptibility.YES, False)
+    assert not grouping.is_gang
+    assert grouping.created_at == 1767225600.0
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"parallelism": 4, "completions": 4, "completionMode": "Indexed"}, {"": 4}),
+        ({"parallelism": 4, "completions": 4}, {}),
+        ({"parallelism": 2, "completions": 4, "completionMode": "Indexed"}, {}),
+        ({"parallelism": 1, "completions": 1, "completionMode": "Indexed"}, {}),
+        ({}, {}),
+    ],
+)
+def test_pods_of_a_job_start_together_if_all_of_them_have_a_number(
+    spec: dict[str, Any], expected: dict[str, int]
+) -> None:
+    world = World()
+    job = world.add("batch/v1/Job", "train", spec)
+    found = world.group(pod(owner=job))
+    assert roles(found) == expected
+    assert (found.grouping.name, found.grouping.kind, found.grouping.controlled) == (
+        "train",
+        "Job",
+        True,
+    )
+
+
+@pytest.mark.parametrize("key", ["carrel.dev/min-members", "kai.scheduler/batch-min-member"])
+def test_who_says_how_many_start_together_is_believed(key: str) -> None:
+    world = World()
+    job = world.add("batch/v1/Job", "train", {"parallelism": 4}, annotations={key: "3"})
+    assert roles(world.group(pod(owner=job))) == {"": 3}
+
+
+def test_numbers_of_pods_that_mean_nothing_are_refused() -> None:
+    world = World()
+    job = world.add("batch/v1/Job", "train", annotations={"carrel.dev/min-members": "all"})
+    with pytest.raises(PodRefused, match="bad_min_members"):
+        world.group(pod(owner=job))
+
+
+PYTORCH = {
+    "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 3}},
+}
+
+
+def pytorch_pod(owner: dict[str, Any], role: str) -> Pod:
+    return pod(role, owner=owner, labels={"training.kubeflow.org/replica-type": role})
+
+
+def test_roles_of_a_kubeflow_job() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    found = world.group(pytorch_pod(job, "worker"))
+    assert found.role == "worker"
+    assert found.grouping.roles == (Role("master", 1), Role("worker", 3))
+    assert world.group(pytorch_pod(job, "master")).grouping is found.grouping
+    assert world.asked == ["ddp"]
+
+
+def test_fewer_are_enough_where_the_owner_says_so() -> None:
+    world = World()
+    policy = {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}}
+    few = world.add("kubeflow.org/v1/PyTorchJob", "few", {**PYTORCH, **policy})
+    elastic = {"elasticPolicy": {"minReplicas": 2, "maxReplicas": 8}}
+    grows = world.add("kubeflow.org/v1/PyTorchJob", "grows", {**PYTORCH, **elastic})
+    assert roles(world.group(pytorch_pod(few, "worker"))) == {"master": 1, "worker": 1}
+    assert roles(world.group(pytorch_pod(grows, "worker"))) == {"master": 1, "worker": 2}
+
+
+def test_a_launcher_that_waits_for_its_workers_is_not_waited_for() -> None:
+    specs = {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}}}
+    world = World()
+    at_once = world.add("kubeflow.org/v2beta1/MPIJob", "at-once", specs)
+    later = world.add(
+        "kubeflow.org/v2beta1/MPIJob",
+        "later",
+        {**specs, "launcherCreationPolicy": "WaitForWorkersReady"},
+    )
+    worker = {"training.kubeflow.org/job-role": "worker"}
+    launcher = {"training.kubeflow.org/job-role": "launcher"}
+    assert roles(world.group(pod(owner=at_once, labels=worker))) == {"launcher": 1, "worker": 2}
+    assert roles(world.group(pod(owner=later, labels=worker))) == {"worker": 2}
+    job = world.add("batch/v1/Job", "later-launcher", owner=later)
+    found = world.group(pod(owner=job, labels=launcher))
+    assert not found.grouping.is_gang
+    assert found.grouping.kind == "MPIJob"
+
+
+def test_a_set_of_jobs_is_one_gang() -> None:
+    world = World()
+    jobs = [
+        {"name": "driver", "template": {"spec": {"parallelism": 1}}},
+        {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 4}}},
+        {"name": "tail", "template": {"spec": {"parallelism": 9, "completions": 2}}},
+    ]
+    of = world.add("jobset.x-k8s.io/v1alpha2/JobSet", "set", {"replicatedJobs": jobs})
+    job = world.add("batch/v1/Job", "set-workers-0", {"parallelism": 4}, owner=of)
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "workers"}
+    found = world.group(pod(owner=job, labels=labels))
+    assert (found.role, found.grouping.uid, roles(found)) == (
+        "workers",
+        "uid-set",
+        {"driver": 1, "workers": 8, "tail": 2},
+    )
+
+
+def test_jobs_of_a_set_that_come_one_after_the_other_are_gangs_of_their_own() -> None:
+    world = World()
+    jobs = [
+        {"name": "load", "template": {"spec": {"parallelism": 2}}},
+        {"name": "train", "replicas": 4, "dependsOn": [{"name": "load", "status": "Complete"}]},
+    ]
+    train_job = world.add("trainer.kubeflow.org/v1alpha1/TrainJob", "top")
+    of = world.add(
+        "jobset.x-k8s.io/v1alpha2/JobSet", "set", {"replicatedJobs": jobs}, owner=train_job
+    )
+    label = "jobset.sigs.k8s.io/replicatedjob-name"
+    assert roles(world.group(pod(owner=of, labels={label: "load"}))) == {"load": 2}
+    train = world.group(pod(owner=of, labels={label: "train"}))
+    assert (train.grouping.uid, roles(train)) == ("uid-set-train", {"train": 4})
+
+
+def test_each_replica_of_leader_and_workers_is_a_gang() -> None:
+    world = World()
+    lws = world.add(
+        "leaderworkerset.x-k8s.io/v1/LeaderWorkerSet",
+        "llm",
+        {"replicas": 2, "leaderWorkerTemplate": {"size": 3}},
+    )
+    leaders = world.add("apps/v1/StatefulSet", "llm-sts", owner=lws)
+    leader = world.add("v1/Pod", "llm-0", owner=leaders)
+    workers = world.add("apps/v1/StatefulSet", "llm-0-sts", owner=leader)
+    of = "leaderworkerset.sigs.k8s.io/"
+    found = world.group(
+        pod(owner=workers, labels={f"{of}group-index": "0", f"{of}worker-index": "2"})
+    )
+    assert (found.role, found.grouping.uid, found.grouping.name) == ("worker", "uid-llm-0", "llm-0")
+    assert (roles(found), found.grouping.priority) == ({"leader": 1, "worker": 2}, 125)
+    other = world.group(
+        pod(owner=leaders, labels={f"{of}group-index": "1", f"{of}worker-index": "0"})
+    )
+    assert (other.role, other.grouping.uid) == ("leader", "uid-llm-1")
+
+
+def test_workers_that_wait_for_their_leader_are_not_waited_for() -> None:
+    world = World()
+    spec = {"startupPolicy": "LeaderReady", "leaderWorkerTemplate": {"size": 3}}
+    lws = world.add("leaderworkerset.x-k8s.io/v1/LeaderWorkerSet", "llm", spec)
+    of = "leaderworkerset.sigs.k8s.io/"
+    leader = world.group(pod(owner=lws, labels={f"{of}group-index": "0", f"{of}worker-index": "0"}))
+    worker = world.group(pod(owner=lws, labels={f"{of}group-index": "0", f"{of}worker-index": "1"}))
+    assert not leader.grouping.is_gang
+    assert (worker.grouping.uid, roles(worker)) == ("uid-llm-0-worker", {"worker": 2})
+
+
+def test_a_ray_cluster_starts_with_the_workers_that_it_needs() -> None:
+    world = World()
+    groups = [
+        {"groupName": "Small", "replicas": 4, "minReplicas": 1, "maxReplicas": 8},
+        {"groupName": "tpu", "replicas": 2, "numOfHosts": 4},
+        {"groupName": "off", "replicas": 3, "suspend": True},
+    ]
+    job = world.add("ray.io/v1/RayJob", "job")
+    cluster = world.add(
+        "ray.io/v1/RayCluster",
+        "job-raycluster",
+        {"headGroupSpec": {}, "workerGroupSpecs": groups},
+        owner=job,
+    )
+    found = world.group(pod(owner=cluster, labels={"ray.io/group": "Small"}))
+    assert (found.role, roles(found)) == ("small", {"headgroup": 1, "small": 1, "tpu": 8})
+    submitter = world.add("batch/v1/Job", "job-submitter", owner=job)
+    assert not world.group(pod(owner=submitter)).grouping.is_gang
+
+
+def test_pods_of_a_role_that_the_owner_does_not_know_go_by_themselves() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    found = world.group(pytorch_pod(job, "evaluator"))
+    assert (found.grouping.is_gang, found.grouping.kind) == (False, "PyTorchJob")
+
+
+def test_services_are_served_pod_by_pod_before_trainings() -> None:
+    world = World()
+    deployment = world.add("apps/v1/Deployment", "web")
+    replicas = world.add("apps/v1/ReplicaSet", "web-1", owner=deployment)
+    found = world.group(pod("web-1-a", owner=replicas))
+    assert (found.grouping.name, found.grouping.is_gang) == ("web", False)
+    assert (found.grouping.priority, found.grouping.preemptible) == (125, Preemptibility.NO)
+
+
+def test_a_notebook_is_interactive() -> None:
+    world = World()
+    notebook = world.add("kubeflow.org/v1/Notebook", "desk")
+    found = world.group(pod(owner=world.add("apps/v1/StatefulSet", "desk-0", owner=notebook)))
+    assert (found.grouping.interactive, found.grouping.priority) == (True, 100)
+
+
+def test_daemon_sets_are_not_ours() -> None:
+    world = World()
+    with pytest.raises(PodRefused, match="not_ours"):
+        world.group(pod(owner=world.add("apps/v1/DaemonSet", "agent")))
+
+
+def test_a_kind_that_nobody_knows_does_not_hide_what_it_made() -> None:
+    world = World()
+    study = world.add("example.org/v1/Study", "study")
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH, owner=study)
+    assert world.group(pytorch_pod(job, "worker")).grouping.name == "ddp"
+    assert world.group(pod("odd", owner=study)).grouping.kind == "Pod"
+
+
+def test_an_owner_that_is_gone_leaves_its_pods_to_themselves() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    world.objects.clear()
+    found = world.group(pytorch_pod(job, "worker"))
+    assert (found.grouping.is_gang, found.grouping.name) == (False, "ddp")
+    world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    assert world.group(pytorch_pod(job, "worker")).grouping.is_gang
+
+
+def test_an_object_of_the_same_name_is_not_the_owner() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    assert not world.group(pytorch_pod({**job, "uid": "another"}, "worker")).grouping.is_gang
+
+
+def test_an_owner_that_changed_is_read_again_when_told() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    world.group(pytorch_pod(job, "worker"))
+    more = {"pytorchReplicaSpecs": {"Worker": {"replicas": 7}}}
+    world.add("kubeflow.org/v1/PyTorchJob", "ddp", more)
+    assert roles(world.group(pytorch_pod(job, "worker"))) == {"master": 1, "worker": 3}
+    world.grouper.forget("uid-ddp")
+    assert roles(world.group(pytorch_pod(job, "worker"))) == {"worker": 7}
+
+
+def test_an_owner_is_believed_for_a_minute() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    for now, times in ((100.0, 1), (159.0, 1), (161.0, 2), (220.0, 2)):
+        world.now = now
+        world.group(pytorch_pod(job, "worker"))
+        assert len(world.asked) == times
+
+
+def test_owners_that_say_odd_things_say_nothing() -> None:
+    odd: list[Any] = [None, 3, "x", [], {"Worker": None}, {"Worker": {"replicas": "many"}}]
+    for number, specs in enumerate(odd):
+        world = World()
+        job = world.add("kubeflow.org/v1/TFJob", f"tf-{number}", {"tfReplicaSpecs": specs})
+        assert not world.group(pytorch_pod(job, "worker")).grouping.is_gang
+
+
+@pytest.mark.parametrize(
+    ("key", "api"),
+    [
+        ("carrel.dev/pod-group", "carrel.dev/v1alpha1/PodGroup"),
+        ("scheduling.x-k8s.io/pod-group", "scheduling.x-k8s.io/v1alpha1/PodGroup"),
+        ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/v1beta1/PodGroup"),
+    ],
+)
+def test_pods_may_name_their_group(key: str, api: str) -> None:
+    world = World()
+    with pytest.raises(PodRefused, match="no_pod_group"):
+        world.group(pod(labels={key: "g"}))
+    world.add(api, "g", {"minMember": 5})
+    found = world.group(pod(labels={key: "g"}))
+    assert (found.grouping.name, found.role, roles(found)) == ("g", "", {"": 5})
+
+
+def test_pods_may_say_themselves_how_many_of_a_group_there_are() -> None:
+    labels = {"kueue.x-k8s.io/pod-group-name": "g"}
+    total = {"kueue.x-k8s.io/pod-group-total-count": "3"}
+    found = World().group(pod(labels=labels, annotations=total))
+    assert (found.grouping.uid, roles(found)) == ("default/g", {"": 3})
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "project"),
+    [
+        ("default", {"carrel.dev/project": "speech"}, "speech"),
+        ("default", {"kai.scheduler/queue": "speech"}, "speech"),
+        ("default", {"kueue.x-k8s.io/queue-name": "speech"}, "speech"),
+        ("default", {"kueue.x-k8s.io/queue-name": "local-queue"}, "default"),
+        ("default", {"carrel.dev/project": "not-there-yet"}, "not-there-yet"),
+        ("default", {}, "default"),
+        ("carrel-vision", {}, "vision"),
+        ("carrel-vision", {"kueue.x-k8s.io/queue-name": "local-queue"}, "vision"),
+        ("carrel-vision", {"carrel.dev/project": "vision"}, "vision"),
+        ("lab", {}, "speech"),
+    ],
+)
+def test_whose_quota_it_counts_for(namespace: str, labels: dict[str, str], project: str) -> None:
+    found = World(lab="speech").group(pod(namespace=namespace, labels=labels))
+    assert found.grouping.project == project
+
+
+def test_queues_that_owners_name_in_their_own_fields_count() -> None:
+    world = World()
+    tasks = [{"name": "ps", "replicas": 1}, {"name": "worker", "replicas": 3, "minAvailable": 2}]
+    job = world.add("batch.volcano.sh/v1alpha1/Job", "vc", {"queue": "speech", "tasks": tasks})
+    found = world.group(pod(owner=job, labels={"volcano.sh/task-spec": "worker"}))
+    assert (found.grouping.project, roles(found)) == ("speech", {"ps": 1, "worker": 2})
+    policy = {"runPolicy": {"schedulingPolicy": {"queue": "speech"}}}
+    ddp = world.add("kubeflow.org/v1/PyTorchJob", "ddp", {**PYTORCH, **policy})
+    assert world.group(pytorch_pod(ddp, "worker")).grouping.project == "speech"
+    spec = {"minMember": 2, "queue": "speech", "priorityClassName": "high"}
+    world.add("carrel.dev/v1alpha1/PodGroup", "g", spec)
+    grouping = world.group(pod(labels={"carrel.dev/pod-group": "g"})).grouping
+    assert (grouping.project, grouping.priority) == ("speech", 100)
+    odd = world.add("batch.volcano.sh/v1alpha1/Job", "odd", {"queue": 7})
+    assert world.group(pod(owner=odd)).grouping.project == "default"
+
+
+RACK = "topology.example/rack"
+
+
+def test_a_gang_lies_where_its_owner_says() -> None:
+    world = World()
+    annotations = {
+        "carrel.dev/topology-required": RACK,
+        "carrel.dev/topology-preferred": "kubernetes.io/hostname",
+    }
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH, annotations=annotations)
+    structure = world.group(pytorch_pod(job, "worker")).grouping.structure
+    assert structure == Group(
+        name="ddp",
+        groups=(Group(name="master"), Group(name="worker")),
+        level=Level(required=RACK, preferred=HOST),
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "level"),
+    [
+        ({"annotations": {"kueue.x-k8s.io/podset-required-topology": RACK}}, Level(required=RACK)),
+        (
+            {"annotations": {"kueue.x-k8s.io/podset-preferred-topology": RACK}},
+            Level(preferred=RACK),
+        ),
+        ({"labels": {"app": "x"}, "near": "app"}, Level(required=RACK)),
+        ({"labels": {"app": "x"}, "near": "other"}, None),
+        ({}, None),
+    ],
+)
+def test_pods_of_a_gang_of_one_role_say_it_themselves(
+    more: dict[str, Any], level: Level | None
+) -> None:
+    world = World()
+    spec = {"parallelism": 4, "completions": 4, "completionMode": "Indexed"}
+    job = world.add("batch/v1/Job", "train", spec)
+    if near := more.pop("near", ""):
+        term = {"topologyKey": RACK, "labelSelector": {"matchLabels": {near: "x"}}}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        more["affinity"] = {"podAffinity": required}
+    grouping = world.group(pod(owner=job, **more)).grouping
+    assert (grouping.structure and grouping.structure.level) == level
+    alone = world.group(pod(**more)).grouping
+    assert alone.structure is None
+
+
+@pytest.mark.parametrize("key", ["carrel.dev/project", "run.ai/queue"])
+def test_a_projects_namespace_is_for_that_project_only(key: str) -> None:
+    with pytest.raises(PodRefused) as refused:
+        World(lab="vision").group(pod(namespace="lab", labels={key: "speech"}))
+    assert refused.value.code == "other_project"
+
+
+def test_labels_of_owners_count_unless_the_pod_has_its_own() -> None:
+    world = World()
+    labels = {"carrel.dev/project": "speech", "priorityClassName": "high"}
+    job = world.add("batch/v1/Job", "train", labels=labels)
+    found = world.group(pod(owner=job))
+    assert (found.grouping.project, found.grouping.priority) == ("speech", 100)
+    own = world.group(pod(owner=job, labels={"carrel.dev/project": "vision"}))
+    assert own.grouping.project == "vision"
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "priority", "preemptible"),
+    [
+        ({}, {}, 50, Preemptibility.YES),
+        ({"carrel.dev/priority": "low"}, {}, 30, Preemptibility.YES),
+        ({"carrel.dev/priority": "77"}, {}, 77, Preemptibility.YES),
+        ({}, {"priorityClassName": "inference", "priority": 9}, 125, Preemptibility.NO),
+        ({}, {"priorityClassName": "theirs", "priority": 42}, 42, Preemptibility.YES),
+        ({"carrel.dev/preemptible": "false"}, {}, 50, Preemptibility.NO),
+        (
+            {"kai.scheduler/preemptibility": "preemptible", "priorityClassName": "build"},
+            {},
+            100,
+            Preemptibility.YES,
+        ),
+        ({"carrel.dev/preemptible": "semi-preemptible"}, {}, 50, Preemptibility.NO),
+    ],
+)
+def test_priority_and_who_may_be_told_to_stop(
+    labels: dict[str, str], spec: dict[str, Any], priority: int, preemptible: Preemptibility
+) -> None:
+    found = World().group(pod(labels=labels, **spec)).grouping
+    assert (found.priority, found.preemptible) == (priority, preemptible)
+
+
+def test_who_preempts_nobody_makes_nobody_give_way() -> None:
+    assert World().group(pod(preemptionPolicy="Never")).grouping.preemption_delay_s > 10**8
+    assert World().group(pod()).grouping.preemption_delay_s == 0
+
+
+def test_what_cannot_be_looked_up_is_asked_for_again() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    world.down = True
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            world.group(pytorch_pod(job, "worker"))
+    assert len(world.asked) == 2
+
+
+def test_what_was_true_a_minute_ago_is_better_than_nothing() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+    before = world.group(pytorch_pod(job, "worker"))
+    world.now, world.down = 1000.0, True
+    assert world.group(pytorch_pod(job, "worker")) == before
+    with pytest.raises(ConnectionError):
+        world.group(pytorch_pod({**job, "name": "other", "uid": "other"}, "worker"))
+
+
+def test_equal_questions_at_the_same_time_are_asked_once() -> None:
+    world = World()
+    job = world.add("kubeflow.org/v1/PyTorchJob", "ddp", PYTORCH)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(
+            *(world.grouper.group(pytorch_pod(job, role)) for role in ("master", "worker"))
+        )
+
+    asyncio.run(all_at_once())
+    assert world.asked == ["ddp"]

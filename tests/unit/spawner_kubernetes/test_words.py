@@ -1,0 +1,127 @@
+"""Names, labels, and what a cluster says as its people hear it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.engines.kubernetes.tasks import names as task_names
+from carrel_scheduler.ledger.resources import names as theirs
+from carrel_spawner.kubernetes import belongings, happening, names, trouble
+from carrel_spawner.kubernetes.belongings import Storage
+from carrel_spawner.state import Address
+
+ADDRESS = Address("vision", "workspace-ada", "4f0c", 8888, 2)
+
+
+def test_both_sides_say_the_same_names() -> None:
+    shared = [
+        "PROJECT", "WORKLOAD", "WORKLOAD_UID", "TASK", "TASK_INDEX", "ATTEMPT", "USER", "KIND",
+        "SCHEDULER_NAME",
+    ]  # fmt: skip
+    for name in shared:
+        assert getattr(names, name) == getattr(theirs, name)
+    assert names.namespace_of("vision") == theirs.namespace_of("vision")
+    assert names.task_of(ADDRESS) == str(TaskId("4f0c", 0, 2))
+    assert names.labels(ADDRESS, "ada")[names.TASK] == task_names.pod_name(TaskId("4f0c", 0, 2))
+    for user in ("ada", "Ada.Lovelace", "ada@lab.example", "ä", "-", "a" * 70):
+        assert names.label(user) == task_names.label(user)
+
+
+def test_every_start_has_a_name_of_its_own_that_is_found_again() -> None:
+    again = Address("vision", "workspace-ada", "4f0c", 8888, 3)
+    same = Address("vision", "workspace-ada", "4f0c", 8888, 2)
+    assert names.ending_of(ADDRESS) == names.ending_of(same)
+    assert names.ending_of(ADDRESS) != names.ending_of(again)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "expected"),
+    [
+        (
+            "Pulling", 'Pulling image "lab/desk:1"',
+            "Fetching the image `lab/desk:1`; the first time this takes longer.",
+        ),
+        (
+            "Pulled",
+            'Successfully pulled image "lab/desk:1" in 1m2.5s (1m2.5s including waiting).',
+            "The image is there after 62 s.",
+        ),
+        ("Pulled", 'Container image "lab/desk:1" already present', "The image is there."),
+        ("Started", "Started container notebook",
+         "The workspace runs; JupyterLab is starting."),
+        (
+            "Failed",
+            'Failed to pull image "lab/desk:2": rpc error: code = NotFound: lab/desk:2: not found',
+            "The image `lab/desk:2` could not be fetched; it is tried again. not found.",
+        ),
+        ("BackOff", 'Back-off pulling image "lab/desk:2"',
+         "The image `lab/desk:2` could not be fetched; it is tried again. "),
+        ("BackOff", "Back-off restarting failed container",
+         "The workspace ended at once; it is tried again."),
+        (
+            "FailedMount", "timed out waiting for the disk",
+            "The volume with your files is not there yet: timed out waiting for the disk.",
+        ),
+        ("FailedScheduling", "0/4 nodes are available", None),
+        ("TaintManagerEviction", "Cancelling deletion of Pod", None),
+    ],
+)  # fmt: skip
+def test_news_of_a_pod_in_plain_words(reason: str, message: str, expected: str | None) -> None:
+    found = happening.news({"reason": reason, "message": message})
+    assert (found.sentence if found else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "reason", "code", "part"),
+    [
+        (404, 'namespaces "carrel-vision" not found', "cluster", 503, "is not there yet"),
+        (403, "exceeded quota: storage", "quota", 409, "is full: exceeded quota: storage"),
+        (
+            403,
+            "error looking up service account carrel-vision/default",
+            "cluster",
+            503,
+            "is not there",
+        ),
+        (403, "violates PodSecurity", "cluster", 403, "an admin has to look: violates Pod"),
+        (500, "etcd is away", "cluster", 502, "The cluster refused the workspace: etcd is away"),
+    ],
+)
+def test_what_a_cluster_refuses_is_a_sentence(
+    status: int, message: str, reason: str, code: int, part: str
+) -> None:
+    body = json.dumps({"message": message})
+    error = SimpleNamespace(status=status, reason="Reason", body=body)
+    refused = trouble.refused(error, "vision")
+    assert (refused.reason, refused.status_code) == (reason, code)
+    assert part in refused.jupyterhub_message
+
+
+def test_an_answer_that_is_no_status_is_told_by_its_reason() -> None:
+    error = SimpleNamespace(status=502, reason="Bad Gateway", body="<html>")
+    assert "Bad Gateway" in trouble.refused(error, "vision").jupyterhub_message
+
+
+def test_a_cluster_that_is_too_slow_is_a_sentence() -> None:
+    refused = trouble.silent(TimeoutError("Could not create pod carrel-vision/desk"))
+    assert (refused.reason, refused.status_code) == ("cluster", 504)
+    assert "Could not create pod" in refused.jupyterhub_message
+
+
+def test_the_secret_has_what_opens_a_door_and_nothing_else() -> None:
+    environment = {"JUPYTERHUB_API_TOKEN": "t", "JUPYTERHUB_USER": "ada", "CPU_LIMIT": 2}
+    made = belongings.secret("desk", environment, {"a": "b"})
+    assert made["data"] == {"JUPYTERHUB_API_TOKEN": "dA=="}
+    assert made["metadata"] == {"name": "desk", "labels": {"a": "b"}}
+
+
+def test_a_claim_asks_for_the_class_only_if_one_is_said() -> None:
+    made = belongings.claim(Storage("project", "5Gi", "", ["ReadWriteMany"]), {})
+    assert made["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "5Gi"}},
+    }
+    fast = belongings.claim(Storage("project", "5Gi", "fast", ["ReadWriteOnce"]), {})
+    assert fast["spec"]["storageClassName"] == "fast"

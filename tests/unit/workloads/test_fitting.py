@@ -1,0 +1,64 @@
+"""What a place cannot run is told at submission, with the field that is in the way."""
+
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
+from carrel_scheduler.workloads import fitting
+
+ON_CLUSTER = fitting.on_cluster(PodSettings(image="trainer"))
+
+
+def work(name: str = "x", **fields: Any) -> Workload:
+    spec = WorkloadSpec(user="ada", **{"kind": "training", "command": ["true"], **fields})
+    return Workload(meta=Meta(name=name, project="vision", uid="u1"), spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "field"),
+    [
+        ({"resources": Resources(gpu_milli=500)}, "bad_gpu_share", "gpus"),
+        ({"resources": Resources(mig_profile="half")}, "bad_mig_profile", "mig_profile"),
+        (
+            {"resources": Resources(gpu_milli=1000, mig_profile="1g.10gb")},
+            "mig_and_gpus",
+            "mig_profile",
+        ),
+        (
+            {"resources": Resources(mig_profile="1g.10gb"), "external": True},
+            "no_mig",
+            "mig_profile",
+        ),
+        ({"volumes": [("data", ""), ("/data", "x")]}, "bad_path", "volumes.1.source"),
+        ({"volumes": [("data", "../x")]}, "bad_path", "volumes.0.destination"),
+        ({"volumes": [("a", "x"), ("b", "x")]}, "bad_path", "volumes.1.destination"),
+        ({"volumes": [("data", "/tmp")]}, "bad_path", "volumes.0.destination"),
+        ({"volumes": [("carrel-checkpoints/x", "")]}, "bad_path", "volumes.0.source"),
+        ({"files": {"big": "x" * 1_000_000}}, "files_too_large", "files"),
+        ({"name": "x" * 62, "kind": "distributed", "tasks": 2}, "too_long", "name"),
+        ({"user": "a/b"}, "bad_name", "user"),
+    ],
+)
+def test_what_no_pod_can_be(fields: dict[str, Any], code: str, field: str) -> None:
+    user = fields.pop("user", "ada")
+    wanted = work(**fields)
+    wanted.spec.user = user
+    found = ON_CLUSTER(wanted)
+    assert found is not None
+    assert (found.code, found.field) == (code, field)
+    assert found.expected
+
+
+def test_what_fits_a_cluster() -> None:
+    assert ON_CLUSTER(work(volumes=[("data/raw", "/mnt/raw")], tasks=3)) is None
+    assert ON_CLUSTER(work(kind="experiment")) is None
+    assert ON_CLUSTER(work(kind="workspace", command=[], external=True)) is None
+
+
+def test_volumes_of_one_machine_are_its_folders() -> None:
+    found = fitting.on_machine(work(volumes=[("data", "x")]))
+    assert found is not None
+    assert (found.code, found.field) == ("bad_path", "volumes.0.source")
+    assert fitting.on_machine(work(volumes=[("/data", "x")])) is None

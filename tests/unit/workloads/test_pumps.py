@@ -1,0 +1,60 @@
+"""Watches whose changes were not kept long enough: everything is told again, also what is gone."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
+from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
+from carrel_scheduler.workloads.messages import ProjectChanged
+from carrel_scheduler.workloads.pumps import pump_projects
+
+
+def project(name: str) -> Project:
+    return Project(meta=Meta(name=name, uid=f"uid-{name}"), spec=ProjectSpec())
+
+
+class Forgetful:
+    """A ledger whose first watch expires."""
+
+    def __init__(self) -> None:
+        self.watched: list[int] = []
+
+    async def watch(
+        self, _kind: type[Project], version: int, *, statuses: bool
+    ) -> AsyncIterator[Change[Project]]:
+        assert not statuses
+        self.watched.append(version)
+        if version == 1:
+            yield Change(ChangeType.ADDED, 2, project("old"))
+            raise Expired("too old")
+        yield Change(ChangeType.ADDED, 11, project("later"))
+
+    async def list(self, _kind: type[Project]) -> Page[Project]:
+        return Page([project("kept"), project("new")], 10)
+
+
+class Loop:
+    """Hears, and knows projects."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.projects = {"kept": project("kept"), "gone": project("gone")}
+        self.book = self
+
+    def tell(self, message: ProjectChanged) -> None:
+        change = message.change
+        self.told.append((change.type.value, change.object.meta.name))
+
+
+async def test_nothing_is_missed() -> None:
+    ledger: Any = Forgetful()
+    loop: Any = Loop()
+    await pump_projects(ledger, loop, 1)
+    assert loop.told == [
+        ("added", "old"),
+        ("deleted", "gone"),
+        ("added", "kept"),
+        ("added", "new"),
+        ("added", "later"),
+    ]
+    assert ledger.watched == [1, 10]

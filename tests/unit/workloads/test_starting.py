@@ -1,0 +1,73 @@
+"""What a turn starts is got ready while it is recorded, and started afterwards."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from carrel_scheduler import ids
+from carrel_scheduler.ledger.objects import Meta
+from carrel_scheduler.ledger.records import Fenced
+from unit.workloads.desk import Desk
+
+
+class Recording:
+    """Stands in for ``Ledger.record``: goes on once the secrets were asked for."""
+
+    def __init__(self, desk: Desk, failure: Exception | None = None) -> None:
+        self._desk, self._failure = desk, failure
+        self._record, self._secrets_of = desk.ledger.record, desk.ledger.secrets_of
+        self._asked = asyncio.Event()
+        self.started: list[int] = []
+
+    async def secrets_of(self, uids: Sequence[str]) -> Any:
+        self._asked.set()
+        return await self._secrets_of(uids)
+
+    async def record(self, **turn: Any) -> Sequence[Meta]:
+        if any(row.to_phase == "starting" for row in turn["transitions"]):
+            async with asyncio.timeout(30):
+                await self._asked.wait()
+            self.started.append(len(self._desk.engine.specs))
+            if self._failure is not None:
+                raise self._failure
+        return await self._record(**turn)
+
+
+def stand_in(desk: Desk, monkeypatch: pytest.MonkeyPatch, recording: Recording) -> None:
+    monkeypatch.setattr(desk.ledger, "record", recording.record)
+    monkeypatch.setattr(desk.ledger, "secrets_of", recording.secrets_of)
+
+
+async def test_secrets_are_read_meanwhile_and_nothing_starts_before(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 2)
+    recording = Recording(desk)
+    stand_in(desk, monkeypatch, recording)
+    await desk.submit("vision", "train-1")
+    assert recording.started == [0]
+    assert len(desk.engine.specs) == 1
+
+
+async def test_what_could_not_be_recorded_is_not_started(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 2)
+    stand_in(desk, monkeypatch, Recording(desk, Fenced("another scheduler")))
+    with pytest.raises(Fenced):
+        await desk.submit("vision", "train-1")
+    await desk.loop.actor.idle()
+    assert not desk.engine.specs
+
+
+def test_uids_begin_with_the_time_and_are_all_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count(1_700_000_000_000_000_000, 1_000_000)
+    monkeypatch.setattr(time, "time_ns", lambda: next(now))
+    made = [ids.new_id() for _ in range(250)]
+    assert made == sorted(made)
+    assert {len(uid) for uid in made} == {32}
+    assert len({uid[12:] for uid in made}) == 250

@@ -1,0 +1,76 @@
+"""Objects that others made are taken on side by side, each in one place at a time."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.objects import ObjectT, Workload
+from carrel_scheduler.ledger.resources import kinds
+from carrel_scheduler.ledger.resources.codec import ObjectMeta, Stored
+from carrel_scheduler.workloads.namespaces.taking_on import TakingOn
+
+NOTHING: Any = None
+
+
+class Slow(TakingOn):
+    """Notes what it begins; an object is done when its gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__(NOTHING, NOTHING, NOTHING, lambda: 0.0)
+        self.begun: list[str] = []
+        self.gates: dict[str, asyncio.Event] = {"a": asyncio.Event(), "b": asyncio.Event()}
+
+    @override
+    async def take(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
+        meta = stored.metadata
+        self.begun.append(f"{meta.name}{meta.resource_version}")
+        await self.gates[meta.name].wait()
+        if meta.resource_version == "9":
+            raise ValueError("it cannot be read")
+
+
+def stored(name: str, version: str = "1") -> Stored:
+    return Stored(metadata=ObjectMeta(name=name, uid=name, resource_version=version))
+
+
+async def passes() -> None:
+    """Let everything happen that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_has_to_be_tried_for_long_holds_up_no_other() -> None:
+    taking, resource = Slow(), next(iter(kinds.resources_of(Workload)))
+    async with asyncio.TaskGroup() as group:
+        taking.begin(group, Workload, resource, stored("a"))
+        taking.begin(group, Workload, resource, stored("b"))
+        await passes()
+        assert taking.begun == ["a1", "b1"]
+        for gate in taking.gates.values():
+            gate.set()
+
+
+async def test_what_is_heard_meanwhile_is_looked_at_behind_it_the_latest_only() -> None:
+    taking, resource = Slow(), next(iter(kinds.resources_of(Workload)))
+    async with asyncio.TaskGroup() as group:
+        for version in ("1", "2", "3"):
+            taking.begin(group, Workload, resource, stored("a", version))
+            await passes()
+        assert taking.begun == ["a1"]
+        taking.gates["a"].set()
+        await passes()
+        assert taking.begun == ["a1", "a3"]
+        taking.begin(group, Workload, resource, stored("a", "4"))
+        await passes()
+    assert taking.begun == ["a1", "a3", "a4"]
+
+
+async def test_what_nobody_expected_is_heard_by_whoever_runs_it() -> None:
+    taking, resource = Slow(), next(iter(kinds.resources_of(Workload)))
+    taking.gates["a"].set()
+    with pytest.raises(ExceptionGroup, match="TaskGroup"):
+        async with asyncio.TaskGroup() as group:
+            taking.begin(group, Workload, resource, stored("a", "9"))
