@@ -21,8 +21,9 @@ up: $(VENV)/.installed ## Install into .venv and start everything on this machin
 
 test: $(VENV)/.installed-dev browser cluster ## Run every check and test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"
+	PYTHONPATH=tests $(BIN)/python -m e2e.open_mpi
 	$(MAKE) --no-print-directory lint types contracts
-	exec $(BIN)/pytest $(ARGS)
+	exec $(BIN)/pytest tests --numprocesses=2 --dist=loadscope $(ARGS)
 
 test-torch: $(VENV)/.installed-dev ## The PyTorch example; installs PyTorch, some gigabytes
 	@$(BIN)/python -m pip install --disable-pip-version-check 'torch>=2.5'
@@ -34,7 +35,7 @@ check: $(VENV)/.installed-dev ## Lint, types, layers and unit tests: the quick r
 lint: $(VENV)/.installed-dev ## Style and spelling
 	@$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
-	$(BIN)/codespell $(SOURCES) docs README.md CONTRIBUTING.md CHANGELOG.md
+	$(BIN)/codespell $(SOURCES) deploy images docs README.md CONTRIBUTING.md CHANGELOG.md
 
 types: $(VENV)/.installed-dev ## mypy, strict
 	@$(BIN)/mypy
@@ -43,7 +44,7 @@ contracts: $(VENV)/.installed-dev ## The layers of docs/architecture.md
 	@$(BIN)/lint-imports
 
 unit: $(VENV)/.installed-dev ## Unit tests only, without the slow ones
-	@$(BIN)/pytest tests/unit -q -m "not slow"
+	@$(BIN)/pytest tests/unit -q -m "not slow" --numprocesses=2 --dist=loadscope
 
 hunt: $(VENV)/.installed-dev ## Long random stories with every invariant (ARGS="--runs 5000 --steps 50")
 	@$(BIN)/python tests/hunts/machine.py $(ARGS)
@@ -62,10 +63,11 @@ clean: ## Remove what was built; the state folder of `carrel up` stays
 browser:
 	@bash tests/install-browser.sh
 
-# A Kubernetes control plane for tests: built once from Go modules, kept in the user's cache.
+# A Kubernetes for tests: built once from Go modules, kept in the user's cache.
 .PHONY: cluster
 cluster: $(VENV)/.installed-dev
-	@PYTHONPATH=tests $(BIN)/python -m k8s.cluster.binaries
+	@bash tests/k8s/install-node.sh
+	PYTHONPATH=tests $(BIN)/python -m k8s.cluster.prepare
 
 $(VENV)/bin/python:
 	@if [ -z "$(PYTHON)" ]; then

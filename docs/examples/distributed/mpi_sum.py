@@ -33,4 +33,7 @@ for step in range(start, STEPS):
         if state["step"] % 10 == 0:
             carrel.checkpoint.save(state, step=state["step"], directory=SHARED)
 where = os.environ.get("CARREL_MEMBER", "here")
-print(f"rank {rank} of {ranks} on {where}: pi is {state['pi']:.6f} after step {start}", flush=True)
+if rank == 0:
+    print(MPI.Get_library_version().partition("\n")[0])
+line = f"rank {rank} of {ranks} on {where}: pi is {state['pi']:.6f} after step {start}\n"
+print(line, end="", flush=True)  # whole: mpirun puts the pieces of all ranks one after the other
