@@ -34,6 +34,8 @@ variable                        meaning
                                 roles do not matter
 ``CARREL_STALE_GANG_SECONDS``   so long a gang of pods that others made may run with fewer than it
                                 needs before it gives its room back; default 60
+``CARREL_LOST_AFTER_SECONDS``   so long a node may be out of reach before trainings that run there
+                                are taken for lost and begin elsewhere; default 60
 ==============================  =================================================================
 """
 
@@ -44,7 +46,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 from carrel_scheduler.workloads.guests.turning import STALE_SECONDS
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
@@ -216,6 +218,9 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
             storage_claim="" if claim == NO_CLAIM else claim,
             cluster_domain=env.get("CARREL_CLUSTER_DOMAIN") or "cluster.local",
             pull_secrets=tuple(name for name in secrets.split(",") if name),
+            lost_after_seconds=round(
+                _number(env, "CARREL_LOST_AFTER_SECONDS", LOST_AFTER_SECONDS, least=0.0)
+            ),
         ),
     )
 

@@ -63,14 +63,7 @@ class Runs:
         self.plane = self._server.plane
         self.kubeconfig = self.plane.kubeconfig(record.folder / "kubeconfig")
         self.namespace = "carrel-system"
-        make_namespace(self.plane, self.namespace)
-        kubectl = Kubectl(programs["kubectl"], self.kubeconfig)
-        kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
-        for named in kinds.ALL:
-            until(partial(_serves, self.plane, named.resource), named.resource.plural)
-        policy, binding = yaml.safe_load_all((DEPLOY / "fencing.yaml").read_text())
-        self.plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicies", policy)
-        self.plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicybindings", binding)
+        install(self.plane, Kubectl(programs["kubectl"], self.kubeconfig), self.namespace)
 
     async def tell(self, seed: int) -> Told:
         """One story. Raises what it finds wrong."""
@@ -112,6 +105,17 @@ class Runs:
     async def _kill(self) -> None:
         await asyncio.to_thread(self._server.kill)
         await asyncio.to_thread(self._server.start)
+
+
+def install(plane: ControlPlane, kubectl: Kubectl, namespace: str) -> None:
+    """What a scheduler needs of an API server: its namespace, our kinds, the fencing policy."""
+    make_namespace(plane, namespace)
+    kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
+    for named in kinds.ALL:
+        until(partial(_serves, plane, named.resource), named.resource.plural)
+    policy, binding = yaml.safe_load_all((DEPLOY / "fencing.yaml").read_text())
+    plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicies", policy)
+    plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicybindings", binding)
 
 
 def _serves(plane: ControlPlane, resource: Resource) -> bool:

@@ -4,7 +4,7 @@ Their ports are held for them from when they are chosen.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +22,16 @@ NODES: Final = tuple(f"worker-{number}" for number in range(1, 7))
 """Names of the nodes that may join."""
 
 
-def start(programs: Mapping[str, Path], record: Record, controllers: str = "*") -> ControlPlane:
+def start(
+    programs: Mapping[str, Path],
+    record: Record,
+    controllers: str = "*",
+    options: Sequence[str] = (),
+) -> ControlPlane:
     """Start all three and wait until the API server is ready. Raises ``NotReady``.
 
-    ``controllers`` are those that the controller-manager runs, as its option says.
+    ``controllers`` are those that the controller-manager runs, as its option says; ``options`` are
+    more of its options.
     """
     folder = record.folder / "plane"
     folder.mkdir()
@@ -46,6 +52,7 @@ def start(programs: Mapping[str, Path], record: Record, controllers: str = "*") 
         "--use-service-account-credentials",
         "--leader-elect=false",
         f"--controllers={controllers}",
+        *options,
     )
     account = "/api/v1/namespaces/default/serviceaccounts/default"
     wait_for(lambda: bool(plane.get(account)), manager, folder / "kube-controller-manager.log")

@@ -83,3 +83,13 @@ def test_how_long_a_gang_may_be_too_few() -> None:
     more["CARREL_STALE_GANG_SECONDS"] = "-1"
     with pytest.raises(BadSetting, match="CARREL_STALE_GANG_SECONDS"):
         Settings.from_environment({**HUB, **more})
+
+
+def test_how_long_a_node_may_be_out_of_reach() -> None:
+    more = {"CARREL_ENGINE": "kubernetes", "CARREL_TASK_IMAGE": "trainer"}
+    assert Settings.from_environment({**HUB, **more}).need_cluster().pods.lost_after_seconds == 60
+    more["CARREL_LOST_AFTER_SECONDS"] = "300"
+    assert Settings.from_environment({**HUB, **more}).need_cluster().pods.lost_after_seconds == 300
+    more["CARREL_LOST_AFTER_SECONDS"] = "soon"
+    with pytest.raises(BadSetting, match="CARREL_LOST_AFTER_SECONDS='soon'"):
+        Settings.from_environment({**HUB, **more})

@@ -22,6 +22,7 @@ FINALIZER: Final = f"{GROUP}/seen"
 FORGOTTEN: Final = f"{GROUP}/forgotten"
 """Label of pods whose end was taken in: they are there for their logs only."""
 CONTAINER: Final = "task"
+LOST_AFTER_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class PodSettings:
     user: int = 1000
     group: int = 1000
     storage_claim: str = CHECKPOINTS_CLAIM
-    lost_after_seconds: int = 60
+    lost_after_seconds: int = LOST_AFTER_SECONDS
     external_seconds: float = 120.0
     begin_seconds: float = 600.0
     cluster_domain: str = "cluster.local"
