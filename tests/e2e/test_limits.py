@@ -171,10 +171,8 @@ def answers(client: Client) -> bool:
 def test_the_owner_of_an_untouched_tab_is_warned_in_jupyterlab(team: People, room: Room) -> None:
     warning = room.untouched.warning()
     expect(warning).to_be_visible(timeout=IDLE_SECONDS * 1000)
-    assert re.search(
-        r"stops at \d\d:\d\d \(in \d+ (s|min)\): vision allows 1 min without work\.",
-        warning.inner_text(),
-    )
+    said = r"stops at \d\d:\d\d \(in \d+ (s|min)\): vision allows 1 min without work\."
+    expect(warning).to_contain_text(re.compile(said))
     expect(warning.get_by_role("button", name="Keep for 1 min")).to_be_visible()
     team.shot(room.untouched.page, "limits-warning")
 
@@ -224,7 +222,7 @@ def test_a_kept_workspace_is_offered_no_more(room: Room) -> None:
     """Its second warning is there by now, and stays while the time that it was kept runs."""
     desk = room.kept
     expect(desk.warning()).to_be_visible(timeout=IDLE_SECONDS * 1000)
-    assert desk.warning().get_by_role("button", name=re.compile("Keep")).count() == 0
+    expect(desk.warning().get_by_role("button", name=re.compile("Keep"))).to_have_count(0)
 
 
 def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room: Room) -> None:
@@ -250,8 +248,8 @@ def test_a_killed_scheduler_neither_stops_nor_forgets_anybody(stack: Stack, room
 def test_who_works_is_warned_and_stopped_at_the_time_limit(team: People, room: Room) -> None:
     desk = room.limited
     expect(desk.warning()).to_be_visible(timeout=TIME_LIMIT_SECONDS * 1000)
-    assert "time limit of course" in desk.warning().inner_text()
-    assert desk.warning().get_by_role("button", name=re.compile("Keep")).count() == 0
+    expect(desk.warning()).to_contain_text("time limit of course")
+    expect(desk.warning().get_by_role("button", name=re.compile("Keep"))).to_have_count(0)
     team.shot(desk.page, "limits-time-warning")
     ended = desk.stopped(TIME_LIMIT_SECONDS)
     reason, status = ended.status.reason, ended.status
