@@ -1,0 +1,152 @@
+"""What fails, is lost or does not end, in virtual time: tried again, elsewhere, or given up."""
+
+import pytest
+
+from carrel_scheduler.workloads import actor
+from carrel_scheduler.workloads.lifecycle import LATE_SECONDS
+from carrel_scheduler.workloads.messages import Wake
+from unit.workloads.desk import Desk
+
+
+async def test_nobody_waits_for_ever_for_a_task_that_does_not_end(desk: Desk) -> None:
+    await desk.project("a", 2)
+    await desk.project("b", 2)
+    borrowed = [await desk.submit("a", f"a{n}", grace_seconds=40) for n in range(4)]
+    await desk.runs(*borrowed)
+    claim = await desk.submit("b", "b1")
+
+    async def giving_way() -> list[str]:
+        return [uid for uid in borrowed if await desk.phase(uid) == "preempting"]
+
+    (stuck,) = await giving_way()
+    await desk.wait(40 + LATE_SECONDS - 1)
+    assert await giving_way() == [stuck]
+    await desk.wait(2)
+    (other,) = set(await giving_way()) - {stuck}
+    await desk.ends(other, 143)
+    assert await desk.phases(claim, stuck) == ["starting", "preempting"]
+    await desk.ends(stuck, 137)
+    assert "starting" in await desk.phases(stuck, other)
+
+
+async def test_what_ends_within_its_grace_is_not_given_up(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.project("a", 1)
+    training = await desk.submit("a", "a1")
+    await desk.runs(training)
+    await desk.change(training, suspend=True)
+    await desk.ends(training, 143)
+    await desk.resume(training)
+    await desk.runs(training)
+    await desk.wait(3600)
+    assert await desk.phase(training) == "running"
+    assert "has not ended" not in caplog.text
+
+
+async def test_a_failing_training_is_tried_again_and_then_given_up(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1", backoff_limit=1)
+    await desk.runs(uid)
+    await desk.ends(uid, 1)
+    waiting = (await desk.stored(uid)).status
+    assert (waiting.phase, waiting.failures) == ("pending", 1)
+    assert waiting.reason is not None
+    assert waiting.reason.token == "BackOff"
+    await desk.wait(4.0)
+    assert await desk.phase(uid) == "pending"
+    await desk.wait(2.0)
+    assert await desk.phase(uid) == "starting"
+    await desk.runs(uid)
+    await desk.ends(uid, 1)
+    assert await desk.phase(uid) == "failed"
+
+
+async def test_an_engine_that_cannot_start_a_task_counts_as_a_failure(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    desk.engine.refuse = "no such user"
+    uid = await desk.submit("vision", "train-1", backoff_limit=0)
+    status = (await desk.stored(uid)).status
+    assert status.phase == "failed"
+    assert status.reason is not None
+    assert "no such user" in status.reason.sentence
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+async def test_what_cannot_run_on_its_node_gets_another_place(desk: Desk, tasks: int) -> None:
+    await desk.project("vision", 2)
+    desk.engine.refuse_here = "its volume is on node n2"
+    uid = await desk.submit("vision", "train-1", 1, tasks=tasks, backoff_limit=0)
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.failures) == ("pending", 0)
+    assert status.reason is not None
+    assert status.reason.token == "NotBegun"
+    assert "its volume is on node n2" in status.reason.sentence
+    desk.engine.refuse_here = ""
+    await desk.wait(2.0)
+    assert await desk.phase(uid) == "starting"
+
+
+async def test_a_pause_is_as_long_as_it_was_though_the_clock_is_set_back(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1", backoff_limit=1)
+    await desk.runs(uid)
+    await desk.ends(uid, 1)
+    assert await desk.phase(uid) == "pending"
+    desk.now -= 3600.0
+    desk.loop.tell(Wake())
+    await desk.settle()
+    await desk.wait(5.0)
+    assert await desk.phase(uid) == "starting"
+
+
+async def test_after_a_restart_no_pause_is_longer_than_failures_ask_for(desk: Desk) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1", backoff_limit=1)
+    await desk.runs(uid)
+    await desk.ends(uid, 1)
+    desk.now -= 3600.0
+    await desk.recover()
+    assert await desk.phase(uid) == "pending"
+    await desk.wait(5.0)
+    assert await desk.phase(uid) == "starting"
+
+
+async def test_a_member_that_is_gone_without_a_trace_is_not_waited_for(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "gang", 1, tasks=2)
+    await desk.runs(uid)
+    first, other = desk.tasks_of(uid)
+    del desk.engine.alive[other]
+    desk.finish(first, None, signal=9)
+    await desk.settle()
+    status = (await desk.stored(uid)).status
+    assert (status.phase, status.failures) == ("pending", 1)
+
+
+async def test_an_engine_that_does_not_pass_a_stop_on_is_asked_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actor, "STOP_AGAIN_SECONDS", (0.0, 0.0, 0.0))
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1", 1)
+    await desk.runs(uid)
+    desk.engine.deaf = 3
+    await desk.change(uid, suspend=True)
+    assert list(desk.engine.stopping) == desk.tasks_of(uid)
+
+
+async def test_a_gang_that_loses_a_member_starts_again_together(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "gang", 1, tasks=3)
+    await desk.runs(uid)
+    first, *others = desk.tasks_of(uid)
+    desk.finish(first, None, signal=9)
+    await desk.settle()
+    assert set(desk.engine.stopping) == set(others)
+    for task in others:
+        desk.finish(task, 143)
+    await desk.settle()
+    await desk.wait(6.0)
+    assert {task.attempt for task in desk.tasks_of(uid)} == {1}
+    assert len(desk.tasks_of(uid)) == 3
