@@ -130,6 +130,15 @@ async def test_a_slow_target_stops_the_caller_and_a_slow_caller_the_target(wire:
     assert wire.lines[0].reading()
 
 
+async def test_a_line_is_heard_again_once_its_answer_is_whole(wire: Pass) -> None:
+    await wire.says(GET)
+    wire.caller.pause_writing()
+    await wire.target_says(OK)
+    assert len(wire.idle) == 1
+    assert wire.lines[0].reading()
+    wire.caller.resume_writing()
+
+
 async def test_nothing_new_begins_while_the_caller_takes_nothing(wire: Pass) -> None:
     await wire.says(GET + GET)
     wire.caller.pause_writing()

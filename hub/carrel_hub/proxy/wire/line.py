@@ -124,6 +124,7 @@ class Line(asyncio.Protocol):
         """The answer was taken; ``whole``: the request was sent to its end too."""
         self._let_go()
         if whole and self._ended and self._keep and not self.transport.is_closing():
+            self.transport.resume_reading()  # a slow caller may have paused it to the end
             self._idle(self)
         else:
             self.transport.abort()
