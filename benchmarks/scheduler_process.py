@@ -8,17 +8,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
+import msgspec
 
+from benchmarks.forking import Forked, Forking
 from benchmarks.ports import free_port
 
 START_SECONDS = 180.0
 END_SECONDS = 60.0
 
 
+class Birth(msgspec.Struct, frozen=True):
+    """What a forked scheduler is told: its environment, as a whole, and where its words go."""
+
+    environment: dict[str, str]
+    log: str
+
+
 class SchedulerProcess:
     """Start it, kill it, start it again; tasks that it started live on.
 
-    ``module`` is what is run, ``more`` what its environment holds besides.
+    ``module`` is what is run, ``more`` what its environment holds besides. ``forking``: what
+    forks it (``forked_schedulers``), so that it starts without importing everything again.
     """
 
     def __init__(
@@ -31,6 +41,7 @@ class SchedulerProcess:
         database_url: str = "",
         module: str = "carrel_scheduler.service",
         more: Mapping[str, str] | None = None,
+        forking: Forking | None = None,
     ) -> None:
         self.state_dir = state_dir
         self.port = free_port()
@@ -48,11 +59,15 @@ class SchedulerProcess:
             "JUPYTERHUB_API_TOKEN": hub_token,
             **(more or {}),
         }
-        self._module = module
-        self._process: asyncio.subprocess.Process | None = None
+        self._module, self._forking = module, forking
+        self._process: asyncio.subprocess.Process | Forked | None = None
 
     async def start(self) -> None:
         """Start and return once the process exists; ``ready`` waits for its first answer."""
+        if self._forking is not None:
+            birth = Birth(self._environment, str(self.log))
+            self._process = Forked(self._forking.begin(msgspec.json.encode(birth)))
+            return
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -68,7 +83,7 @@ class SchedulerProcess:
         clock = asyncio.get_running_loop().time
         began = clock()
         while clock() - began < START_SECONDS:
-            if self._process is None or self._process.returncode is not None:
+            if self._process is None or _ended(self._process):
                 break
             try:
                 async with session.get(f"{self.api}/whoami") as answer:
@@ -94,6 +109,13 @@ class SchedulerProcess:
         await self._end(signal.SIGTERM)
 
     async def _end(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
-            await asyncio.wait_for(self._process.wait(), END_SECONDS)
+        process = self._process
+        if isinstance(process, Forked):
+            await process.end(number, END_SECONDS)
+        elif process is not None and not _ended(process):
+            process.send_signal(number)
+            await asyncio.wait_for(process.wait(), END_SECONDS)
+
+
+def _ended(process: asyncio.subprocess.Process | Forked) -> bool:
+    return process.ended if isinstance(process, Forked) else process.returncode is not None

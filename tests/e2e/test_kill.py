@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.forking import Forking
 from benchmarks.kills import run
 
 KILLS = 200
@@ -12,7 +13,8 @@ KILLS = 200
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 async def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
-    verdict = await run(tmp_path, KILLS)
+    with Forking("benchmarks.forked_schedulers") as forking:
+        verdict = await run(tmp_path, KILLS, forking)
     assert verdict.jobs > KILLS / 2
     assert verdict.lost == []
     assert verdict.unfinished == []

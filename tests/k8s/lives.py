@@ -3,21 +3,16 @@
 This is how tests see it: they have it born (``nursery``), tell it what goes wrong, and end it.
 """
 
-import asyncio
 import mmap
-import os
-import select
-import signal
 import struct
-import subprocess
-import sys
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
+from benchmarks.forking import Forked, Forking
+
 LEASE_SECONDS: Final = 3.0
-END_SECONDS: Final = 30.0
 _TOLD: Final = struct.Struct("d?")
 
 
@@ -85,79 +80,27 @@ class Telling:
         self._memory[: _TOLD.size] = _TOLD.pack(*told)
 
 
-class Life:
+class Life(Forked):
     """One process, from outside."""
 
     def __init__(self, script: Script, pid: int) -> None:
+        super().__init__(pid)
         self.script = script
         self.telling = Telling(script.told)
-        try:
-            self._process = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self._process = -1
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is no more."""
-        return self._process < 0 or bool(select.select([self._process], [], [], 0)[0])
 
     @property
     def last_words(self) -> str:
         """The write at which it was killed; empty where it was not."""
         return self.script.words.read_text() if self.script.words.exists() else ""
 
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it lives."""
-        if not self.ended:
-            signal.pidfd_send_signal(self._process, number)
 
-    async def wait(self, seconds: float) -> None:
-        """Until it is no more, or the time is over."""
-        if not self.ended:
-            await asyncio.to_thread(select.select, [self._process], [], [], seconds)
-
-    async def end(self) -> None:
-        """SIGKILL, and wait until it is no more."""
-        self.send(signal.SIGKILL)
-        if self._process >= 0:
-            await self.wait(END_SECONDS)
-            assert self.ended, "it does not end"
-            os.close(self._process)
-            self._process = -1
-
-
-class Nursery:
+class Nursery(Forking):
     """Where lives come from."""
 
     def __init__(self) -> None:
-        # What this process imports, its lives do: it may be another tree than the installed one.
-        folders = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "k8s.nursery"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": folders},
-        )
+        super().__init__("k8s.nursery")
 
-    def begin(self, script: Script) -> Life:
+    def bear(self, script: Script) -> Life:
         """A new life."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         Telling(script.told)
-        self._process.stdin.write(msgspec.json.encode(script) + b"\n")
-        self._process.stdin.flush()
-        return Life(script, int(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End it, and every life with it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait(END_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        return Life(script, self.begin(msgspec.json.encode(script)))

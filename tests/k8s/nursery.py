@@ -5,14 +5,10 @@ and its lease is short. No life outlives the nursery, and it not the tests.
 """
 
 import asyncio
-import ctypes
 import functools
-import gc
 import importlib
 import os
 import random
-import signal
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from benchmarks.forking import fork_for_each_line, say_into
 from carrel_scheduler import service, service_cluster
 from carrel_scheduler.engines.kubernetes import fencing
 from carrel_scheduler.engines.kubernetes.leading import Leader
@@ -28,24 +25,14 @@ from carrel_scheduler.ledger.resources.rows import open_rows
 from k8s.faulty import Faults, FaultyTransport
 from k8s.lives import LEASE_SECONDS, Script, Telling
 
-DIE_WITH_PARENT: Final = 1
 FENCED_SECONDS: Final = 60.0
 """So long a slow server may take to know of a new leader: stories without a fence prove nothing."""
 
 
 def main() -> None:
     """Be the nursery: a script in a line, the number of a process in a line."""
-    _die_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     asyncio.run(_import_everything())
-    gc.freeze()
-    for line in sys.stdin.buffer:
-        script = msgspec.json.decode(line, type=Script)
-        pid = os.fork()
-        if not pid:
-            _live(script)
-        sys.stdout.write(f"{pid}\n")
-        sys.stdout.flush()
+    fork_for_each_line(_live)
 
 
 async def _import_everything() -> None:
@@ -56,14 +43,10 @@ async def _import_everything() -> None:
         await rows.close()
 
 
-def _live(script: Script) -> None:
+def _live(line: bytes) -> None:
     """Be a scheduler, until the end of this process."""
-    _die_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    log = os.open(script.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    script = msgspec.json.decode(line, type=Script)
+    say_into(str(script.log))
     telling = Telling(script.told)
     faults = Faults(
         random.Random(script.seed),
@@ -84,11 +67,6 @@ def _live(script: Script) -> None:
     replaced.Leader = functools.partial(Leader, duration=LEASE_SECONDS)
     os.environ |= _environment(script)
     service.main()
-    sys.exit()
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def _write(path: Path, text: str) -> None:

@@ -75,7 +75,7 @@ class Seat:
             trouble=self.chance.choice((0.0, 0.0, 0.2, 0.4)) if faulty else 0.0,
         )
         self.number += 1
-        self.life = self.nursery.begin(script)
+        self.life = self.nursery.bear(script)
 
     async def kill(self) -> None:
         """SIGKILL at whatever it is doing; nothing if it is dead."""
