@@ -1,7 +1,8 @@
 """Which tests wait for each other where several processes run them.
 
 Those that use the whole machine (its control groups, accounts, browser) are one process's, as are
-those of the cluster, which share what they start. All others go by file. Told to the scheduler of
+those of the cluster, which share what they start. What has servers of its own on loopback and no
+more goes by folder, so that they are started once; all others go by file. Told to the scheduler of
 pytest-xdist itself, as marks for its groups are lost with newer versions of pytest.
 """
 
@@ -16,12 +17,16 @@ PARTS: Final = {
     "tests/hunts": "machine",
     "tests/k8s": "cluster",
 }
+APART: Final = frozenset(f"tests/contract/{name}" for name in ("api", "client", "kube", "ledger"))
 
 
 def turn_of(nodeid: str) -> str:
     """What tests that run one after the other, in one process, have in common."""
     path = nodeid.partition("::")[0]
-    return PARTS.get("/".join(path.split("/")[:2]), path)
+    folders = path.split("/")
+    if (apart := "/".join(folders[:3])) in APART:
+        return apart
+    return PARTS.get("/".join(folders[:2]), path)
 
 
 @pytest.hookimpl(optionalhook=True)
