@@ -199,6 +199,21 @@ def test_a_gang_that_runs_in_part_gives_up_after_its_grace(world: World) -> None
     assert world.pods["uid-g1"].member.ending
 
 
+def test_nobody_makes_a_bare_pod_again_that_is_gone_after_a_restart(world: World) -> None:
+    whole = gang("g", 2, controlled=False)
+    world.arrive("g0", whole)
+    world.arrive("g1", whole)
+    world.settle()
+    world.delete("uid-g0")
+    world.restart()
+    world.project("a", 6)
+    world.settle()
+    assert not world.pods["uid-g1"].member.ending
+    world.now += 6.0  # the grace of a gang in part, and no time for a pod that does not come
+    world.settle()
+    assert world.pods["uid-g1"].member.ending
+
+
 def test_a_restart_finds_everything_as_it_is(world: World) -> None:
     whole = gang("g", 2)
     world.arrive("g0", whole, gpus=2)

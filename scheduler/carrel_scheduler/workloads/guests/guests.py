@@ -18,7 +18,8 @@ from carrel_scheduler.workloads.guests.orders import Nominate, Orders
 from carrel_scheduler.workloads.guests.teams import GuestPlace
 
 HELD_SECONDS: Final = 5.0
-"""So long a place is held for a pod that its controller has not made again yet."""
+"""So long a place is held for a pod that its controller has not made again yet. Nobody makes a pod
+again that has no controller."""
 
 
 class Guests(Hearing):
@@ -93,7 +94,7 @@ class Guests(Hearing):
         if slot not in team.slots:
             settling.release(self, team, slot, Outcome.GONE)
         elif slot.member is None:
-            slot.vacant_until = self.now + HELD_SECONDS
+            slot.vacant_until = self.now + (HELD_SECONDS if team.grouping.controlled else 0.0)
             self.wake(slot.vacant_until, team)
         elif not self.asking.fits(slot, binding.node):
             settling.release(self, team, slot, Outcome.AGAIN)
