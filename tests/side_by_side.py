@@ -17,7 +17,9 @@ PARTS: Final = {
     "tests/hunts": "machine",
     "tests/k8s": "cluster",
 }
-APART: Final = frozenset(f"tests/contract/{name}" for name in ("api", "client", "kube", "ledger"))
+APART: Final = frozenset(
+    f"tests/contract/{name}" for name in ("api", "client", "console", "kube", "ledger", "notebook")
+)
 
 
 def turn_of(nodeid: str) -> str:
