@@ -11,7 +11,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NoReturn, Self
 
 _DIE_WITH_PARENT: Final = 1
@@ -92,18 +92,17 @@ class Forking:
     """The process that forks, from outside.
 
     Args:
-        module: of which ``main`` is ``fork_for_each_line`` of something.
-        more: what its environment holds besides ours.
+        module: run as a program, it is to ``fork_for_each_line``.
     """
 
-    def __init__(self, module: str, more: Mapping[str, str] | None = None) -> None:
+    def __init__(self, module: str) -> None:
         # What this process imports, those do: it may be another tree than the installed one.
         folders = os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": folders, **(more or {})},
+            env={**os.environ, "PYTHONPATH": folders},
         )
 
     def begin(self, line: bytes) -> int:

@@ -1,9 +1,9 @@
 """Which tests wait for each other where several processes run them.
 
-Those that use the whole machine (its control groups, accounts, browser) are one process's, as are
-those of the cluster, which share what they start. What has servers of its own on loopback and no
-more goes by folder, so that they are started once; all others go by file. Told to the scheduler of
-pytest-xdist itself, as marks for its groups are lost with newer versions of pytest.
+Those that use the whole machine (its control groups and accounts) are one process's, as are those
+of the cluster, which share what they start. What has servers of its own on loopback, and perhaps a
+browser, goes by folder, so that they are started once; all others go by file. Told to the scheduler
+of pytest-xdist itself, as marks for its groups are lost with newer versions of pytest.
 """
 
 from typing import Any, Final

@@ -6,22 +6,19 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
 
 import yaml
 
-from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger.resources import kinds
 from k8s.breakable import Breakable
-from k8s.cluster.plane import ControlPlane, Refused
+from k8s.cluster.plane import ControlPlane
 from k8s.cluster.records import Record
 from k8s.faults import LONG_SECONDS, Break, Story
 from k8s.grounds import database, grounds
 from k8s.lives import Nursery
-from k8s.ours import DEPLOY, Kubectl, make_namespace, until
+from k8s.ours import DEPLOY, Kubectl, install_kinds, make_namespace
 from k8s.seats import Seat
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -110,21 +107,10 @@ class Runs:
 def install(plane: ControlPlane, kubectl: Kubectl, namespace: str) -> None:
     """What a scheduler needs of an API server: its namespace, our kinds, the fencing policy."""
     make_namespace(plane, namespace)
-    kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
-    for named in kinds.ALL:
-        until(partial(_serves, plane, named.resource), named.resource.plural)
+    install_kinds(plane, kubectl)
     policy, binding = yaml.safe_load_all((DEPLOY / "fencing.yaml").read_text())
     plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicies", policy)
     plane.ask("POST", f"/apis/{_GROUP}/v1/validatingadmissionpolicybindings", binding)
-
-
-def _serves(plane: ControlPlane, resource: Resource) -> bool:
-    """Whether objects of a kind can be asked for."""
-    try:
-        plane.get(resource.path())
-    except Refused:
-        return False
-    return True
 
 
 def _logs(folder: Path) -> str:

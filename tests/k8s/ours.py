@@ -73,11 +73,16 @@ def kubectl(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ku
 @pytest.fixture(scope="session")
 def ours(plane: ControlPlane, kubectl: Kubectl) -> ControlPlane:
     """A cluster that knows our kinds."""
+    install_kinds(plane, kubectl)
+    return plane
+
+
+def install_kinds(plane: ControlPlane, kubectl: Kubectl) -> None:
+    """Have a cluster know our kinds."""
     kubectl("apply", "--server-side", "-k", str(DEPLOY / "crds"))
     # `kubectl wait` gives up on a definition of which the server has said nothing yet.
     for named in kinds.ALL:
         pods.until(partial(_serves, plane, named.resource))
-    return plane
 
 
 def _serves(plane: ControlPlane, resource: Resource) -> bool:
