@@ -31,8 +31,8 @@ def prepared(claim: borrowed.Claim) -> State:
 
 
 def again(state: State, claim: borrowed.Claim) -> None:
-    """The gang comes, as if it had never been there: nothing of it is remembered either."""
-    state.memory.forget()
+    """The gang comes, as if it had never been there: no search for it is remembered."""
+    state.memory.searches.clear()
     if claim.gang.uid in state.jobs.by_uid:
         state.apply(WorkloadGone(claim.gang.uid))
     state.apply(claim.gang)

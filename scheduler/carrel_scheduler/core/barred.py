@@ -12,25 +12,14 @@ def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
     The same as ``Standings.barrier``: a resource that is not asked for never stands in the way.
     With ``for_ever`` as if nobody held anything.
     """
-    found = np.zeros(len(rows), np.bool_)
     if not len(rows):
-        return found
+        return np.zeros(0, np.bool_)
     waiting, table, columns = cycle.state.waiting, cycle.standings.table, cycle.columns
-    left, left_fixed = table.caps, table.quotas
-    if not for_ever:
-        left, left_fixed = left - columns.used, left_fixed - columns.fixed
-    left = _on_the_way(np.maximum(left, 0), table.parents)
-    left_fixed = _on_the_way(np.maximum(left_fixed, 0), table.parents)
-    found = ~waiting.within(rows, left)
-    some = np.flatnonzero(waiting.fixed.take(rows))
-    found[some] |= ~waiting.within(rows.take(some), left_fixed)
+    left = table.caps if for_ever else table.caps - columns.used
+    found = ~waiting.within(rows, table.tree.least_on_paths(np.maximum(left, 0)))
+    some = waiting.fixed.take(rows).nonzero()[0]
+    if len(some):
+        left = table.quotas if for_ever else table.quotas - columns.fixed
+        left = table.tree.least_on_paths(np.maximum(left, 0))
+        found[some] |= ~waiting.within(rows.take(some), left)
     return found
-
-
-def _on_the_way(left: Counts, parent: Counts) -> Counts:
-    """(Q, 3) the least that is left at a queue and at those above it."""
-    least, above = left.copy(), parent
-    while (known := above >= 0).any():
-        least[known] = np.minimum(least[known], left[above[known]])
-        above = np.where(known, parent.take(above), -1)
-    return least

@@ -20,7 +20,7 @@ Everything is read from the standings as they are, so legality follows what is c
 by ``take`` or by anybody else; the claimer itself is counted in only after its claim.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -193,8 +193,7 @@ class Claim:
                 keeps = self._keeps(sibling)
                 if sibling != rival and keeps is not Keeps.ALL:
                     most[sibling] = self._most(sibling)
-                    for slot, left in self._spread(sibling, self._beyond(sibling, keeps), keeps):
-                        excess[slot] = left
+                    self._spread(sibling, self._beyond(sibling, keeps), keeps, excess)
         return Budgets(np.array(excess, np.int64), np.array(most, np.int64))
 
     def _refused_by_rule(self, fixed_demand: Sequence[int]) -> Barrier | None:
@@ -261,15 +260,15 @@ class Claim:
             used[2] - kept[2] if demand[2] and used[2] > kept[2] else 0,
         )
 
-    def _spread(self, slot: int, left: Triple, keeps: Keeps) -> Iterator[tuple[int, Triple]]:
-        """What may be taken of a queue, and of everything below it."""
-        yield slot, left
-        children = self._children(slot)
+    def _spread(self, slot: int, left: Triple, keeps: Keeps, excess: list[Triple]) -> None:
+        """Enter what may be taken of a queue, and of everything below it."""
+        excess[slot] = left
+        children = self._standings.table.children[slot]
         if children and any(left):
             beyond = [self._beyond(child, keeps) for child in children]
             unclaimed = _unclaimed(left, beyond)
             for child, own in zip(children, beyond, strict=True):
-                yield from self._spread(child, _part(left, unclaimed, own), keeps)
+                self._spread(child, _part(left, unclaimed, own), keeps, excess)
 
     def _most(self, sibling: int) -> Triple:
         """What may be taken until the sibling is no fuller than a claimer beyond its fair share."""

@@ -75,14 +75,14 @@ def budgets_of(cycle: Cycle, claim: Claim, known: ClaimBudgets | None = None) ->
         room = found.most[queues] + 1 - largest
         strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
         excess[queues] = np.maximum(strict, 0)
-    return Budgets(cycle.standings.table.parents, excess, excess[:, 0] >= NO_BOUND)
+    return Budgets(cycle.standings.table.tree, excess, excess[:, 0] >= NO_BOUND)
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
     """No bound at all."""
-    parent = cycle.standings.table.parents
-    queues = len(parent)
-    return Budgets(parent, np.zeros((queues, 3), np.int64), np.ones(queues, np.bool_))
+    tree = cycle.standings.table.tree
+    queues = tree.size
+    return Budgets(tree, np.zeros((queues, 3), np.int64), np.ones(queues, np.bool_))
 
 
 def make_room(

@@ -15,6 +15,7 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts, Triple
+from carrel_scheduler.core.tree import Tree
 
 Bound = tuple[int, int, int, Token]
 """Slot of a queue, resource, the most it may hold, and the rule that says so."""
@@ -35,7 +36,7 @@ class RuleTable:
         weight: shares of the surplus; ``None`` where the quota takes their place.
         rank, place: served first when higher; and age among all queues (0 is the oldest, ties by
             name).
-        parents, quotas, caps: ``parent``, ``quota`` and ``cap`` as columns.
+        quotas, caps: ``quota`` and ``cap`` as columns; ``tree``: who is above whom.
         bounds: what work of this queue can run into on its way up, nearest queue first.
     """
 
@@ -62,7 +63,7 @@ class RuleTable:
         self.children = [tuple(slots) for slots in below]
         self.path = [path_of(slot, parent) if rule else () for slot, rule in enumerate(rules)]
         self.bounds = [self._bounds(path) for path in self.path]
-        self.parents: Counts = np.array(self.parent, np.int64).reshape(-1)
+        self.tree = Tree(np.array(self.parent, np.int64).reshape(-1))
         self.quotas: Counts = np.array(self.quota, np.int64).reshape(-1, 3)
         self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
 

@@ -20,6 +20,9 @@ from carrel_scheduler.core.shapes import Shape
 Times = npt.NDArray[np.float64]
 Key = tuple[int, int, int, Preemptibility]
 
+FEW = 64
+"""Of so many rows none is worth a look at the whole columns first."""
+
 
 class WaitingRow:
     """Jobs that look alike.
@@ -110,7 +113,11 @@ class WaitingRows:
             rows: (r,) numbers.
             bounds: (Q, 3) by queue.
         """
-        queue, found = self.queue.take(rows), np.ones(len(rows), np.bool_)
+        queue = self.queue.take(rows)
+        if len(rows) <= FEW:
+            fits = self.demand.take(rows, 1) <= bounds.take(queue, 0).T
+            return np.asarray(fits.all(axis=0))
+        found = np.ones(len(rows), np.bool_)
         for demand, bound in zip(self.demand, bounds.T, strict=True):
             if len(bound) and bound.min() < demand.max(initial=0):
                 found &= demand.take(rows) <= bound.take(queue)

@@ -193,7 +193,11 @@ BROKEN = (
     ),
     Broken(
         "what moves needs no place",
-        ((Search, "_move_all", lambda *_: True), (consolidate, "_move", lambda *_: True)),
+        (
+            (Search, "_move_all", lambda *_: True),
+            (consolidate, "resettle", lambda *_: True),
+            (consolidate, "resettle_together", lambda *_: True),
+        ),
         ("consolidation_only_moves",),
     ),
     Broken("delays are ignored", ((Cycle, "delayed", lambda *_: False),), ("delays_respected",)),

@@ -128,6 +128,32 @@ def test_a_gang_gets_a_place_for_each_task() -> None:
     assert (held, place) == ({"x": "spare", "y": "spare"}, "n1")
 
 
+def test_of_two_who_move_for_a_gang_one_can_lie_on_one_node_only() -> None:
+    """`n1` and `n2` lack least, but `x` and `y` may lie only there or on the one spare GPU."""
+    near = ["n1", "n2", "spare"]
+    events = (
+        *(node("n1", 4), node("n2", 4), node("n3", 5), node("spare", 1), node("far", 2)),
+        queue("a", 32),
+        *(*small("x", "n1", 0, nodes=near), *small("y", "n2", 0, nodes=near)),
+        *(*small("v", "n3", 0), *small("w", "n3", 1)),
+        training("big", "a", 4, tasks=2, nodes=["n1", "n2", "n3"]),
+    )
+    held, place = decided(*events)
+    assert (held, place) == ({"x": "spare", "v": "far"}, "n1")
+
+
+def test_many_equal_ones_move_as_they_would_one_by_one() -> None:
+    """Eight of them: the node with least room first, and each is filled."""
+    events = (
+        *(node(f"n{number}", 4) for number in range(4)),
+        *(node("a", 1), node("b", 3), node("c", 5), queue("a", 32)),
+        *(one for n in range(4) for d in range(2) for one in small(f"x{n}{d}", f"n{n}", d)),
+        training("big", "a", 4, tasks=4, nodes=["n0", "n1", "n2", "n3"]),
+    )
+    held, _ = decided(*events)
+    assert sorted(held.values()) == ["a", *["b"] * 3, *["c"] * 4]
+
+
 def test_nothing_moves_where_that_is_switched_off() -> None:
     events = (node("n", 4), node("m", 4), queue("a", 16), *small("x", "n", 0), *small("y", "m", 0))
     assert decided(*events, BIG, consolidate=False) == ({}, "")

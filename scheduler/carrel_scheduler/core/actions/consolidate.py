@@ -3,10 +3,11 @@
 Nothing moves unless everything that moves has a place, held for it in the same plan. Interactive
 work and what may not be stopped never move. The nodes that lack least are tried first: on each,
 those are found whose moving loses the least work, the task takes their place, and they look for
-places elsewhere, the largest first. Unlike tasks and levels are left to the search one by one.
+places elsewhere (``resettling``). Unlike tasks and levels are left to the search one by one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,9 +22,9 @@ from carrel_scheduler.core.movers import Occupant, movers, occupants
 from carrel_scheduler.core.moves import Cause
 from carrel_scheduler.core.nodes import MOST_DEVICES
 from carrel_scheduler.core.offers import Offers
-from carrel_scheduler.core.placing import place
 from carrel_scheduler.core.promising import promising
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resettling import have_places, resettle, resettle_together
 
 NODES = 24
 """So many nodes are tried for a step, and two more for each of its tasks."""
@@ -31,6 +32,17 @@ FEW_NODES = 4
 """Of a large cluster."""
 ATTEMPTS = 2
 """So many offers in vain end the action: who does not fit keeps asking in every cycle."""
+
+
+class Site(NamedTuple):
+    """A node, and the tasks on it as this cycle found them."""
+
+    node: int
+    here: list[Occupant]
+
+
+MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[Occupant] | None]
+"""Makes a place for one task on a node; those who move for it, ``None`` where there is no way."""
 
 
 def for_entitled(cycle: Cycle) -> None:
@@ -84,26 +96,44 @@ def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
 
 
 def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
-    """A place for each task of a plain step, one after the other."""
+    """A place for each task of a plain step, one after the other.
+
+    Those who make room for several tasks get their new places together, where that works out.
+    """
     mark = cycle.moves.mark()
-    cause = Cause(Token.CONSOLIDATED, job)
-    left = list(step)
-    tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
-    nothing_moved = True
-    for node, here in _nodes(cycle, job.shape.cls, tries):
-        while left:
-            moved = _make_place(cycle, job, left[0], node, here, cause)
-            if moved is None:
-                break
-            nothing_moved &= not moved
-            left.pop(0)
-        if not left and not nothing_moved:
+    cleared = len(step) == 1
+    if not cleared:
+        going = _make_places(cycle, job, step, _clear)
+        if going and resettle_together(cycle, going):
             return True
+        cycle.moves.rollback(mark)
+        cleared = bool(going)
+    if cleared and _make_places(cycle, job, step, _clear_and_resettle):
+        return True
     cycle.moves.rollback(mark)
     return False
 
 
-def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[tuple[int, list[Occupant]]]:
+def _make_places(
+    cycle: Cycle, job: Job, step: tuple[int, ...], make: MakePlace
+) -> list[Occupant] | None:
+    """All who move so that each task has its place; ``None`` where some has none."""
+    cause = Cause(Token.CONSOLIDATED, job)
+    left, going = list(step), list[Occupant]()
+    tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
+    for site in _nodes(cycle, job.shape.cls, tries):
+        while left:
+            moved = make(cycle, job, left[0], site, cause)
+            if moved is None:
+                break
+            going += moved
+            left.pop(0)
+        if not left and going:
+            return going
+    return None
+
+
+def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
     """Eligible nodes with their tasks, those that lack least first."""
     state, tasks, soon = cycle.state, cycle.state.tasks, cycle.room.soon
     eligible = state.eligible.of(state.classes.request(cls))
@@ -119,45 +149,34 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[tuple[int, list[Occupa
     best = np.argpartition(key, most)[:most] if most < len(nodes) else np.arange(len(nodes))
     best = best.take(np.argsort(key.take(best)))
     for node in nodes.take(best).tolist():
-        yield node, occupants(cycle, tasks.lending.on(np.array([node])).tolist())
+        yield Site(node, occupants(cycle, tasks.lending.on(np.array([node])).tolist()))
 
 
-def _make_place(
-    cycle: Cycle, job: Job, index: int, node: int, here: list[Occupant], cause: Cause
-) -> list[Occupant] | None:
-    """Those who moved so that a task has its place on a node; ``None``: nothing was possible."""
+def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[Occupant] | None:
+    """Those who are told to move so that a task has its place; ``None``: nothing was possible."""
     moves, state = cycle.moves, cycle.state
-    staying = [one for one in here if not moves.stopped.item(one.row)]
-    going = movers(cycle, job.shape.cls, node, staying)
-    if going is None or not _have_places(cycle, node, going):
+    staying = [one for one in site.here if not moves.stopped.item(one.row)]
+    going = movers(cycle, job.shape.cls, site.node, staying)
+    if going is None or not have_places(cycle, going):
         return None
     mark = moves.mark()
     for one in going:
         moves.stop(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
-    footprint = cycle.footprint(job.shape.cls, node, soon=True)
-    if footprint is not None:
-        moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
-        if all(_move(cycle, one) for one in _largest_first(going)):
-            return going
-    moves.rollback(mark)
-    return None
+    footprint = cycle.footprint(job.shape.cls, site.node, soon=True)
+    if footprint is None:
+        moves.rollback(mark)
+        return None
+    moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
+    return going
 
 
-def _have_places(cycle: Cycle, node: int, going: list[Occupant]) -> bool:
-    """A quick look: whether each of them would fit somewhere else at all."""
-    tasks = cycle.state.tasks
-    for cls in {tasks.cls.item(one.row) for one in going}:
-        counts = cycle.counts_kept(cls, soon=True)
-        if int(counts.sum()) <= int(counts[node]):
-            return False
-    return True
-
-
-def _largest_first(going: list[Occupant]) -> list[Occupant]:
-    return sorted(going, key=lambda one: (-one.share * len(one.devices), -one.host[0], one.row))
-
-
-def _move(cycle: Cycle, one: Occupant) -> bool:
-    job = cycle.state.jobs.at(one.job)
-    index = cycle.state.tasks.index.item(one.row)
-    return cycle.barrier(job, [index]) is None and place(cycle, job, [index], soon=True)
+def _clear_and_resettle(
+    cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
+) -> list[Occupant] | None:
+    """As ``_clear``, and each of them has its new place."""
+    mark = cycle.moves.mark()
+    going = _clear(cycle, job, index, site, cause)
+    if going is not None and not resettle(cycle, going):
+        cycle.moves.rollback(mark)
+        return None
+    return going

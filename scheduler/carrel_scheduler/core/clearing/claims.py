@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.tree import Tree
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -106,13 +107,13 @@ class Budgets:
     from the unit's leaf to the top.
 
     Attributes:
-        parent: (Q,) the queue above, -1 at the top.
+        tree: the queues.
         excess: (Q, 3) GPU thousandths, millicores and MiB beyond what the queue keeps; at most 0
             where it exceeds nothing. A queue that exceeds nothing at all loses nobody.
         open: (Q,) queues that may lose any amount.
     """
 
-    parent: Ints
+    tree: Tree
     excess: Ints
     open: Bools
 

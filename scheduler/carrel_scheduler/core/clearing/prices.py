@@ -163,8 +163,13 @@ class Prices:
         queue, size = self.queue.take(losses), self.purse.tree.size
         over = np.zeros(len(self.active), np.int64)
         for r in self.resources:
-            taken = np.bincount(queue, weights=self.amounts[r].take(losses), minlength=size)
-            sums = self.purse.tree.sums(taken.astype(np.int64))[self.active]
+            alike = 0 if self.shared else self.purse.alike[r]
+            if alike:
+                taken = np.bincount(queue, minlength=size) * alike
+            else:
+                weights = self.amounts[r].take(losses)
+                taken = np.bincount(queue, weights=weights, minlength=size).astype(np.int64)
+            sums = self.purse.tree.sums(taken)[self.active]
             here = self.caps.resource[self.active] == r
             over[here] = (sums - self.caps.cap[self.active])[here]
         return over

@@ -16,48 +16,6 @@ from carrel_scheduler.core.clearing.claims import Bools, Budgets, Ints
 RESOURCES: Final = 3
 
 
-class Tree:
-    """Queues by depth, so that sums go up and prices go down a level at a time."""
-
-    __slots__ = ("below", "parent", "size")
-
-    def __init__(self, parent: Ints) -> None:
-        self.parent, self.size = parent, len(parent)
-        depth = np.zeros(self.size, np.int64)
-        above = parent
-        while (inside := above >= 0).any():
-            depth += inside
-            above = np.where(inside, parent.take(above, mode="clip"), -1)
-        self.below = [
-            np.flatnonzero(depth == level) for level in range(int(depth.max(initial=0)), 0, -1)
-        ]
-        """Queues that have a parent, the deepest level first."""
-
-    def sums(self, values: Ints) -> Ints:
-        """(Q,) ``values`` of the leaves with every queue's descendants added; changed in place."""
-        for level in self.below:
-            np.add.at(values, self.parent[level], values[level])
-        return values
-
-    def largest(self, values: Ints) -> Ints:
-        """(Q,) the largest of ``values`` in every queue's subtree; changed in place."""
-        for level in self.below:
-            np.maximum.at(values, self.parent[level], values[level])
-        return values
-
-    def divisors(self, values: Ints) -> Ints:
-        """(Q,) the greatest common divisor in every queue's subtree; changed in place."""
-        for level in self.below:
-            np.gcd.at(values, self.parent[level], values[level])
-        return values
-
-    def along_paths(self, values: Ints) -> Ints:
-        """(Q,) the sum of ``values`` from the top down to every queue; changed in place."""
-        for level in reversed(self.below):
-            values[level] += values[self.parent[level]]
-        return values
-
-
 class Purse:
     """The budgets of all queues, seen by the units of one set of victims.
 
@@ -73,7 +31,7 @@ class Purse:
 
     def __init__(self, budgets: Budgets, queue: Ints, amounts: tuple[Ints, Ints, Ints]) -> None:
         self.budgets, self.queue, self.amounts = budgets, queue, amounts
-        self.tree = Tree(budgets.parent)
+        self.tree = budgets.tree
         self.alike = [
             int(column[0]) if len(column) and bool((column == column[0]).all()) else 0
             for column in amounts
@@ -199,10 +157,8 @@ def reach(purse: Purse, caps: Caps) -> int:
     units of inner queues are those of their leaves.
     """
     most = caps.most.copy()
-    for level in purse.tree.below:
-        parents = purse.tree.parent[level]
+    for level, parents in zip(purse.tree.below, purse.tree.above, strict=True):
         together = np.zeros(purse.tree.size, np.int64)
         np.add.at(together, parents, most[level])
-        touched = np.unique(parents)
-        most[touched] = np.minimum(most[touched], together[touched])
+        most[parents] = np.minimum(most[parents], together[parents])
     return int(most[purse.tree.parent < 0].sum())

@@ -18,14 +18,15 @@ _ROUNDS = 8
 
 
 def _amounts(queue: Ints, items: Items, purse: Purse, caps: Caps) -> Ints:
-    """What each loss takes from its queue on a line, in the resource of that queue's cap."""
+    """What each loss takes from its queue on a line, in the resource of that queue's cap.
+
+    One number, (1,), where every loss takes the same.
+    """
     resources = set(caps.resource[caps.binds].tolist())
     first = resources.pop()
-    amount = (
-        np.broadcast_to(np.int64(purse.alike[first]), len(queue))
-        if purse.alike[first]
-        else purse.amounts[first].take(items.unit)
-    )
+    if not resources and purse.alike[first]:
+        return np.array([purse.alike[first]])
+    amount = purse.amounts[first].take(items.unit)
     for r in resources:
         mine = caps.resource.take(queue, mode="clip") == r
         amount = np.where(mine, purse.amounts[r].take(items.unit), amount)
@@ -33,21 +34,25 @@ def _amounts(queue: Ints, items: Items, purse: Purse, caps: Caps) -> Ints:
 
 
 class Walk:
-    """The lines of budgets that items pass: one for every level of binding queues."""
+    """The lines of budgets that items pass: one for every level of binding queues.
+
+    Here queues are counted from 1, and 0 stands for what no queue guards.
+    """
 
     def __init__(self, items: Items, purse: Purse, caps: Caps) -> None:
         self.items = items
         self.tree = purse.tree
         self.leaf = leaf = purse.queue.take(items.unit)
         index = np.arange(purse.tree.size)
-        self.excess = np.where(caps.binds, purse.budgets.excess[index, caps.resource], LARGEST)
+        excess = np.where(caps.binds, purse.budgets.excess[index, caps.resource], LARGEST)
+        self.excess = np.append(LARGEST, excess)
         self.lines: list[tuple[Ints, Ints]] = []
         above = index
         while (above >= 0).any():
             guarded = (above >= 0) & caps.binds.take(above, mode="clip")
             if guarded.any():
                 queue = np.where(guarded, above, -1).take(leaf)
-                self.lines.append((queue, _amounts(queue, items, purse, caps)))
+                self.lines.append((queue + 1, _amounts(queue, items, purse, caps)))
             above = np.where(above >= 0, purse.tree.parent.take(above, mode="clip"), -1)
 
     def take(self, key: Ints, need: int) -> Ints | None:
@@ -67,7 +72,7 @@ class Walk:
         What touches no queue in ``over`` stays; the rest, and ``spare`` others by their keys, take
         part in a walk on top of it.
         """
-        bad = np.zeros(len(self.excess), np.int64)
+        bad = np.zeros(self.tree.size, np.int64)
         bad[over] = 1
         touched = self.items.sums(self.tree.along_paths(bad).take(self.leaf)).take(chosen) > 0
         stays, leaves = chosen[~touched], chosen[touched]
@@ -107,8 +112,9 @@ class Walk:
             safe = np.ones(len(items), np.bool_)
             refused = np.zeros(len(items), np.bool_)
             for line, (queues, amounts) in enumerate(self.lines):
-                queue, amount = queues.take(losses), amounts.take(losses)
-                self._pass(queue, amount, owner, spent[line], safe, refused)
+                self._pass(
+                    queues.take(losses), _of(amounts, losses), owner, spent[line], safe, refused
+                )
             if not safe[0]:
                 refused[0] = True
             taken[open_[safe]] = True
@@ -120,33 +126,44 @@ class Walk:
         self, queue: Ints, amount: Ints, owner: Ints, spent: Ints, safe: Bools, refused: Bools
     ) -> None:
         """Mark items that are not safe on one line, and those that it refuses for good."""
-        size = len(self.excess)
-        total = spent + np.bincount(queue + 1, weights=amount, minlength=size + 1)[1:].astype(
-            np.int64
-        )
-        over = total > self.excess
+        over = spent + self._sums(queue, amount) > self.excess
         if not over.any():
             return
-        risky = np.flatnonzero((queue >= 0) & over.take(queue))
-        if not len(risky):
-            return
-        queue, amount, owner = queue.take(risky), amount.take(risky), owner.take(risky)
-        by_queue = np.argsort(queue.astype(np.uint16) if size < 65536 else queue, kind="stable")
-        sorted_queue, loss = queue.take(by_queue), amount.take(by_queue)
-        sums = np.cumsum(loss) - loss
-        first = np.flatnonzero(np.append(True, sorted_queue[1:] != sorted_queue[:-1]))
-        base = np.repeat(sums.take(first), np.diff(np.append(first, len(sums))))
-        before = spent.take(sorted_queue) + sums - base
-        limit = self.excess.take(sorted_queue)
-        owner = owner.take(by_queue)
-        safe[owner[before >= limit]] = False
-        refused[owner[spent.take(sorted_queue) >= limit]] = True
+        risky = over.take(queue).nonzero()[0]
+        queue = queue.take(risky)
+        small = len(self.excess) < 65536
+        by_queue = np.argsort(queue.astype(np.uint16) if small else queue, kind="stable")
+        risky, queue = risky.take(by_queue), queue.take(by_queue)
+        starts = np.ones(len(queue), np.bool_)
+        np.not_equal(queue[1:], queue[:-1], out=starts[1:])
+        first = starts.nonzero()[0]
+        owner, left = owner.take(risky), (self.excess - spent).take(queue.take(first))
+        length = np.diff(first, append=len(queue))
+        if len(amount) == 1:
+            fits = first - left // -amount
+            before = np.arange(len(queue))
+        else:
+            loss = amount.take(risky)
+            before = np.cumsum(loss) - loss
+            fits = before.take(first) + left
+        safe[owner.compress(before >= fits.repeat(length))] = False
+        closed = left <= 0
+        if closed.any():
+            refused[owner.compress(closed.repeat(length))] = True
+
+    def _sums(self, queue: Ints, amount: Ints) -> Ints:
+        """What losses take from every queue."""
+        size = len(self.excess)
+        if len(amount) == 1:
+            return np.bincount(queue, minlength=size) * amount
+        return np.bincount(queue, weights=amount, minlength=size).astype(np.int64)
 
     def _spend(self, losses: Ints, gone: Bools, spent: list[Ints]) -> None:
         losses = losses[gone]
         for line, (queues, amounts) in enumerate(self.lines):
-            queue = queues.take(losses)
-            taken = np.bincount(
-                queue + 1, weights=amounts.take(losses), minlength=len(self.excess) + 1
-            )
-            spent[line] += taken[1:].astype(np.int64)
+            spent[line] += self._sums(queues.take(losses), _of(amounts, losses))
+
+
+def _of(amounts: Ints, losses: Ints) -> Ints:
+    """The amounts of some losses, as ``_amounts`` has them."""
+    return amounts if len(amounts) == 1 else amounts.take(losses)

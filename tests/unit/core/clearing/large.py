@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from carrel_scheduler.core.clearing.claims import Budgets, Claim, Ground, Ints, Room
+from carrel_scheduler.core.tree import Tree
 from unit.core.clearing.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
@@ -82,7 +83,7 @@ def large_situation(fill: FILL, claim: Claim, seed: int, keep: float) -> Situati
     excess = np.zeros((LEAVES + 3, 3), np.int64)
     excess[:, 0] = np.ceil(held * (1 - keep * dice.uniform(0.8, 1.2, LEAVES + 3)) / 1000) * 1000
     parent = np.append(np.repeat(np.arange(LEAVES, LEAVES + 3), LEAVES // 3), [-1, -1, -1])
-    budgets = Budgets(parent, excess, np.full(LEAVES + 3, keep == 0))
+    budgets = Budgets(Tree(parent), excess, np.full(LEAVES + 3, keep == 0))
     ground = Ground(
         dice.random(NODES) < 0.95, free, host, np.asarray(dice.permutation(NODES)),
     )  # fmt: skip

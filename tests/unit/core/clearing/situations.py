@@ -7,6 +7,7 @@ import numpy as np
 
 from carrel_scheduler.core.clearing.claims import Budgets, Claim, Ground, Ints, Victims
 from carrel_scheduler.core.clearing.fitting import fitting_one
+from carrel_scheduler.core.tree import Tree
 
 Set = frozenset[int]
 
@@ -44,7 +45,7 @@ def flat(*excess: int) -> Budgets:
     """Queues without parents that exceed so many thousandths of a GPU; -1 for open ones."""
     table = np.zeros((len(excess), 3), np.int64)
     table[:, 0] = excess
-    return Budgets(np.full(len(excess), -1), table, np.array(excess) < 0)
+    return Budgets(Tree(np.full(len(excess), -1)), table, np.array(excess) < 0)
 
 
 def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situation:
@@ -91,7 +92,7 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
     )
     excess[:, 1] = rng.choice([0, 0, 3, 6], 6)
     budgets = Budgets(
-        np.array([4, 4, 5, 5, -1, -1]),
+        Tree(np.array([4, 4, 5, 5, -1, -1])),
         excess,
         np.append(np.zeros(4, np.bool_), rng.random(2) < 0.5),
     )
@@ -106,7 +107,7 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
 
 def legal(situation: Situation, units: Set) -> bool:
     victims, budgets = situation.victims, situation.budgets
-    for queue in range(len(budgets.parent)):
+    for queue in range(len(budgets.tree.parent)):
         losses: dict[int, list[int]] = {}
         for row, unit in enumerate(victims.unit.tolist()):
             if unit in units and _below(budgets, int(victims.queue[row]), queue):
@@ -131,7 +132,7 @@ def _below(budgets: Budgets, queue: int, top: int) -> bool:
     while queue >= 0:
         if queue == top:
             return True
-        queue = int(budgets.parent[queue])
+        queue = int(budgets.tree.parent[queue])
     return False
 
 

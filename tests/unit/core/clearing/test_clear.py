@@ -14,6 +14,7 @@ from carrel_scheduler.core.clearing.claims import (
     NotFound,
 )
 from carrel_scheduler.core.clearing.clear import clear
+from carrel_scheduler.core.tree import Tree
 from unit.core.clearing.situations import flat, free_ground, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
@@ -81,7 +82,7 @@ def test_the_last_victim_of_a_queue_may_overshoot_but_no_further() -> None:
 def test_a_department_guards_its_projects() -> None:
     rows = [single(0, 0, 0, 0), single(1, 0, 1, 1)]
     excess = np.array([[5000, 0, 0], [5000, 0, 0], [1000, 0, 0]])
-    budgets = Budgets(np.array([2, 2, -1]), excess, np.zeros(3, np.bool_))
+    budgets = Budgets(Tree(np.array([2, 2, -1])), excess, np.zeros(3, np.bool_))
     board = board_of(rows, [3, 2], budgets, devices=1)
     assert units_of(Claim(1, 1), board) == [1]
     assert isinstance(clear(Claim(2, 1), board), Impossible)

@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.clearing.claims import Budgets
-from carrel_scheduler.core.clearing.purse import Caps, Purse, Tree
+from carrel_scheduler.core.clearing.purse import Caps, Purse
+from carrel_scheduler.core.tree import Tree
 
 
 def purse(amounts: list[int], queue: list[int], excess: int = 4) -> Purse:
     """Two leaves below a third queue; the amounts are thousandths of devices."""
     bounds = np.zeros((3, 3), np.int64)
     bounds[:, 0] = excess
-    budgets = Budgets(np.array([2, 2, -1]), bounds, np.zeros(3, np.bool_))
+    budgets = Budgets(Tree(np.array([2, 2, -1])), bounds, np.zeros(3, np.bool_))
     held = np.array(amounts, np.int64)
     zero = np.zeros(len(held), np.int64)
     return Purse(budgets, np.array(queue), (held, zero, zero))
