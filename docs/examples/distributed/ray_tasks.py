@@ -24,7 +24,11 @@ if address == "127.0.0.1":  # all on one machine: Ray takes workers of one addre
     address = "127.0.0.2"
     common.append(f"--node-ip-address=127.0.0.{rank + 2}")
 # On a busy machine Ray waits long enough for these only when it does not choose them itself.
-for option in ("dashboard-agent-grpc-port", "dashboard-agent-listen-port", "runtime-env-agent-port"):
+for option in (
+    "dashboard-agent-grpc-port",
+    "dashboard-agent-listen-port",
+    "runtime-env-agent-port",
+):
     with socket.create_server(("", 0)) as free:
         common.append(f"--{option}={free.getsockname()[1]}")
 os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")
@@ -61,7 +65,9 @@ def drive() -> None:
         return number**2, ray.get_runtime_context().get_node_id()
 
     everywhere = [
-        square.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+        square.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        )
         for node in ray.nodes()
     ]
     state = carrel.checkpoint.restore(default={"step": 0, "sum": 0}, directory=SHARED)

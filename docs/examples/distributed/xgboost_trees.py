@@ -65,4 +65,6 @@ with CommunicatorContext(
         xgb_model=model,
         callbacks=[Saves()],
     )
-print(f"worker {rank} of {workers}: {model.num_boosted_rounds()} trees, {start} of them from before")
+print(
+    f"worker {rank} of {workers}: {model.num_boosted_rounds()} trees, {start} of them from before"
+)

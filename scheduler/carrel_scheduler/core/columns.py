@@ -5,23 +5,23 @@ queues, waiting rows, capacity rows); what is read per workload stands in record
 count room. ``State`` adds how events change it.
 """
 
-from carrel_scheduler.core.borrowed import Borrowed
-from carrel_scheduler.core.capacity import Capacity
-from carrel_scheduler.core.choose import Chooser
-from carrel_scheduler.core.classes import Classes
-from carrel_scheduler.core.division import Division
-from carrel_scheduler.core.eligible import Eligible
+from carrel_scheduler.core.capacity.capacity import Capacity
+from carrel_scheduler.core.capacity.eligible import Eligible
+from carrel_scheduler.core.choosing.choose import Chooser
+from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.errors import UnknownWorkload
-from carrel_scheduler.core.jobs import Job, JobTable
 from carrel_scheduler.core.memory import Memory
-from carrel_scheduler.core.nodes import NodeColumns
-from carrel_scheduler.core.queues import QueueColumns
+from carrel_scheduler.core.nodes.nodes import NodeColumns
+from carrel_scheduler.core.nodes.warm import WarmInstances
+from carrel_scheduler.core.queues.borrowed import Borrowed
+from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.queues import QueueColumns
 from carrel_scheduler.core.settings import DEFAULTS, Settings
-from carrel_scheduler.core.shapes import Shapes
-from carrel_scheduler.core.tasks import TaskColumns
-from carrel_scheduler.core.topology import Topologies
-from carrel_scheduler.core.waiting import WaitingRows
-from carrel_scheduler.core.warm import WarmInstances
+from carrel_scheduler.core.topology.topology import Topologies
+from carrel_scheduler.core.work.jobs import Job, JobTable
+from carrel_scheduler.core.work.shapes import Shapes
+from carrel_scheduler.core.work.tasks import TaskColumns
+from carrel_scheduler.core.work.waiting import WaitingRows
 
 
 class Columns:

@@ -22,7 +22,7 @@ from carrel_scheduler.core.actions import (
     stale,
 )
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
 
 Action = Callable[[Cycle], None]

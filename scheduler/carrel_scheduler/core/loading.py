@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from carrel_scheduler.core.changes.workloads import check_workload, enter
-from carrel_scheduler.core.classes import Form
 from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.events import (
     CheckpointSeen,
     Event,
@@ -26,13 +26,13 @@ from carrel_scheduler.core.events import (
     UsageSeen,
     WorkloadQueued,
 )
-from carrel_scheduler.core.jobs import NEVER_SAVED, Job
 from carrel_scheduler.core.layers import Counts
-from carrel_scheduler.core.queues import Sum
+from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.shapes import Shape
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.tasks import NOBODY
+from carrel_scheduler.core.work.jobs import NEVER_SAVED, Job
+from carrel_scheduler.core.work.shapes import Shape
+from carrel_scheduler.core.work.tasks import NOBODY
 
 NEVER_DUE = 1 << 62
 LEAST_LEARNED = 1000

@@ -9,12 +9,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from carrel_scheduler.core.device_choice import Hardware
+from carrel_scheduler.core.devices.device_choice import Hardware
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.resources import Triple
 
 if TYPE_CHECKING:
-    from carrel_scheduler.core.explain_rooms import Rooms
+    from carrel_scheduler.core.explaining.rooms import Rooms
 
 
 @dataclass(frozen=True, slots=True)

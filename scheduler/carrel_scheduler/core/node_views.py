@@ -11,7 +11,7 @@ from carrel_scheduler.core.layers import CPU, MEMORY
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
-    from carrel_scheduler.core.jobs import Job
+    from carrel_scheduler.core.work.jobs import Job
 
 Slot = tuple[int, int]
 

@@ -11,15 +11,15 @@ from functools import cached_property, partial
 from itertools import repeat
 from typing import NamedTuple
 
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause, Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.core.events import Devices, Place
-from carrel_scheduler.core.evicted import eviction_reason
-from carrel_scheduler.core.explanations import Reasons, service_order
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.explaining.evicted import eviction_reason
+from carrel_scheduler.core.explaining.explanations import Reasons, service_order
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.moves import Cause, Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.core.tasks import devices_of
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.tasks import devices_of
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet
+from carrel_scheduler.core.queues.standings import RESOURCE_NAMES
 from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.speculation import if_ended, preview, rules_for_now, what_if
-from carrel_scheduler.core.standings import RESOURCE_NAMES
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns

@@ -15,17 +15,17 @@ from carrel_scheduler.core.changes.asking import ask, stop_asking
 from carrel_scheduler.core.changes.cluster import queue_set
 from carrel_scheduler.core.changes.promises import end_promise, hold
 from carrel_scheduler.core.changes.workloads import check_workload, enter, forget
+from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.events import QueueSet, WorkloadQueued
-from carrel_scheduler.core.moves import Cause
+from carrel_scheduler.core.explaining.possible import never_reason
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
-from carrel_scheduler.core.possible import never_reason
 from carrel_scheduler.core.reasons import Reason, Token
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
-    from carrel_scheduler.core.cycle import Cycle
-    from carrel_scheduler.core.jobs import Job
+    from carrel_scheduler.core.cycle.cycle import Cycle
+    from carrel_scheduler.core.work.jobs import Job
 
 
 @dataclass(frozen=True, slots=True)

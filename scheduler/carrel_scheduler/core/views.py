@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core import events
-from carrel_scheduler.core.jobs import NEVER_SAVED
 from carrel_scheduler.core.resources import UNLIMITED
+from carrel_scheduler.core.work.jobs import NEVER_SAVED
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
-    from carrel_scheduler.core.jobs import Job
+    from carrel_scheduler.core.work.jobs import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.simulation.measures import Measures
 from carrel_scheduler.simulation.work import Work
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from carrel_scheduler.core.cluster_total import cluster_total
+from carrel_scheduler.core.cycle.cluster_total import cluster_total
 from carrel_scheduler.core.events import UsageSeen
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
@@ -36,7 +36,7 @@ class PastUseRules:
     """How past use counts.
 
     Attributes:
-        factor: k of the shares (see ``core.siblings``); 0: not at all.
+        factor: k of the shares (see ``core.queues.siblings``); 0: not at all.
         half_life_s: after so many seconds use counts half as much.
     """
 

@@ -1,4 +1,4 @@
-"""The words of reasons that the life cycle itself gives (the core's own are in ``core.wording``).
+"""The words of reasons that the life cycle itself gives (the core's own: ``core.words.wording``).
 
 Tokens are stable; sentences are for people and follow one voice: what happened, then what helps.
 """
@@ -6,8 +6,8 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 from collections.abc import Sequence
 from typing import Final
 
-from carrel_scheduler.core import wording
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.words import wording
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 

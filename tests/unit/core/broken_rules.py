@@ -10,23 +10,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
-from carrel_scheduler.core import combining, mass, own_side, standings, taking
 from carrel_scheduler.core.actions import consolidate, preempt, stale
-from carrel_scheduler.core.barriers import Barrier, find_barrier
+from carrel_scheduler.core.capacity.eligible import Eligible
 from carrel_scheduler.core.changes import tasks as task_changes
-from carrel_scheduler.core.claims import Claim
-from carrel_scheduler.core.clearing_room import Search
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.eligible import Eligible
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.placing import Placing
+from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
-from carrel_scheduler.core.members import protected_members
-from carrel_scheduler.core.placing import Placing
+from carrel_scheduler.core.queues import standings
+from carrel_scheduler.core.queues.barriers import Barrier, find_barrier
+from carrel_scheduler.core.queues.standings import Standings
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.room import Room
-from carrel_scheduler.core.standings import Standings
+from carrel_scheduler.core.victims import combining, mass, own_side, taking
+from carrel_scheduler.core.victims.claims import Claim
+from carrel_scheduler.core.victims.clearing_room import Search
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.members import protected_members
 
 Wrong = tuple[object, str, object]
 

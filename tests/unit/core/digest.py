@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 
 
 def digest(state: State) -> str:

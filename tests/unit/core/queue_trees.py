@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from carrel_scheduler.core.division import Division
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.standings import Standings
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts, Triple
-from carrel_scheduler.core.standings import Standings
 
 OPEN_HOST = (UNLIMITED, UNLIMITED)
 TOTAL_HOST = (64_000, 256 * 1024)

@@ -7,7 +7,7 @@ import numpy as np
 from carrel_scheduler.core.events import TopologySet
 from carrel_scheduler.core.gangs import Level
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.topology import Topologies
+from carrel_scheduler.core.topology.topology import Topologies
 
 KEYS = ("zone", "rack")
 

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from carrel_scheduler.core.books import check_books
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -23,13 +22,14 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.core.invariants import check
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.ping_pong import Pair, no_ping_pong, pairs
+from carrel_scheduler.core.invariants.books import check_books
+from carrel_scheduler.core.invariants.invariants import check
+from carrel_scheduler.core.invariants.ping_pong import Pair, no_ping_pong, pairs
+from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.victim_invariants import check_plan
+from carrel_scheduler.core.work.jobs import Job
 
 Check = Callable[[State, Plan, float], Iterable[str]]
 

@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     UsageSeen,
     WorkloadGone,
 )
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.dice import (
     beginning,
     leaves_of,

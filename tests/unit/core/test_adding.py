@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.actions import promises
-from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.answers import Answer, answered
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.offers import Offers
+from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
-from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Counts
-from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Offers
-from carrel_scheduler.core.placing import place
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Where
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.runs import Run, text_of
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.books import check_books
 from carrel_scheduler.core.events import (
     Outcome,
     Preemptibility,
@@ -21,11 +20,12 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants import check
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.invariants.books import check_books
+from carrel_scheduler.core.invariants.invariants import check
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 WITH_NIC = asking(1, extended=(("nic", 1),))

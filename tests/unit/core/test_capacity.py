@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carrel_scheduler.core.capacity import MOST
-from carrel_scheduler.core.device_choice import View, choose, hardware_of
+from carrel_scheduler.core.capacity.capacity import MOST
+from carrel_scheduler.core.devices.device_choice import View, choose, hardware_of
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.requests import NOTHING, Request, Where
 from unit.core.clusters import GIB, Cluster, cluster, node

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.core.classes import Form, GpuKind, gpu_kind
+from carrel_scheduler.core.devices.classes import Form, GpuKind, gpu_kind
 from carrel_scheduler.core.requests import Request, Where
 from unit.core.clusters import cluster, node
 

@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core import promising
 from carrel_scheduler.core.actions import combine
-from carrel_scheduler.core.answers import Answer
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.answers import Answer
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.settings import DEFAULTS, Settings
-from carrel_scheduler.core.victim_invariants import check_plan
+from carrel_scheduler.core.victims import promising
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.runs import Run
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 

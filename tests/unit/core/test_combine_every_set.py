@@ -7,12 +7,12 @@ from itertools import combinations
 import pytest
 
 from carrel_scheduler.core.actions import combine, preempt, reclaim
-from carrel_scheduler.core.claims import Claim
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
+from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.victim_invariants import check_plan
+from carrel_scheduler.core.victims.claims import Claim
 from unit.core.situations import node, queue, running, state_of, training, workspace
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from carrel_scheduler.core.books import check_books
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     Event,
@@ -14,7 +13,8 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants import check
+from carrel_scheduler.core.invariants.books import check_books
+from carrel_scheduler.core.invariants.invariants import check
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, state_of, training
 

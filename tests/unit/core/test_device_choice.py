@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carrel_scheduler.core import mig
-from carrel_scheduler.core.classes import NO_GPU, Form, GpuKind
-from carrel_scheduler.core.device_choice import (
+from carrel_scheduler.core.devices.classes import NO_GPU, Form, GpuKind
+from carrel_scheduler.core.devices.device_choice import (
     UNBOUNDED,
     Choice,
     Hardware,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carrel_scheduler.core.division import Division
 from carrel_scheduler.core.events import QueueSet, UsageSeen
-from carrel_scheduler.core.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
-from carrel_scheduler.core.rules import NO_BOUND
 from unit.core.queue_trees import TOTAL_HOST, columns, fair, gpus, queue, standings, want
 
 

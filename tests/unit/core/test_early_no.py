@@ -6,12 +6,12 @@ import pytest
 
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
-from carrel_scheduler.core import mass
 from carrel_scheduler.core.clearing.board import lay_out, purse_of
 from carrel_scheduler.core.clearing.bounds import by_budgets, by_sums
 from carrel_scheduler.core.clearing.fitting import fitting
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.victims import mass
 from unit.core.clearing.situations import random_situation
 
 NODES = 100

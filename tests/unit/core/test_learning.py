@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.choosing.value import FIRST
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     Outcome,
@@ -14,7 +15,6 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.value import FIRST
 from unit.core.situations import NOW, node, queue, training, workspace
 
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.barred import barred
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.barred import barred
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import (
     NodeSet,
     Outcome,
@@ -18,11 +18,11 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.core.lending import COLUMNS, Lending
-from carrel_scheduler.core.promising import in_reach, likely_nodes
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.victims.promising import in_reach, likely_nodes
+from carrel_scheduler.core.work.lending import COLUMNS, Lending
 
 NODES, QUEUES = 6, 4
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carrel_scheduler.core.devices.links import FAR, Links, links_of
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import Link
-from carrel_scheduler.core.links import FAR, Links, links_of
 
 
 def of_groups(sizes: list[int], inside: int = 0) -> Links:

@@ -14,10 +14,10 @@ import pytest
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.actions import allocate, reclaim
-from carrel_scheduler.core.answers import Answer
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.choosing.value import FIRST
+from carrel_scheduler.core.cycle.answers import Answer
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.division import Division
 from carrel_scheduler.core.events import (
     CheckpointSeen,
     Event,
@@ -31,16 +31,16 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.memory import Memory
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.queues.division import Division
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.speculation import what_if
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.value import FIRST
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.dice import random_workload
 from unit.core.runs import Run, text_of
 from unit.core.stories import Story, advance

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.events import TaskPlaced, TaskReleasing, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.moves import Cause
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
 GIB = 1024

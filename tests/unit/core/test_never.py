@@ -2,9 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.core import possible
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import Preemptibility, TaskPlaced, TopologySet, WorkloadQueued
+from carrel_scheduler.core.explaining import possible
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST, Where

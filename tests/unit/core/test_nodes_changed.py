@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.books import check_books
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeGone, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Out
+from carrel_scheduler.core.invariants.books import check_books
 from carrel_scheduler.core.speculation import never
-from carrel_scheduler.core.wording import sentence
+from carrel_scheduler.core.words.wording import sentence
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
 

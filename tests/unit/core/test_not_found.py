@@ -3,7 +3,7 @@
 from benchmarks.decision_cases import borrowed, hard_no, reclaim
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.reasons import ReasonClass, Token
-from carrel_scheduler.core.wording import sentence
+from carrel_scheduler.core.words.wording import sentence
 
 NODES = 60
 

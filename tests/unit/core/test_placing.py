@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Event, NodeSet, TaskPlaced, TaskReleasing, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.placing import place
 from carrel_scheduler.core.requests import HOST, Request, Where
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training

@@ -20,12 +20,12 @@ from carrel_scheduler.core.events import (
     TopologySet,
 )
 from carrel_scheduler.core.gangs import Group, Level
+from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan, Removal
+from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.core.rules import NO_BOUND
-from carrel_scheduler.core.victim_invariants import check_plan
 from unit.core.situations import (
     NOW,
     asking,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import QueueSet, UsageSeen
-from carrel_scheduler.core.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import Amounts, Triple
-from carrel_scheduler.core.rules import NO_BOUND
 from unit.core.queue_trees import columns, gpus, hold, queue
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carrel_scheduler.core import shares
+from carrel_scheduler.core.devices import shares
 
 free_lists = st.lists(st.integers(0, 1000), min_size=1, max_size=8)
 

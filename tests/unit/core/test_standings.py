@@ -2,12 +2,12 @@
 
 import pytest
 
-from carrel_scheduler.core.division import Division
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.queues import Sum
+from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.queues import Sum
+from carrel_scheduler.core.queues.rules import NO_BOUND
+from carrel_scheduler.core.queues.standings import SCALE, Standings, dominant_share
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.core.rules import NO_BOUND
-from carrel_scheduler.core.standings import SCALE, Standings, dominant_share
 from unit.core.queue_trees import columns, gpus, queue, standings
 
 TREE = (queue("d", 4), queue("p", 2, "d"), queue("u", 1, "p"), queue("other", 1))

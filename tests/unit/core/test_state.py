@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants import check
+from carrel_scheduler.core.invariants.invariants import check
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import Amounts
 from unit.core.digest import digest

@@ -10,7 +10,7 @@ from carrel_scheduler.core.events import TopologySet
 from carrel_scheduler.core.gangs import Level
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.core.topology import Topologies
+from carrel_scheduler.core.topology.topology import Topologies
 from unit.core.racks import RACK, all_of, array, cluster, nodes, sets, tried
 
 

@@ -7,17 +7,17 @@ that is beyond its fair share already takes from nobody, so no more of its own w
 the sake of the claim than is claimed.
 """
 
-from carrel_scheduler.core import claimable, mass
-from carrel_scheduler.core.answers import Answer, answered
 from carrel_scheduler.core.clearing.claims import Claim as Wish
-from carrel_scheduler.core.combining import make_room
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.in_vain import unless_in_vain
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.offers import Offers
-from carrel_scheduler.core.own_side import OwnSide, reaches_others
-from carrel_scheduler.core.promising import enough_in_all
+from carrel_scheduler.core.cycle.answers import Answer, answered
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.in_vain import unless_in_vain
+from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.victims import claimable, mass
+from carrel_scheduler.core.victims.combining import make_room
+from carrel_scheduler.core.victims.own_side import OwnSide, reaches_others
+from carrel_scheduler.core.victims.promising import enough_in_all
+from carrel_scheduler.core.work.jobs import Job
 
 
 def run(cycle: Cycle) -> None:

@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from carrel_scheduler.core import claimable
-from carrel_scheduler.core.answers import Answer, answered
-from carrel_scheduler.core.clearing_room import Search, everybody
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.giving import Giving
-from carrel_scheduler.core.in_vain import unless_in_vain
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.movers import Occupant, movers, occupants
-from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.nodes import MOST_DEVICES
-from carrel_scheduler.core.offers import Offers
-from carrel_scheduler.core.promising import promising
+from carrel_scheduler.core.cycle.answers import Answer, answered
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.in_vain import unless_in_vain
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.offers import Offers
+from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resettling import have_places, resettle, resettle_together
+from carrel_scheduler.core.victims import claimable
+from carrel_scheduler.core.victims.clearing_room import Search, everybody
+from carrel_scheduler.core.victims.giving import Giving
+from carrel_scheduler.core.victims.movers import Occupant, movers, occupants
+from carrel_scheduler.core.victims.promising import promising
+from carrel_scheduler.core.victims.resettling import have_places, resettle, resettle_together
+from carrel_scheduler.core.work.jobs import Job
 
 NODES = 24
 """So many nodes are tried for a step, and two more for each of its tasks."""

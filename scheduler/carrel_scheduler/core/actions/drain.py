@@ -6,13 +6,13 @@ drained to become empty. Work that may not be stopped stays until it ends by its
 
 import numpy as np
 
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.placing import place
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.steps import shed_steps
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.steps import shed_steps
 
 
 def run(cycle: Cycle) -> None:

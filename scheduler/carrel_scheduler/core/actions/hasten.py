@@ -8,10 +8,10 @@ What leads nowhere leaves the places held.
 from collections.abc import Iterable
 
 from carrel_scheduler.core.actions import combine, consolidate, preempt, reclaim
-from carrel_scheduler.core.answers import Answer
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.cycle.answers import Answer
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.work.jobs import Job
 
 
 def run(cycle: Cycle) -> None:

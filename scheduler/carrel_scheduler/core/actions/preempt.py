@@ -6,20 +6,20 @@ queue holds in all does not grow, except into free room, so no other queue is to
 
 import numpy as np
 
-from carrel_scheduler.core import claimable, mass
-from carrel_scheduler.core.answers import Answer, answered
-from carrel_scheduler.core.clearing_room import Search
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.giving import Giving
-from carrel_scheduler.core.in_vain import unless_in_vain
-from carrel_scheduler.core.instance_victims import in_the_way
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.cycle.answers import Answer, answered
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.in_vain import unless_in_vain
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.layers import Bools
-from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.offers import Offers
-from carrel_scheduler.core.promising import promising
-from carrel_scheduler.core.protection import preempt_protects_s
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.victims import claimable, mass
+from carrel_scheduler.core.victims.clearing_room import Search
+from carrel_scheduler.core.victims.giving import Giving
+from carrel_scheduler.core.victims.instances import in_the_way
+from carrel_scheduler.core.victims.promising import promising
+from carrel_scheduler.core.victims.protection import preempt_protects_s
+from carrel_scheduler.core.work.jobs import Job
 
 
 def run(cycle: Cycle) -> None:

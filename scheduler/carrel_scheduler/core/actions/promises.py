@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.jobs import Job
+from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.resources import NONE, added
-from carrel_scheduler.core.tasks import device_mask
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.tasks import device_mask
 
 
 def run(cycle: Cycle) -> None:

@@ -12,15 +12,15 @@ from collections.abc import Container
 
 import numpy as np
 
-from carrel_scheduler.core.cycle import Cycle
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.placing import place
+from carrel_scheduler.core.cycle.starving import starving
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.moves import Cause
-from carrel_scheduler.core.placing import place
-from carrel_scheduler.core.promising import likely_nodes, looks_at_all
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.starving import starving
-from carrel_scheduler.core.victim_table import victims_of
+from carrel_scheduler.core.victims.promising import likely_nodes, looks_at_all
+from carrel_scheduler.core.victims.table import victims_of
+from carrel_scheduler.core.work.jobs import Job
 
 
 def run(cycle: Cycle) -> None:

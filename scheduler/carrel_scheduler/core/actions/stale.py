@@ -1,10 +1,10 @@
 """Stale gangs: who has run with fewer members than its minimum for too long gives its room back."""
 
-from carrel_scheduler.core.cycle import Cycle
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.moves import Cause
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.steps import stale_tasks
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.steps import stale_tasks
 
 
 def run(cycle: Cycle) -> None:

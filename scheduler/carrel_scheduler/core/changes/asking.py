@@ -1,9 +1,9 @@
 """Who asks for room: a job enters and leaves the waiting rows, or the partial jobs."""
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.jobs import Job
-from carrel_scheduler.core.queues import Sum
+from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import NONE, added
+from carrel_scheduler.core.work.jobs import Job
 
 
 def ask(state: Columns, job: Job) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.jobs import NOTHING, Job
-from carrel_scheduler.core.members import has_core, leaf_states, minimum_of
 from carrel_scheduler.core.resources import Triple, added
-from carrel_scheduler.core.steps import satisfied
+from carrel_scheduler.core.work.jobs import NOTHING, Job
+from carrel_scheduler.core.work.members import has_core, leaf_states, minimum_of
+from carrel_scheduler.core.work.steps import satisfied
 
 
 def next_is_fixed(job: Job) -> bool:

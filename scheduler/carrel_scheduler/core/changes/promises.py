@@ -5,11 +5,11 @@ from carrel_scheduler.core.changes.cores import next_is_fixed
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import RoomPromised
-from carrel_scheduler.core.footprints import check_promises, footprint_of
-from carrel_scheduler.core.jobs import Job
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.queues import Sum
+from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import added
+from carrel_scheduler.core.work.footprints import check_promises, footprint_of
+from carrel_scheduler.core.work.jobs import Job
 
 
 def promised(state: Columns, event: RoomPromised) -> None:

@@ -12,13 +12,13 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     TaskStuck,
 )
-from carrel_scheduler.core.footprints import check_free, footprint_of
-from carrel_scheduler.core.jobs import NOTHING, Job
-from carrel_scheduler.core.members import leaf_states, protected_members
-from carrel_scheduler.core.queues import Sum
+from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import added
-from carrel_scheduler.core.steps import is_stale
-from carrel_scheduler.core.tasks import NOBODY
+from carrel_scheduler.core.work.footprints import check_free, footprint_of
+from carrel_scheduler.core.work.jobs import NOTHING, Job
+from carrel_scheduler.core.work.members import leaf_states, protected_members
+from carrel_scheduler.core.work.steps import is_stale
+from carrel_scheduler.core.work.tasks import NOBODY
 
 
 def placed(state: Columns, event: TaskPlaced) -> None:

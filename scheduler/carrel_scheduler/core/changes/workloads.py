@@ -6,9 +6,9 @@ from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import CheckpointSeen, WorkloadGone, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.jobs import NEVER_SAVED, Job
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.work.jobs import NEVER_SAVED, Job
 
 
 def queued(state: Columns, event: WorkloadQueued) -> None:

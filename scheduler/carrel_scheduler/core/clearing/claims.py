@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from carrel_scheduler.core.queues.tree import Tree
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.tree import Tree
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

@@ -4,7 +4,7 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
-from carrel_scheduler.core.classes import Form, gpu_kind
+from carrel_scheduler.core.devices.classes import Form, gpu_kind
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request

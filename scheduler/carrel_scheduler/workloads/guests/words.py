@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from carrel_scheduler.core import wording
 from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.words import wording
 
 NO_PROJECT: Final = "ProjectNotFound"
 CAN_NOT_BE_PLACED: Final = "CanNotBePlaced"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from carrel_scheduler.core.clearing.claims import Budgets, Claim, Ground, Ints, Room
-from carrel_scheduler.core.tree import Tree
+from carrel_scheduler.core.queues.tree import Tree
 from unit.core.clearing.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]

@@ -7,7 +7,7 @@ import numpy as np
 
 from carrel_scheduler.core.clearing.claims import Budgets, Claim, Ground, Ints, Victims
 from carrel_scheduler.core.clearing.fitting import fitting_one
-from carrel_scheduler.core.tree import Tree
+from carrel_scheduler.core.queues.tree import Tree
 
 Set = frozenset[int]
 

@@ -14,7 +14,7 @@ from carrel_scheduler.core.clearing.claims import (
     NotFound,
 )
 from carrel_scheduler.core.clearing.clear import clear
-from carrel_scheduler.core.tree import Tree
+from carrel_scheduler.core.queues.tree import Tree
 from unit.core.clearing.situations import flat, free_ground, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]

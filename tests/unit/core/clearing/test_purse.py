@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.core.clearing.claims import Budgets
 from carrel_scheduler.core.clearing.purse import Caps, Purse
-from carrel_scheduler.core.tree import Tree
+from carrel_scheduler.core.queues.tree import Tree
 
 
 def purse(amounts: list[int], queue: list[int], excess: int = 4) -> Purse:

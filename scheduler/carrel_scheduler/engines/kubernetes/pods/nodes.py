@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.core.nodes import MOST_DEVICES
+from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.foreign import NOTHING

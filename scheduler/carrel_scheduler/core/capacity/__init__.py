@@ -1,0 +1,1 @@
+"""Where work may run, and how many tasks of each class fit there."""

@@ -1,0 +1,1 @@
+"""Which node: their order, and how useful what is left on one is for what typically comes."""

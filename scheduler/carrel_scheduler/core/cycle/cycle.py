@@ -1,0 +1,282 @@
+"""One cycle's working memory: overlays, the moves made on them, and questions about both.
+
+Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
+What there is room for stands in ``cycle_room``.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.cycle.cluster_total import cluster_total
+from carrel_scheduler.core.cycle.cycle_room import CycleRoom
+from carrel_scheduler.core.cycle.moves import Moves
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts
+from carrel_scheduler.core.queues.barriers import Barrier
+from carrel_scheduler.core.queues.standing_columns import StandingColumns
+from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.resources import NONE, Triple, added
+from carrel_scheduler.core.settings import Settings
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.members import leaf_states, protected_members
+from carrel_scheduler.core.work.steps import LeafState, next_step, satisfied
+
+SMALL = 60
+WORK = 64_000
+SERVED = 200_000
+
+
+class Cycle(CycleRoom):
+    """What one call of ``decide`` works on.
+
+    Attributes:
+        time_asked: somebody asked what time it is, since this was last unset.
+        standings, moves: the overlay of the queues and the log.
+        starving: see ``starving``; ``None`` before the first look.
+        not_found: numbers of waiting rows whose search for victims ended at its limits.
+        places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
+    """
+
+    def __init__(self, state: Columns, now: float) -> None:
+        super().__init__(state)
+        self._now, self.time_asked = now, False
+        self.standings = Standings(state.queues, state.division, cluster_total(state))
+        self.columns = StandingColumns(self.standings, state.queues)
+        self.moves = Moves(state, self.room, self.standings)
+        self.settings: Settings = state.settings
+        self.not_found: set[int] = set()
+        self.starving: tuple[Job, ...] | None = None
+        self.places_of_victims: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._lendable: dict[bytes, tuple[Counts, Counts]] = {}
+        self._given: tuple[int, dict[int, Triple]] = (0, {})
+        self._lowest: tuple[int, Counts | None] = (0, None)
+
+    @property
+    def now(self) -> float:
+        """Epoch seconds."""
+        self.time_asked = True
+        return self._now
+
+    # Jobs as the moves leave them
+
+    def states_of(self, job: Job) -> tuple[LeafState, ...]:
+        """Where its tasks are, counting what this cycle places and stops."""
+        uid, moves = job.spec.uid, self.moves
+        placed = {**moves.started.get(uid, {}), **moves.held.get(uid, {})}
+        return leaf_states(job, placed, moves.stopped_of(job) if job.rows else ())
+
+    def next_step(self, job: Job) -> tuple[int, ...]:
+        """Indices of the tasks that are offered a place next."""
+        if job.waiting is not None and not self.answered(job):
+            return job.shape.first_step
+        step = next_step(job.shape.structure, self.states_of(job))
+        return tuple(index for leaf in step for index in leaf)
+
+    def answered(self, job: Job) -> bool:
+        """Whether some of its tasks start or have room held."""
+        uid = job.spec.uid
+        moves = self.moves
+        return uid in moves.started or uid in moves.held or uid in moves.held_many
+
+    def started(self, job: Job) -> bool:
+        """Whether some of its tasks start in this cycle."""
+        return job.spec.uid in self.moves.started
+
+    def grows(self, job: Job) -> bool:
+        """Whether it has its minimum, so that what it asks for is surplus."""
+        states = self.states_of(job)
+        return satisfied(job.shape.structure, [state.there for state in states])
+
+    def stage(self, job: Job) -> int:
+        """0 below its minimum, 1 just at it, 2 above: who has less is served first."""
+        if not job.shape.elastic:
+            return 0
+        states = self.states_of(job)
+        there = [state.there for state in states]
+        if not satisfied(job.shape.structure, there):
+            return 0
+        return 1 if sum(there) <= len(job.shape.first_step) else 2
+
+    def is_fixed(self, job: Job) -> bool:
+        """Whether the tasks that it is given next may not be stopped for others later."""
+        kind = job.spec.preemptible
+        if kind is Preemptibility.YES:
+            return False
+        return kind is Preemptibility.NO or not (job.uncovered or self.grows(job))
+
+    def is_protected(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether these running tasks count as non-preemptible."""
+        kind = job.spec.preemptible
+        if kind is Preemptibility.SURPLUS:
+            return bool(set(indices) & protected_members(job))
+        return kind is Preemptibility.NO
+
+    @property
+    def given(self) -> dict[int, Triple]:
+        """What this cycle has given every queue, at all levels, by slot."""
+        moves = self.moves
+        if self._given[0] != len(moves.log):
+            by_leaf: dict[int, list[Triple]] = {}
+            for places in (moves.started, moves.held):
+                for uid, by_index in places.items():
+                    if uid in self.state.promised and places is moves.held:
+                        continue
+                    amounts = by_leaf.setdefault(self.state.jobs.get(uid).queue, [])
+                    amounts += [place.amounts for place in by_index.values()]
+            found: dict[int, list[Triple]] = {}
+            for leaf, each in by_leaf.items():
+                together = added(each)
+                for slot in self.standings.table.path[leaf]:
+                    found.setdefault(slot, []).append(together)
+            self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
+        return self._given[1]
+
+    def waited_s(self, job: Job) -> float:
+        """How long it has waited, since its submission or its last eviction."""
+        return self.now - max(job.spec.created_at, job.evicted_at or 0.0)
+
+    def within_share(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether its queue stays within its fair share with these tasks."""
+        standings = self.standings
+        return standings.within(standings.fair[job.queue], job.queue, self.demand(job, indices))
+
+    def demand(self, job: Job, indices: Sequence[int]) -> Triple:
+        """What these tasks count for."""
+        amounts = job.shape.amounts
+        if len(indices) == len(amounts):
+            return job.shape.total
+        return added(amounts[index] for index in indices)
+
+    def barrier(self, job: Job, indices: Sequence[int]) -> Barrier | None:
+        """The limit or quota that keeps these tasks from starting, if there is one."""
+        demand = self.demand(job, indices)
+        fixed = demand if self.is_fixed(job) else NONE
+        return self.standings.barrier(job.queue, demand, fixed)
+
+    # Who still looks, and who may give way
+
+    def open_singles(self) -> list[Job]:
+        """Other jobs that ask for room, also those that just started.
+
+        But none for which room is held, and none that gives way.
+        """
+        asking = dict(self.state.partial)
+        for uid in self.moves.started:
+            job = self.state.jobs.get(uid)
+            if job.shape.elastic:
+                asking[uid] = job
+        held, stopped_of = self.moves.held, self.moves.stopped_of
+        jobs = [asking[uid] for uid in sorted(asking) if uid not in held]
+        return [job for job in jobs if not stopped_of(job)]
+
+    def delayed(self, job: Job) -> bool:
+        """Whether it may not make others give way yet."""
+        spec = job.spec
+        begin = max(spec.created_at, job.evicted_at or 0.0)
+        return spec.preemption_delay_s > 0 and self.now < begin + spec.preemption_delay_s
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether anybody runs, or is to start, who may be stopped."""
+        if self.state.tasks.victims:
+            return True
+        moves, get = self.moves, self.state.jobs.get
+        new = chain(moves.started, moves.held, moves.held_many)
+        return any(get(uid).spec.preemptible is not Preemptibility.NO for uid in new)
+
+    @property
+    def lowest(self) -> Counts:
+        """(Q,) lowest priority of what may be stopped of a queue, or is to start there."""
+        moves, known = self.moves, self._lowest
+        found = known[1] if known[0] == len(moves.log) else None
+        if found is None:
+            found = np.full(len(self.standings.used), LARGEST, np.int64)
+            for queue, counts in self.state.tasks.victims.items():
+                found[queue] = min(counts)
+            for uid in (*moves.started, *moves.held):
+                job = self.state.jobs.get(uid)
+                found[job.queue] = min(int(found[job.queue]), job.spec.priority)
+            self._lowest = len(moves.log), found
+        return found
+
+    @property
+    def claims(self) -> int:
+        """How many looks in vain an action that stops others may take: fewer where each is dear."""
+        return max(1, min(self.settings.claims_per_cycle, WORK // self._tasks))
+
+    @property
+    def served(self) -> int:
+        """For how many such an action makes room: fewer where each is dear, the rest in turns."""
+        return max(1, SERVED // self._tasks)
+
+    @property
+    def _tasks(self) -> int:
+        """How many are placed, or start in this cycle, at least one."""
+        return max(1, self.state.tasks.count + len(self.moves.started))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether so few tasks may be stopped that all of them can be looked at."""
+        return self.state.tasks.victims_in_all + len(self.moves.started) <= SMALL
+
+    def evictable(self) -> list[Job]:
+        """Jobs of which something may be stopped and that were left alone so far.
+
+        Also those to which this cycle gave room: nothing starts that would give way at once. Room
+        that was promised earlier is not taken back, nor room for which others gave way.
+        """
+        moves, claimers = self.moves, self.moves.claimers()
+        jobs = dict(self.state.holding)
+        for uid in (*moves.started, *moves.held):
+            jobs[uid] = self.state.jobs.get(uid)
+        return [
+            job
+            for uid, job in jobs.items()
+            if (job.evictable or uid not in self.state.holding)
+            and job.spec.preemptible is not Preemptibility.NO
+            and self.is_left_alone(job, claimers)
+        ]
+
+    def is_left_alone(self, job: Job, claimers: set[str]) -> bool:
+        """Whether nothing of a job gives way so far, and nothing is held for it that was before.
+
+        ``claimers``: uids of those for whom others give way; they keep what they got.
+        """
+        uid = job.spec.uid
+        return not (uid in self.state.promised or uid in claimers or self.moves.stopped_of(job))
+
+    @cached_property
+    def borrowers(self) -> Bools:
+        """(Q,) queues beyond what they keep against a claim, when this was first asked."""
+        return np.asarray((self.columns.used > self.columns.kept).any(axis=1))
+
+    def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
+        """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
+
+        As of the beginning of the cycle; what it has stopped since is told once more by ``room``.
+        """
+        key = giving.tobytes()
+        found = self._lendable.get(key)
+        if found is None:
+            gpu, cpu = self.state.tasks.lending.of(giving, len(self.state.nodes.schedulable))
+            found = self._lendable[key] = (gpu, cpu)
+        return found
+
+    # Room
+
+    def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
+        """(N,) where tasks of a job run or have room, among ``indices`` of it."""
+        mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
+        uid, moves = job.spec.uid, self.moves
+        for index in indices:
+            row = job.rows.get(index)
+            if row is not None and not moves.stopped[row]:
+                mask[self.state.tasks.node[row]] = True
+            for places in (moves.started.get(uid), moves.held.get(uid)):
+                if places and index in places:
+                    mask[places[index].node] = True
+        return mask

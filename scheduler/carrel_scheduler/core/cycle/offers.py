@@ -1,0 +1,261 @@
+"""Waiting work offered one by one in the order of service.
+
+Inside a queue: higher priority first, then jobs below their minimum, then those just at it, then
+those above it; then the older. Between queues the tree decides (``order``). Jobs that look alike
+stand in rows: when one of them cannot be served, none of the row can, and the row is left out
+without looking at the rest.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.answers import REFUSED, SEARCHED, Answer
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.openings import Openings
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.queues.order import Service
+from carrel_scheduler.core.resources import Triple
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.waiting import WaitingRow
+
+MISSES = 8
+"""After so many offers in vain all rows are looked at together."""
+Key = tuple[int, int, float, str]
+
+
+class Line:
+    """Jobs of one queue that look alike, or one job by itself."""
+
+    __slots__ = ("_rest", "job", "row", "step")
+
+    def __init__(self, job: Job, row: WaitingRow | None, step: tuple[int, ...]) -> None:
+        self.job = job
+        self.row = row
+        self.step = step
+        self._rest: Iterator[Job] | None = None
+
+    def next(self, cycle: Cycle) -> bool:
+        """Go on to the next job of the row; whether there is one."""
+        if self.row is None:
+            return False
+        if self._rest is None:
+            self._rest = iter(self.row.in_order())
+        for job in self._rest:
+            if job is not self.job and self._after(job) and not cycle.answered(job):
+                self.job = job
+                return True
+        return False
+
+    def _after(self, job: Job) -> bool:
+        mine, other = self.job.spec, job.spec
+        return (other.created_at, other.uid) > (mine.created_at, mine.uid)
+
+    def key(self, *, stage: int) -> Key:
+        """Its place in the queue."""
+        spec = self.job.spec
+        return (-spec.priority, stage, spec.created_at, spec.uid)
+
+
+class Offers:
+    """All that waits and may be worth trying, by queue.
+
+    Rows stand sorted in columns and become lines only when their turn is near: of thousands few are
+    ever looked at. The first candidates of all queues are read from the columns at once.
+    """
+
+    def __init__(
+        self,
+        cycle: Cycle,
+        rows: Counts,
+        singles: Iterable[Job],
+        openings: Openings | None = None,
+    ) -> None:
+        """What is offered, in the room as it is now.
+
+        Args:
+            cycle: the cycle.
+            rows: numbers of waiting rows that fit now.
+            singles: jobs that stand in no row.
+            openings: tells which rows may still find room; those that may not are dropped when
+                their turn comes.
+        """
+        self._cycle, self._openings = cycle, openings
+        self._singles = 0
+        self._missed = 0
+        self._first: dict[int, Triple] = {}
+        self._heaps: dict[int, list[tuple[Key, Line]]] = {}
+        self._numbers = self._above = self._leaves = rows[:0]
+        self._since = np.zeros(0, np.float64)
+        self._next: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        if len(rows):
+            self._sort(rows)
+        for job in singles:
+            self._push_single(job)
+
+    def run(
+        self,
+        attempt: Callable[[Job, tuple[int, ...]], Answer],
+        *,
+        touches_all: bool = False,
+        most: int | None = None,
+        served: int | None = None,
+    ) -> None:
+        """Offer everything to ``attempt``.
+
+        Args:
+            attempt: tries to serve the next step of a job.
+            touches_all: what it serves changes other queues too.
+            most: it ends after so many searches in vain.
+            served: and after so many that were served.
+        """
+        leaves = self._next.keys() | self._heaps.keys()
+        if not leaves:
+            return
+        service = Service(self._cycle.standings, self._head, leaves)
+        left, more = -1 if most is None else most, -1 if served is None else served
+        while left and more and (leaf := service.pop()) is not None:
+            line = self._take(leaf)
+            if line is None and self._is_exhausted():
+                return
+            answer = Answer.PLAINLY_NO if line is None else attempt(line.job, line.step)
+            left -= answer in SEARCHED
+            if line is None or answer is not Answer.SERVED:
+                self._miss(service)
+            more -= answer is Answer.SERVED
+            if not (left and more):
+                return
+            if line is not None and answer not in REFUSED:
+                self._go_on(line, service, answer, touches_all=touches_all)
+            service.update(leaf)
+
+    def _go_on(self, line: Line, service: Service, answer: Answer, *, touches_all: bool) -> None:
+        """Offer the next job of a row, and what more a job that was served asks for."""
+        job = line.job
+        if line.next(self._cycle):
+            self._push(line, stage=0)
+        if answer is Answer.SERVED:
+            if job.shape.elastic:
+                self._push_single(job)
+            if touches_all:
+                service.update_all()
+
+    def _take(self, leaf: int) -> Line | None:
+        """The candidate of a queue; ``None`` where its room has gone since, or it has given way."""
+        heap = self._heaps.setdefault(leaf, [])
+        if self._first.pop(leaf, None) is not None:
+            place = self._next[leaf]
+            self._next[leaf] = place + 1
+            self._line_of(place, heap)
+        line = heapq.heappop(heap)[1]
+        if line.row is None:
+            self._singles -= 1
+            return None if self._cycle.moves.stopped_of(line.job) else line
+        if self._openings is not None and not self._openings.fits_row(line.row.id):
+            return None
+        return line
+
+    def _is_exhausted(self) -> bool:
+        return not self._singles and self._openings is not None and self._openings.exhausted()
+
+    def _sort(self, rows: Counts) -> None:
+        """Rows of each queue by priority and submission, so far only as numbers."""
+        waiting = self._cycle.state.waiting
+        wanted = np.zeros(len(waiting.rows), np.bool_)
+        wanted[rows] = True
+        order = waiting.in_order()
+        self._numbers = order.compress(wanted.take(order))
+        self._above = -waiting.priority.take(self._numbers)
+        self._since = waiting.since.take(self._numbers)
+        self._leaves = leaves = waiting.queue.take(self._numbers)
+        first = np.flatnonzero(np.diff(leaves, prepend=-1))
+        slots = leaves.take(first).tolist()
+        self._next = dict(zip(slots, first.tolist(), strict=True))
+        self._ends = dict(zip(slots, [*first.tolist(), len(leaves)][1:], strict=True))
+        alone = first.compress(~self._tied().take(first))
+        demand = waiting.demand.take(self._numbers.take(alone), 1).tolist()
+        triples = zip(*demand, strict=True)
+        self._first = dict(zip(leaves.take(alone).tolist(), triples, strict=True))
+        for leaf in self._served_leaves():
+            self._forget_first(leaf)
+
+    def _tied(self) -> Bools:
+        """(r,) whether only uids tell which of a row and the next one of its queue comes first."""
+        kept = (self._leaves, self._above, self._since)
+        found = np.zeros(len(self._leaves), np.bool_)
+        found[:-1] = np.logical_and.reduce([column[1:] == column[:-1] for column in kept])
+        return found
+
+    def _served_leaves(self) -> set[int]:
+        """Queues of those in rows whom this cycle has served: their first may be another by now."""
+        moves, state = self._cycle.moves, self._cycle.state
+        served = {*moves.started, *moves.held, *moves.held_many} - state.promised.keys()
+        return {state.jobs.get(uid).queue for uid in served}
+
+    def _miss(self, service: Service) -> None:
+        """Leave out, after many offers in vain, all queues of which no row fits any more."""
+        self._missed += 1
+        if self._missed < MISSES or self._openings is None:
+            return
+        self._missed = 0
+        if not self._singles:
+            left = self._leaves.compress(self._openings.fits(self._numbers))
+            has_some = np.bincount(left, minlength=max(self._next, default=0) + 1).tolist()
+            service.forget([leaf for leaf in self._next if not has_some[leaf]])
+
+    def _push_single(self, job: Job) -> None:
+        step = self._cycle.next_step(job)
+        if step:
+            self._forget_first(job.queue)
+            self._push(Line(job, None, step), stage=self._cycle.stage(job))
+            self._singles += 1
+
+    def _forget_first(self, leaf: int) -> None:
+        """Let the first row of a queue be compared with what does not stand in rows."""
+        self._first.pop(leaf, None)
+
+    def _push(self, line: Line, *, stage: int) -> None:
+        heap = self._heaps.setdefault(line.job.queue, [])
+        heapq.heappush(heap, (line.key(stage=stage), line))
+
+    def _pull(self, leaf: int, heap: list[tuple[Key, Line]]) -> None:
+        """Make lines of the rows that may come before what stands in the heap."""
+        place, end = self._next.get(leaf, 0), self._ends.get(leaf, 0)
+        openings = self._openings
+        while place < end:
+            if heap:
+                above, stage, since, _ = heap[0][0]
+                if (above, stage, since) < (self._above.item(place), 0, self._since.item(place)):
+                    break
+            if openings is not None:
+                place = openings.first(self._numbers, place, end)
+                if place >= end:
+                    break
+            self._line_of(place, heap)
+            place += 1
+        self._next[leaf] = place
+
+    def _line_of(self, place: int, heap: list[tuple[Key, Line]]) -> None:
+        """Make a line of a row, unless all its jobs were answered."""
+        row = self._cycle.state.waiting.rows[self._numbers.item(place)]
+        job = None if row is None else row.first()
+        if job is not None:
+            line = Line(job, row, job.shape.first_step)
+            if not self._cycle.answered(job) or line.next(self._cycle):
+                heapq.heappush(heap, (line.key(stage=0), line))
+
+    def _head(self, leaf: int) -> Triple | None:
+        first = self._first.get(leaf)
+        if first is not None:
+            return first
+        heap, openings = self._heaps.setdefault(leaf, []), self._openings
+        while True:
+            self._pull(leaf, heap)
+            if not heap:
+                return None
+            line = heap[0][1]
+            if openings is None or line.row is None or openings.fits_row(line.row.id):
+                return self._cycle.demand(line.job, line.step)
+            heapq.heappop(heap)

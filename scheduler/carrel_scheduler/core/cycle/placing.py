@@ -1,0 +1,207 @@
+"""Places for the tasks of a step, all of them or none.
+
+The tree of groups is walked from the root: a group with a level is tried in the sets of nodes that
+the topology offers, in their order; inside a set its children and tasks take their places one after
+the other, equal tasks together. What leads nowhere is undone.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.gangs import Group, Level
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.core.work.jobs import Job
+
+
+class Placing:
+    """One attempt to place the tasks of a job's step.
+
+    Nodes are compared by what is idle on them even where room is counted on that is coming, so that
+    what is being released is used up before what is free.
+
+    Every task that finds a place is started, or with ``soon`` has its room held.
+    """
+
+    def __init__(self, cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool) -> None:
+        self._cycle, self._job, self._soon = cycle, job, soon
+        self._wanted = set(indices)
+        self._fixed = cycle.is_fixed(job)
+        self._placed: list[tuple[int, int]] = []
+
+    def run(self, score: Counts | None = None) -> bool:
+        """Whether all tasks have found a place; nothing has changed when not."""
+        moves = self._cycle.moves
+        mark = moves.mark()
+        nodes = self._cycle.state.nodes
+        everywhere = np.ones(len(nodes.schedulable), np.bool_)
+        if self._group(self._job.shape.group, 0, everywhere, score):
+            return True
+        moves.rollback(mark)
+        return False
+
+    def _group(self, group: Group, first: int, within: Bools, score: Counts | None) -> bool:
+        """Place the wanted tasks of a group, whose tasks begin at index ``first``."""
+        indices = [i for i in range(first, first + _size(group)) if i in self._wanted]
+        if not indices:
+            return True
+        if group.level is None:
+            return self._inside(group, first, indices, within, score)
+        moves = self._cycle.moves
+        for nodes in self._candidates(group, group.level, first, indices, within):
+            mark = moves.mark()
+            gathered = self._preferred(group.level, nodes, indices, score)
+            if self._inside(group, first, indices, nodes, gathered):
+                return True
+            moves.rollback(mark)
+        return False
+
+    def _inside(
+        self, group: Group, first: int, indices: list[int], within: Bools, score: Counts | None
+    ) -> bool:
+        if group.is_leaf:
+            return self._leaf(indices, within, score)
+        for child in group.groups:
+            if not self._group(child, first, within, score):
+                return False
+            first += _size(child)
+        return True
+
+    def _leaf(self, indices: list[int], within: Bools, score: Counts | None) -> bool:
+        classes = self._job.shape.classes
+        for cls, run in groupby(indices, key=lambda index: classes[index]):
+            if not self._alike(cls, list(run), within, score):
+                return False
+        return True
+
+    def _alike(self, cls: int, indices: list[int], within: Bools, score: Counts | None) -> bool:
+        """Places for equal tasks."""
+        cycle, chooser = self._cycle, self._cycle.state.chooser
+        apart = cycle.state.classes.request(cls).where.apart
+        if apart:
+            return self._apart(cls, indices, within, score, apart)
+        view = cycle.room.idle
+        counts = cycle.counts(cls, soon=self._soon)
+        if len(indices) == 1:
+            node = chooser.pick(cls, counts, view, within, self._score(cls, score))
+            return node >= 0 and self._take(cls, indices, node)
+        spread = chooser.spread(
+            cls, len(indices), counts, view, within, score=self._score(cls, score)
+        )
+        if spread is None:
+            return False
+        begin = 0
+        for node, count in spread:
+            if not self._take(cls, indices[begin : begin + count], node):
+                return False
+            begin += count
+        return True
+
+    def _apart(
+        self, cls: int, indices: list[int], within: Bools, score: Counts | None, key: str
+    ) -> bool:
+        """Places on different values of a label, also different from where members are already."""
+        cycle = self._cycle
+        domains = cycle.state.topologies.domains(key, len(within))
+        left = within & (domains >= 0)
+        requests = self._job.shape.requests
+        members = [i for i, request in enumerate(requests) if request.where.apart == key]
+        taken = np.unique(domains[cycle.nodes_of(self._job, members)])
+        left &= ~np.isin(domains, taken)
+        for index in indices:
+            view = cycle.room.idle
+            counts = cycle.counts(cls, soon=self._soon)
+            node = cycle.state.chooser.pick(cls, counts, view, left, self._score(cls, score))
+            if node < 0 or not self._take(cls, [index], node):
+                return False
+            left = left & (domains != domains[node])
+        return True
+
+    def _take(self, cls: int, indices: Sequence[int], node: int) -> bool:
+        """Put tasks on a node."""
+        moves = self._cycle.moves
+        move = moves.hold if self._soon else moves.start
+        for done, index in enumerate(indices):
+            place = self._cycle.footprint(cls, node, soon=self._soon, tasks=len(indices) - done)
+            if place is None:
+                return False
+            move(self._job, index, place, fixed=self._fixed)
+        return True
+
+    # Scores and sets of nodes
+
+    def _score(self, cls: int, score: Counts | None) -> Counts | None:
+        """Where room is counted on that is only coming, nodes with room at once go first."""
+        if not self._soon:
+            return score
+        idle = (self._cycle.counts(cls, soon=False) > 0).astype(np.int64)
+        return idle if score is None else 2 * score + idle
+
+    def _candidates(
+        self, group: Group, level: Level, first: int, indices: list[int], within: Bools
+    ) -> Iterator[Bools]:
+        cycle, shape = self._cycle, self._job.shape
+        members = range(first, first + _size(group))
+        pinned = cycle.nodes_of(self._job, members)
+        running = pinned if pinned.any() else None
+        classes = {shape.classes[index] for index in indices}
+        topologies = cycle.state.topologies
+        view = cycle.room.soon if self._soon else cycle.room.idle
+        if len(classes) == 1:
+            counts = cycle.counts(classes.pop(), soon=self._soon)
+            free = view.devices.sum(axis=0, dtype=np.int64)
+            return topologies.candidates(level, within, counts, len(indices), running, free)
+        demand = np.zeros(1 + len(view.host), np.int64)
+        for index in indices:
+            host = cycle.state.classes.host(shape.classes[index])
+            demand[0] += shape.amounts[index][0]
+            demand[1 : 1 + len(host)] += host
+        free = np.vstack([view.devices.sum(axis=0, dtype=np.int64), view.host])
+        return topologies.candidates_unlike(level, within, demand, free, running)
+
+    def _preferred(
+        self, level: Level, within: Bools, indices: list[int], score: Counts | None
+    ) -> Counts | None:
+        """Members gather in few domains of the preferred level where one does not hold them all."""
+        if not level.preferred or level.preferred == HOST:
+            return score
+        counts = self._cycle.counts(self._job.shape.classes[indices[0]], soon=self._soon)
+        found = self._cycle.state.topologies.node_scores(level, within, counts, len(indices))
+        return found if score is None else score * (int(found.max(initial=0)) + 1) + found
+
+
+def _size(group: Group) -> int:
+    return len(group.requests) if group.is_leaf else sum(_size(child) for child in group.groups)
+
+
+def place(
+    cycle: Cycle, job: Job, indices: Sequence[int], *, soon: bool, score: Counts | None = None
+) -> bool:
+    """Start these tasks, or with ``soon`` hold room for them; all, or nothing happens.
+
+    ``score`` (N,): nodes with more are taken first.
+    """
+    if len(indices) == 1 and job.shape.plain and score is None:
+        return _place_one(cycle, job, indices[0], soon=soon)
+    return Placing(cycle, job, indices, soon=soon).run(score)
+
+
+def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
+    """``place`` for what nearly all work is: one task that may lie anywhere."""
+    cls, state = job.shape.cls, cycle.state
+    if soon:
+        node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=False), cycle.room.idle)
+        if node < 0:
+            node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=True), cycle.room.idle)
+    else:
+        cycle.sync()
+        node = state.chooser.pick(cls, state.capacity.column(cls), cycle.room.idle)
+    footprint = cycle.footprint(cls, node, soon=soon) if node >= 0 else None
+    if footprint is None:
+        return False
+    move = cycle.moves.hold if soon else cycle.moves.start
+    move(job, index, footprint, fixed=cycle.is_fixed(job))
+    return True

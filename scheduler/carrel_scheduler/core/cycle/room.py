@@ -1,0 +1,268 @@
+"""The room of one cycle: an overlay of the node columns on which moves are tried and undone.
+
+Three gross layers (free, being released, promised) are copied from the state; two views follow from
+them and are kept beside them:
+
+    soon = free + releasing - promised      room for new work, once what stops has stopped
+    idle = min(free, soon)                  room for new work at once
+
+What is promised takes from what is being released first. A promise may also lie on room that runs
+still: that room is then nobody's when it becomes free. All amounts are integers, so undoing a move
+restores the room exactly. ``log`` lists the nodes of all moves, so that whoever keeps something per
+node can tell what has changed since.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from carrel_scheduler.core.layers import Bools, Counts, Footprint, Layer
+from carrel_scheduler.core.nodes.nodes import NodeColumns
+
+MANY_PARTS = 8
+"""Where more than one node in so many changed, all are derived again."""
+
+
+class Room:
+    """What is free, coming and promised on every node.
+
+    Attributes:
+        idle, soon: the two views; nothing on nodes that take no new work, and on broken devices.
+            Never below zero. ``slots`` are bits of free memory slots.
+        log: slots of nodes in the order of the moves.
+    """
+
+    def __init__(self, nodes: NodeColumns) -> None:
+        self.nodes = nodes
+        self.free = nodes.free.copy()
+        self.releasing = nodes.releasing.copy()
+        self.promised = nodes.promised.copy()
+        self.open: Bools = nodes.usable & nodes.schedulable
+        self.idle = Layer.empty(0, 0)
+        self.soon = Layer.empty(0, 0)
+        self.log: list[int] = []
+        self._derive_all()
+        self.idle.changes = self.soon.changes = self.log
+
+    # Moves of one task
+
+    def bind(self, place: Footprint) -> None:
+        """A task takes free room."""
+        self.free.subtract(place)
+        self._derive(place)
+
+    def unbind(self, place: Footprint) -> None:
+        """The opposite of ``bind``."""
+        self.free.add(place)
+        self._derive(place)
+
+    def evict(self, place: Footprint) -> None:
+        """A running task is told to stop: its room is coming."""
+        self.releasing.add(place)
+        self._derive(place)
+
+    def keep(self, place: Footprint) -> None:
+        """The opposite of ``evict``."""
+        self.releasing.subtract(place)
+        self._derive(place)
+
+    def promise(self, place: Footprint) -> None:
+        """Hold room, free or coming, for waiting work."""
+        self.promised.add(place)
+        self._derive(place)
+
+    def lift(self, place: Footprint) -> None:
+        """The opposite of ``promise``."""
+        self.promised.subtract(place)
+        self._derive(place)
+
+    # Moves of many tasks at once
+
+    def evict_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        """Tell many tasks to stop.
+
+        Args:
+            node: (t,) their nodes.
+            mask: (t,) bits of their devices.
+            share: (t,) thousandths of each device.
+            host: (2, t) millicores and MiB.
+            slots: (t,) bits of MIG instances.
+        """
+        self._add_many(self.releasing, node, mask, share, host, slots)
+
+    def promise_many(
+        self,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+    ) -> None:
+        """Hold room for many tasks; arguments as for ``evict_many``."""
+        self._add_many(self.promised, node, mask, share, host, np.zeros(0, np.int64))
+
+    def _add_many(
+        self,
+        layer: Layer,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        host: Counts,
+        slots: Counts,
+    ) -> None:
+        columns = layer.devices.shape[1]
+        if not slots.any() and bool((np.bitwise_count(mask) == 1).all()):
+            device = np.bitwise_count(mask - np.uint64(1)).astype(np.int64)
+            spots = device * columns + node
+            amounts = np.bincount(spots, weights=share, minlength=layer.devices.size)
+            layer.devices += amounts.reshape(layer.devices.shape).astype(np.int16)
+        else:
+            self._add_device_by_device(layer, node, mask, share, slots)
+        for row in range(len(host)):
+            layer.host[row] += np.bincount(node, weights=host[row], minlength=columns).astype(
+                np.int64
+            )
+        self._derive_many(np.flatnonzero(np.bincount(node)))
+
+    def _add_device_by_device(
+        self,
+        layer: Layer,
+        node: Counts,
+        mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+        share: Counts,
+        slots: Counts,
+    ) -> None:
+        columns = layer.devices.shape[1]
+        for device in range(len(layer.devices)):
+            there = (mask >> np.uint64(device)) & np.uint64(1)
+            amount = np.bincount(node, weights=there * share, minlength=columns)
+            layer.devices[device] += amount.astype(np.int16)
+            if slots.any():
+                np.bitwise_or.at(layer.slots[device], node, (slots * there).astype(np.uint8))
+
+    # Questions
+
+    def usable(self, place: Footprint) -> int:
+        """How many devices of a place may be used again when it is free."""
+        return sum(self.open.item(device, place.node) for device in place.devices)
+
+    def has(self, places: Iterable[Footprint], *, soon: bool) -> bool:
+        """Whether all these places are idle, or with ``soon`` idle or coming, at the same time."""
+        view = self.soon if soon else self.idle
+        devices: dict[tuple[int, int], int] = {}
+        slots: dict[tuple[int, int], int] = {}
+        host: dict[tuple[int, int], int] = {}
+        for place in places:
+            if not self.nodes.schedulable[place.node]:
+                return False
+            for device in place.devices:
+                key = (device, place.node)
+                devices[key] = devices.get(key, 0) + place.share
+                if slots.get(key, 0) & place.slots:
+                    return False
+                slots[key] = slots.get(key, 0) | place.slots
+            for row, amount in enumerate(place.host):
+                host[row, place.node] = host.get((row, place.node), 0) + amount
+        return (
+            all(int(view.devices[key]) >= share for key, share in devices.items())
+            and all(int(view.slots[key]) & bits == bits for key, bits in slots.items())
+            and all(int(view.host[key]) >= amount for key, amount in host.items() if amount)
+        )
+
+    # Derived columns
+
+    def _derive_all(self) -> None:
+        free, releasing, promised = self.free, self.releasing, self.promised
+        soon = free.devices + releasing.devices
+        soon -= promised.devices
+        np.maximum(soon, 0, out=soon)
+        soon *= self.open
+        idle = np.minimum(free.devices, soon)
+        host = free.host + releasing.host
+        host -= promised.host
+        np.maximum(host, 0, out=host)
+        host *= self.nodes.schedulable
+        idle_host = np.minimum(np.maximum(free.host, 0), host)
+        slots = (free.slots | releasing.slots) & ~promised.slots
+        slots *= self.open
+        self.soon = Layer(soon, host, slots)
+        self.idle = Layer(idle, idle_host, slots & free.slots)
+
+    def _derive_many(self, nodes: Counts) -> None:
+        """Derive the views of these nodes again; of all, where that is less work."""
+        if len(nodes) * MANY_PARTS > len(self.nodes.schedulable):
+            idle, soon = self.idle, self.soon
+            self._derive_all()
+            for kept, new in ((idle, self.idle), (soon, self.soon)):
+                kept.devices[:], kept.host[:], kept.slots[:] = new.devices, new.host, new.slots
+            self.idle, self.soon = idle, soon
+        else:
+            self._derive_some(nodes)
+        self.log += nodes.tolist()
+
+    def _derive_some(self, nodes: Counts) -> None:
+        """Derive the views of these nodes again."""
+        free, releasing, promised = self.free, self.releasing, self.promised
+        soon = free.devices.take(nodes, 1) + releasing.devices.take(nodes, 1)
+        soon -= promised.devices.take(nodes, 1)
+        np.maximum(soon, 0, out=soon)
+        is_open = self.open.take(nodes, 1)
+        soon *= is_open
+        host = free.host.take(nodes, 1) + releasing.host.take(nodes, 1)
+        host -= promised.host.take(nodes, 1)
+        np.maximum(host, 0, out=host)
+        host *= self.nodes.schedulable.take(nodes)
+        self.soon.devices[:, nodes] = soon
+        self.idle.devices[:, nodes] = np.minimum(free.devices.take(nodes, 1), soon)
+        self.soon.host[:, nodes] = host
+        self.idle.host[:, nodes] = np.minimum(np.maximum(free.host.take(nodes, 1), 0), host)
+        if self.nodes.mig.any():
+            free_slots = free.slots.take(nodes, 1)
+            slots = (free_slots | releasing.slots.take(nodes, 1)) & ~promised.slots.take(nodes, 1)
+            slots *= is_open
+            self.soon.slots[:, nodes] = slots
+            self.idle.slots[:, nodes] = slots & free_slots
+
+    def _derive(self, place: Footprint) -> None:
+        """Derive the views again where a task's footprint lies."""
+        node = place.node
+        self.log.append(node)
+        if not self.nodes.schedulable.item(node):
+            return
+        self._derive_devices(place)
+        free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
+        soon_host, idle_host = self.soon.host, self.idle.host
+        for row, amount in enumerate(place.host):
+            if amount:
+                here = free.item(row, node)
+                soon = here + releasing.item(row, node) - promised.item(row, node)
+                soon_host[row, node] = soon = max(0, soon)
+                here = max(0, here)
+                idle_host[row, node] = min(soon, here)
+
+    def _derive_devices(self, place: Footprint) -> None:
+        node, is_open = place.node, self.open
+        free, releasing = self.free.devices, self.releasing.devices
+        promised = self.promised.devices
+        soon_devices, idle_devices = self.soon.devices, self.idle.devices
+        for device in place.devices:
+            if is_open.item(device, node):
+                here = free.item(device, node)
+                soon = here + releasing.item(device, node) - promised.item(device, node)
+                soon_devices[device, node] = soon = max(0, soon)
+                idle_devices[device, node] = min(soon, here)
+                if place.slots:
+                    self._derive_slots(device, node)
+
+    def _derive_slots(self, device: int, node: int) -> None:
+        bits = self.free.slots.item(device, node)
+        later = bits | self.releasing.slots.item(device, node)
+        later &= ~self.promised.slots.item(device, node)
+        self.soon.slots[device, node] = later
+        self.idle.slots[device, node] = later & bits

@@ -1,0 +1,231 @@
+"""The one reason of every waiting workload, with the facts behind it.
+
+Looked at in this order: it starts; its room is on its way; it could never be; its nodes take no new
+work; a limit or quota bars it; no node is large enough; the room went to those served before it;
+the room is held for somebody; something is short (``scarcity``). Jobs of one row share the facts,
+so each row is looked into once, and only when somebody asks.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from carrel_scheduler.core.explaining.case import Case
+from carrel_scheduler.core.explaining.gang_reasons import gang_reason
+from carrel_scheduler.core.explaining.holders import Holders, held_places
+from carrel_scheduler.core.explaining.possible import (
+    on_nodes,
+    on_rules,
+    resource_name,
+    too_large,
+    too_wide,
+)
+from carrel_scheduler.core.explaining.rooms import Rooms, Sight
+from carrel_scheduler.core.explaining.scarcity import Reach
+from carrel_scheduler.core.explaining.shortage import Shortage
+from carrel_scheduler.core.queues.barriers import Barrier
+from carrel_scheduler.core.queues.standings import RESOURCE_NAMES
+from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.waiting import WaitingRow
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.cycle.cycle import Cycle
+
+Key = tuple[int, tuple[int, ...]]
+"""Number of a shape and the tasks of it that are looked for."""
+
+MANY = 5
+"""So many nodes a reason names at most."""
+
+
+SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)
+"""Reasons behind which a search for victims may stand."""
+
+
+class Explainer:
+    """Makes the reasons of one cycle, after all actions."""
+
+    def __init__(self, cycle: "Cycle") -> None:
+        self._cycle = cycle
+        self._rooms = Rooms(cycle.state, cycle.room)
+        self._holders = Holders(cycle, cycle.state.borrowed)
+        self._reach = Reach(cycle)
+        self._shortage = Shortage(cycle, self._rooms, self._holders, self._reach)
+        self._of_row: dict[int, Reason] = {}
+        self._of_nodes: dict[Key, Reason | None] = {}
+        self._of_room: dict[Key, Reason | None] = {}
+
+    def of(self, job: Job) -> Reason:
+        """Why a job waits or starts."""
+        cycle, uid = self._cycle, job.spec.uid
+        if uid in cycle.moves.started:
+            return self._starting(job)
+        if cycle.answered(job):
+            return self._held(job)
+        if job.waiting is None:
+            return self._alone(job)
+        return self._delayed(job, self.of_row(job.waiting), job.shape.first_step)
+
+    def of_row(self, row: WaitingRow) -> Reason:
+        """Why those jobs of a row wait for which nothing was decided."""
+        found = self._of_row.get(row.id)
+        if found is None:
+            found = self._look(Case.of_row(row))
+            if row.id in self._cycle.not_found and found.token in SHORT:
+                found = replace(found, token=Token.NO_VICTIMS_FOUND)
+            self._of_row[row.id] = found
+        return found
+
+    def _alone(self, job: Job) -> Reason:
+        """A job with an own history: it runs in part, was held, or is gated."""
+        step = self._cycle.next_step(job)
+        about = gang_reason(self._cycle, job, step)
+        if not step:
+            if about is None:
+                raise AssertionError(f"{job.spec.uid} waits for nothing")
+            return about
+        reason = self._delayed(job, self._look(Case.of_job(self._cycle, job, step)), step)
+        if about is None:
+            return reason
+        return replace(
+            reason, cls=about.cls, token=about.token, tasks=about.tasks, there=about.there
+        )
+
+    def _starting(self, job: Job) -> Reason:
+        names = self._cycle.state.nodes.names
+        places = self._cycle.moves.started[job.spec.uid].values()
+        return Reason(
+            ReasonClass.STARTING,
+            Token.STARTING,
+            project=job.spec.project,
+            workload=job.spec.name,
+            workload_uid=job.spec.uid,
+            nodes=tuple(sorted({names[place.node] for place in places})),
+        )
+
+    def _held(self, job: Job) -> Reason:
+        """Its places are held: who is giving way, or who has to end first."""
+        cycle = self._cycle
+        places = held_places(cycle, job)
+        asked = self._shortage.missing_at(job, places)
+        giving = self._holders.giving_way(job, asked)
+        token, holders = Token.WAITS_FOR_ROOM, giving
+        if not giving:
+            holders = self._holders.in_the_way(places, asked)
+            token = Token.RESERVED if holders else token
+        names = cycle.state.nodes.names
+        return Reason(
+            ReasonClass.NOT_NOW,
+            token,
+            resource=resource_name(cycle.state, asked),
+            requested=self._shortage.held_amount(places, asked),
+            project=job.spec.project,
+            workload=job.spec.name,
+            workload_uid=job.spec.uid,
+            holders=holders,
+            nodes=tuple(sorted({names[place.node] for place in places})),
+        )
+
+    def _look(self, case: Case) -> Reason:
+        about = self._never_or_closed(case)
+        if about is not None and about.cls is ReasonClass.NEVER:
+            return self._of_project(case, about)
+        barred = self._cycle.standings.barrier(case.queue, case.demand, case.fixed_demand)
+        if barred is not None and case.fresh:
+            never = on_rules(self._cycle.state, case.queue, case.shape, case.kind)
+            if never is not None:
+                return never
+        if about is not None:
+            return self._of_project(case, about)
+        if barred is not None:
+            return self._barred(barred)
+        return self._of_project(case, self._by_room(case) or self._shortage.too_little(case))
+
+    def _of_project(self, case: Case, reason: Reason) -> Reason:
+        return (
+            reason if reason.project else replace(reason, project=case.project(self._cycle.state))
+        )
+
+    def _never_or_closed(self, case: Case) -> Reason | None:
+        """What nodes could never hold, or could only if they took new work; equal for a shape."""
+        key = (case.shape.id, case.step)
+        if key not in self._of_nodes:
+            state, found = self._cycle.state, None
+            if case.fresh and state.nodes.slots:
+                found = on_nodes(state, case.shape, self._rooms)
+            self._of_nodes[key] = found or self._closed(case)
+        return self._of_nodes[key]
+
+    def _closed(self, case: Case) -> Reason | None:
+        """All nodes that satisfy the conditions take no new work."""
+        names = self._cycle.state.nodes.names
+        for cls in case.needs:
+            ever = self._rooms.parts(Sight.WHOLE, cls).mask
+            if ever.any() and not self._rooms.parts(Sight.EMPTY, cls).mask.any():
+                closed = sorted(names[slot] for slot in ever.nonzero()[0].tolist())
+                told = tuple(closed[:MANY])
+                return Reason(ReasonClass.NOT_NOW, Token.NODES_CLOSED, nodes=told)
+        return None
+
+    def _barred(self, found: Barrier) -> Reason:
+        fixed = found.token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA
+        return Reason(
+            ReasonClass.HELD_BACK,
+            found.token,
+            resource=RESOURCE_NAMES[found.resource],
+            requested=found.asked,
+            short=found.held + found.asked - found.bound,
+            bound=found.bound,
+            project=found.queue,
+            holders=self._holders.in_queue(found.slot, found.resource, only_fixed=fixed),
+        )
+
+    def _by_room(self, case: Case) -> Reason | None:
+        """What the room says, whoever asks; ``None`` when something is short for good."""
+        key = (case.shape.id, case.step)
+        if key not in self._of_room:
+            self._of_room[key] = self._look_at_room(case)
+        return self._of_room[key]
+
+    def _look_at_room(self, case: Case) -> Reason | None:
+        cycle, rooms, shortage = self._cycle, self._rooms, self._shortage
+        for cls, need in case.needs.items():
+            if rooms.total(Sight.EMPTY, cls) < need:
+                return too_large(cycle.state, rooms, Sight.EMPTY, cls, need)
+        wide = too_wide(cycle.state, case.shape, rooms, Sight.EMPTY, ReasonClass.NOT_NOW)
+        if wide is not None and case.fresh:
+            return wide
+        if shortage.fits(case, Sight.IDLE):
+            return self._no_way_to_place(case)
+        if cycle.moves.log and shortage.fits(case, Sight.BEFORE):
+            return shortage.queued_behind(case)
+        if shortage.fits(case, Sight.UNPROMISED):
+            return shortage.held_for_another(case)
+        if shortage.fits(case, Sight.SOON):
+            return shortage.queued_behind(case)
+        return None
+
+    def _no_way_to_place(self, case: Case) -> Reason:
+        """There is room for every task by itself, and not for all of them as they want to lie."""
+        cycle = self._cycle
+        wide = too_wide(cycle.state, case.shape, self._rooms, Sight.IDLE, ReasonClass.NOT_NOW)
+        if wide is not None:
+            return wide
+        if case.shape.plain:
+            return self._shortage.queued_behind(case)
+        return self._shortage.scattered(case)
+
+    def _delayed(self, job: Job, reason: Reason, step: tuple[int, ...]) -> Reason:
+        """Others would make room, but it may not make them yet."""
+        spec, cycle = job.spec, self._cycle
+        if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job):
+            return reason
+        if not self._shortage.obtainable(Case.of_job(cycle, job, step)):
+            return reason
+        begin = spec.created_at if spec.evicted_at is None else spec.evicted_at
+        return replace(
+            reason,
+            cls=ReasonClass.HELD_BACK,
+            token=Token.PREEMPTION_DELAYED,
+            until=begin + spec.preemption_delay_s,
+        )

@@ -1,0 +1,178 @@
+"""The reasons of one decision and the order of service, made when somebody looks.
+
+A decision costs nothing for them: what is asked about is looked into then, and jobs that look alike
+share their facts. Whoever writes reasons down keeps a code for each and asks for what changed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from typing_extensions import override
+
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.explaining.explain import Explainer
+from carrel_scheduler.core.queues.order import Service
+from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.reasons import Reason, ReasonClass, code_of
+from carrel_scheduler.core.resources import NONE, Triple
+from carrel_scheduler.core.work.jobs import Job
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.columns import Columns
+    from carrel_scheduler.core.cycle.cycle import Cycle
+
+
+class Reasons(Mapping[str, Reason]):
+    """By uid, for everything that asks for room, also for what starts, grows or is gated.
+
+    Read it before the state changes.
+    """
+
+    def __init__(self, cycle: "Cycle") -> None:
+        self._cycle = cycle
+        self._explainer = Explainer(cycle)
+        self._ahead: dict[int, dict[str, int]] = {}
+        self._made: dict[str, Reason] = {}
+        self._count: int | None = None
+
+    @override
+    def __getitem__(self, uid: str) -> Reason:
+        found = self._made.get(uid)
+        if found is None:
+            job = self._cycle.state.jobs.by_uid.get(uid)
+            if job is None or not _asks(self._cycle.state, job):
+                raise KeyError(uid)
+            found = self._made[uid] = self._make(job)
+        return found
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return (job.spec.uid for job in self._jobs())
+
+    @override
+    def __len__(self) -> int:
+        if self._count is None:
+            self._count = sum(1 for _ in self._jobs())
+        return self._count
+
+    @override
+    def __contains__(self, uid: object) -> bool:
+        job = self._cycle.state.jobs.by_uid.get(uid) if isinstance(uid, str) else None
+        return job is not None and _asks(self._cycle.state, job)
+
+    def changed(
+        self, codes: Mapping[str, int], uids: Iterable[str] | None = None
+    ) -> Iterator[tuple[str, int, Reason]]:
+        """Reasons that are not what they were, one by one, row by row.
+
+        Args:
+            codes: by uid the code of what was told last; unknown uids count as changed.
+            uids: whom to look at, so that a long queue can be told in slices; those that do not ask
+                for room are left out. ``None``: everybody.
+
+        Yields:
+            The uid, the code to remember, and the reason. A code does not follow the place in the
+            queue, which moves with everybody else's.
+        """
+        of_row: dict[int, int] = {}
+        for job in self._jobs() if uids is None else self._some(uids):
+            row = job.waiting
+            if row is None or self._is_alone(job):
+                code = code_of(self[job.spec.uid])
+            else:
+                known = of_row.get(row.id)
+                if known is None:
+                    known = of_row[row.id] = code_of(self._explainer.of_row(row))
+                code = known
+            if codes.get(job.spec.uid) != code:
+                yield job.spec.uid, code, self[job.spec.uid]
+
+    def _some(self, uids: Iterable[str]) -> Iterator[Job]:
+        by_uid = self._cycle.state.jobs.by_uid
+        return (by_uid[uid] for uid in uids if uid in self)
+
+    def _is_alone(self, job: Job) -> bool:
+        """Whether its reason differs from that of others in its row."""
+        return self._cycle.answered(job) or self._cycle.delayed(job)
+
+    def _make(self, job: Job) -> Reason:
+        reason = self._explainer.of(job)
+        if reason.cls is ReasonClass.STARTING or job.rows:
+            return reason
+        ahead = self._places(job.queue).get(job.spec.uid, 0)
+        return replace(reason, ahead=ahead) if ahead else reason
+
+    def _places(self, queue: int) -> dict[str, int]:
+        """How many of the same queue are served before each of its jobs that do not start."""
+        found = self._ahead.get(queue)
+        if found is None:
+            cycle = self._cycle
+            mine = [job for job in _queue_jobs(cycle.state, queue) if not cycle.started(job)]
+            found = {job.spec.uid: place for place, job in enumerate(mine)}
+            self._ahead[queue] = found
+        return found
+
+    def _jobs(self) -> Iterator[Job]:
+        state = self._cycle.state
+        for row in state.waiting:
+            yield from row.members.values()
+        for uid in sorted(state.partial):
+            yield state.partial[uid]
+        for uid in sorted(state.gated):
+            yield state.gated[uid]
+
+
+def _asks(state: "Columns", job: Job) -> bool:
+    uid = job.spec.uid
+    return job.waiting is not None or uid in state.partial or uid in state.gated
+
+
+def _queue_jobs(state: "Columns", queue: int) -> list[Job]:
+    """The jobs of one queue that wait and hold nothing, in the order inside the queue."""
+    waiting = state.waiting
+    rows = np.flatnonzero((waiting.need > 0) & (waiting.queue == queue)).tolist()
+    found = [job for number in rows for job in _members(state, number)]
+    found += [job for job in state.partial.values() if job.queue == queue and not job.rows]
+    return sorted(found, key=lambda job: job.order)
+
+
+def _members(state: "Columns", number: int) -> list[Job]:
+    row = state.waiting.rows[number]
+    return [] if row is None else list(row.members.values())
+
+
+def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
+    """All waiting uids in the order in which they would start if room came one by one.
+
+    Each is counted as served before the next is chosen, so equal queues alternate.
+
+    Args:
+        state: before anything of the plan is carried out.
+        total: what the cluster shares out.
+    """
+    standings = Standings(state.queues, state.division, total)
+    lines: dict[int, list[Job]] = {}
+    for row in state.waiting:
+        lines.setdefault(row.queue, []).extend(row.members.values())
+    for job in state.partial.values():
+        if not job.rows:
+            lines.setdefault(job.queue, []).append(job)
+    for jobs in lines.values():
+        jobs.sort(key=lambda job: job.order, reverse=True)
+
+    def head(leaf: int) -> Triple | None:
+        line = lines[leaf]
+        return line[-1].shape.first if line else None
+
+    order: list[str] = []
+    service = Service(standings, head, lines)
+    while (leaf := service.pop()) is not None:
+        job = lines[leaf].pop()
+        demand = job.shape.first
+        fixed = NONE if job.spec.preemptible is Preemptibility.YES else demand
+        standings.add(leaf, demand, fixed)
+        order.append(job.spec.uid)
+        service.update(leaf)
+    return tuple(order)

@@ -1,0 +1,48 @@
+"""Who may take from other queues: what must hold for the claimers of every plan.
+
+The victims' side of the same rule stands in ``invariants.victims``.
+"""
+
+from carrel_scheduler.core.invariants.recount import After, Uses, all_held
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import added
+
+GIVE_WAY = (Token.RECLAIMED, Token.PREEMPTED, Token.CONSOLIDATED)
+
+
+def claims_stay_within_the_fair_share(after: After) -> list[str]:
+    """Whoever takes from other queues ends, with all that its queue keeps, within its fair share.
+
+    Of GPUs. Whatever else gets room in the plan without starting may have got it later, so it is
+    not counted; nor is what gives way, in whichever order. Who grows may grow on by other rules.
+    """
+    uses, found = _kept(after), []
+    claims = (one for one in after.plan.evictions if one.reason.token is Token.RECLAIMED)
+    for uid in dict.fromkeys(one.reason.workload_uid for one in claims):
+        job = after.state.job(uid)
+        if job.shape.elastic or uid in after.starts:
+            continue
+        uses.add(job.queue, added(place.amounts for place in after.holds.get(uid, {}).values()))
+        name = after.state.queues.rule(job.queue).name
+        used, fair = uses.of[name][0], after.plan.fair_share[name]
+        if used > fair:
+            found.append(f"{uid} takes from others and {name} has {used} of {fair}")
+    return found
+
+
+def _kept(after: After) -> Uses:
+    """Per queue what runs and goes on, what starts, and what was promised before."""
+    uses = Uses(after.state)
+    for one in all_held(after.state):
+        uid = one.job.uid
+        eviction = after.evictions.get(uid)
+        leaves = eviction is not None and eviction.reason.token in GIVE_WAY
+        if not one.stopping and not (leaves and one.index in after.stops[uid]):
+            uses.add(one.job.queue, one.place.amounts)
+    claimers = {one.reason.workload_uid for one in after.plan.evictions}
+    for uid, places in sorted(after.starts.items()):
+        uses.add(after.state.job(uid).queue, added(place.amounts for place in places.values()))
+    for uid in sorted(set(after.state.promised) - claimers - set(after.starts)):
+        kept = [p for i, p in after.holds.get(uid, {}).items() if i not in after.fresh.get(uid, ())]
+        uses.add(after.state.job(uid).queue, added(place.amounts for place in kept))
+    return uses

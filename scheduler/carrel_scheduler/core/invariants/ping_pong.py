@@ -1,0 +1,66 @@
+"""Nobody gives way to whom it has just made give way: an invariant over two plans in a row.
+
+By workload and by queue. A queue whose last victim took it below its quota may claim that much
+back, so it makes no pair.
+"""
+
+from collections.abc import Iterator
+
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.invariants.recount import After, Uses
+from carrel_scheduler.core.plan import Eviction, Plan
+from carrel_scheduler.core.resources import UNLIMITED, Triple, added
+
+Pair = tuple[str, str]
+
+
+def pairs(state: Columns, plan: Plan) -> frozenset[Pair]:
+    """(who gave way, to whom) of a plan."""
+    found: set[Pair] = set()
+    for one in _ended(plan):
+        claimer = one.reason.workload_uid
+        ends = (state.job(one.uid).spec.project, state.job(claimer).spec.project)
+        found.add((one.uid, claimer))
+        if ends[0] != ends[1]:
+            found.add((f"queue {ends[0]}", f"queue {ends[1]}"))
+    queues = [state.job(one.uid).spec.project for one in _ended(plan)]
+    back = {f"queue {name}" for name in _below_quota(state, plan, queues)} if queues else set()
+    return frozenset(pair for pair in found if pair[0] not in back)
+
+
+def no_ping_pong(before: frozenset[Pair], now: frozenset[Pair]) -> list[str]:
+    """Nobody gives way to whom it made give way in the cycle before.
+
+    Args:
+        before: ``pairs`` of one cycle.
+        now: of the next one, nothing but the plan having happened in between.
+    """
+    return [
+        f"no_ping_pong: {one} and {two} evict each other"
+        for one, two in sorted(now)
+        if (two, one) in before
+    ]
+
+
+def _ended(plan: Plan) -> Iterator[Eviction]:
+    """Those that give way to somebody for good."""
+    return (one for one in plan.evictions if one.reason.workload_uid and not one.moved)
+
+
+def _below_quota(state: Columns, plan: Plan, queues: list[str]) -> set[str]:
+    """Of these queues those that are left with less than their quota of something they gave."""
+    uses, gave, after = Uses(state), Uses(state), After.of(state, plan, 0.0)
+    for job in state.jobs.by_uid.values():
+        stops = after.stops.get(job.uid, ())
+        places = {index: state.tasks.footprint(job.rows[index]) for index in job.running()}
+        runs = [place for index, place in places.items() if index not in stops]
+        new = (*after.starts.get(job.uid, {}).values(), *after.holds.get(job.uid, {}).values())
+        uses.add(job.queue, added(place.amounts for place in (*runs, *new)))
+        gave.add(job.queue, added(places[index].amounts for index in stops))
+    return {name for name in queues if _some_less(state, name, uses.of[name], gave.of[name])}
+
+
+def _some_less(state: Columns, name: str, uses: list[int], gave: list[int]) -> bool:
+    quota: Triple = state.queues.rule(state.queues.slots[name]).quota.as_tuple()
+    each = zip(quota, uses, gave, strict=True)
+    return any(most != UNLIMITED and given and used < most for most, used, given in each)

@@ -1,0 +1,218 @@
+"""Recounts from single tasks and jobs, for whoever checks what is kept and what is decided.
+
+Nothing here reads a sum that deciding relies on: room, rights and minima are counted again from the
+places of tasks, from promises and from a plan's decisions. Slow and plain on purpose.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.events import Outcome, Preemptibility, QueueSet
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.plan import Eviction, Plan
+from carrel_scheduler.core.resources import Triple
+from carrel_scheduler.core.work.footprints import footprint_of
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.members import minimum_of
+
+Task = tuple[str, int]
+Places = dict[int, Footprint]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A task that holds room."""
+
+    job: Job
+    index: int
+    row: int
+    place: Footprint
+
+    @property
+    def stopping(self) -> bool:
+        """It was told to stop."""
+        return self.index in self.job.halted
+
+    @property
+    def stuck(self) -> bool:
+        """It does not end although told to."""
+        return self.index in self.job.stuck
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.job.uid}[{self.index}]"
+
+
+def jobs_of(state: Columns) -> list[Job]:
+    """All jobs, by uid."""
+    return [state.jobs.by_uid[uid] for uid in sorted(state.jobs.by_uid)]
+
+
+def held_by(state: Columns, job: Job) -> list[Held]:
+    """The tasks of a job that hold room."""
+    return [
+        Held(job, index, row, state.tasks.footprint(row)) for index, row in sorted(job.rows.items())
+    ]
+
+
+def all_held(state: Columns) -> list[Held]:
+    """All tasks that hold room."""
+    return [held for job in jobs_of(state) for held in held_by(state, job)]
+
+
+def path_names(state: Columns, slot: int) -> Iterator[QueueSet]:
+    """The rules from a queue up to the top, found by name."""
+    rule: QueueSet | None = state.queues.rule(slot)
+    while rule is not None:
+        yield rule
+        rule = state.queues.rule(state.queues.slots[rule.parent]) if rule.parent else None
+
+
+class Uses:
+    """Amounts by queue name, each counted in every queue above too."""
+
+    def __init__(self, state: Columns) -> None:
+        self._state = state
+        self._paths: dict[int, tuple[str, ...]] = {}
+        self.of: dict[str, list[int]] = {name: [0, 0, 0] for name in state.queues.slots}
+
+    def add(self, leaf: int, amounts: Triple, sign: int = 1) -> None:
+        """Count amounts of a leaf's work in, or out."""
+        for name in self.path(leaf):
+            mine = self.of[name]
+            for r in range(3):
+                mine[r] += sign * amounts[r]
+
+    def path(self, leaf: int) -> tuple[str, ...]:
+        """Names from a leaf up."""
+        if leaf not in self._paths:
+            self._paths[leaf] = tuple(rule.name for rule in path_names(self._state, leaf))
+        return self._paths[leaf]
+
+
+def met(group: Group, there: Iterable[bool]) -> bool:
+    """Whether a tree has its minima; ``there`` says of each task whether it counts."""
+    return _met(group, iter(there))
+
+
+def _met(group: Group, there: Iterator[bool]) -> bool:
+    if group.is_leaf:
+        return sum(next(there) for _ in group.requests) >= group.least
+    return sum([_met(child, there) for child in group.groups]) >= group.least
+
+
+def in_vain(group: Group, there: Iterable[bool]) -> bool:
+    """Whether some tasks are there although a group that they belong to lacks its minimum."""
+    flags = list(there)
+    if any(flags) and not met(group, flags):
+        return True
+    begin = 0
+    for child in group.groups:
+        size = tasks_in(child)
+        if in_vain(child, flags[begin : begin + size]):
+            return True
+        begin += size
+    return False
+
+
+def tasks_in(group: Group) -> int:
+    """How many tasks a tree has."""
+    return len(group.requests) if group.is_leaf else sum(map(tasks_in, group.groups))
+
+
+def counting(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> list[bool]:
+    """Of each task whether it counts towards the minima: it runs, or it succeeded."""
+    out, on, off = job.out or {}, set(started), set(stopped)
+    return [
+        i in on
+        or (i in job.rows and i not in job.halted and i not in off)
+        or out.get(i) is Outcome.SUCCEEDED
+        for i in range(job.shape.tasks)
+    ]
+
+
+def core_of(job: Job, started: Iterable[int] = (), stopped: Iterable[int] = ()) -> frozenset[int]:
+    """Indices of running tasks that count as non-preemptible.
+
+    With ``started`` and ``stopped``, by a plan: what is left of the core, or the minimum that the
+    plan fills.
+    """
+    on, off = set(started), set(stopped)
+    if job.spec.preemptible is Preemptibility.YES:
+        return frozenset()
+    if job.spec.preemptible is Preemptibility.NO or not job.shape.elastic:
+        return frozenset({i for i in job.running() if i not in off} | on)
+    if not on or job.uncovered or met(job.shape.group, counting(job, (), off)):
+        return job.core - off
+    return minimum_of(job, on, off)
+
+
+@dataclass(slots=True)
+class After:
+    """What a plan leaves behind, counted from its decisions one by one.
+
+    Attributes:
+        now: when it was made.
+        starts: uid -> index -> place, of bindings.
+        stops: uid -> indices, of evictions; ``evictions``: uid -> the decision.
+        holds: uid -> index -> place, of all promises afterwards.
+        fresh: the part of ``holds`` that the plan promises anew.
+    """
+
+    state: Columns
+    plan: Plan
+    now: float
+    starts: dict[str, Places] = field(default_factory=dict)
+    stops: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    evictions: dict[str, Eviction] = field(default_factory=dict)
+    holds: dict[str, Places] = field(default_factory=dict)
+    fresh: dict[str, Places] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, state: Columns, plan: Plan, now: float) -> "After":
+        """Count a plan. Raises ``InvalidEvent`` for places that cannot be."""
+        after = cls(state, plan, now)
+        after.holds = {uid: dict(job.promise) for uid, job in state.promised.items()}
+        for one in plan.bindings:
+            place = (one.node, one.devices, one.slots)
+            after.starts.setdefault(one.uid, {})[one.index] = after._at(one.uid, one.index, place)
+            after.holds.pop(one.uid, None)
+        for eviction in plan.evictions:
+            after.evictions[eviction.uid] = eviction
+            stops = eviction.indices or tuple(state.job(eviction.uid).running())
+            after.stops[eviction.uid] = (*after.stops.get(eviction.uid, ()), *stops)
+        for nomination in plan.nominations:
+            after.holds.pop(nomination.uid, None)
+            after.fresh.pop(nomination.uid, None)
+            if nomination.places:
+                indices = nomination.indices or tuple(range(len(nomination.places)))
+                found = {
+                    index: after._at(nomination.uid, index, place)
+                    for index, place in zip(indices, nomination.places, strict=True)
+                }
+                after.holds[nomination.uid] = after.fresh[nomination.uid] = found
+        return after
+
+    def _at(self, uid: str, index: int, place: tuple[str, tuple[int, ...], int]) -> Footprint:
+        state = self.state
+        cls = state.job(uid).shape.classes[index]
+        return footprint_of(state.nodes, state.classes, cls, place)
+
+    def new_places(self) -> Iterator[tuple[Job, int, Footprint]]:
+        """Every task that starts or gets room held by the plan."""
+        for places in (self.starts, self.fresh):
+            for uid in sorted(places):
+                for index, place in sorted(places[uid].items()):
+                    yield self.state.job(uid), index, place
+
+    def members(self, job: Job) -> Mapping[int, int]:
+        """Index -> node of the tasks of a job that run on, start or have room held."""
+        stopped = self.stops.get(job.uid, ())
+        tasks = self.state.tasks
+        nodes = {i: int(tasks.node[job.rows[i]]) for i in job.running() if i not in stopped}
+        for places in (self.starts.get(job.uid, {}), self.holds.get(job.uid, {})):
+            nodes.update({index: place.node for index, place in places.items()})
+        return nodes

@@ -1,0 +1,326 @@
+"""Who may give way: what must hold for the evictions of every plan.
+
+Functions over a state and a plan, like those of ``invariants.plan``. Claims are replayed one after
+another on use that is counted from single tasks: each claimer's victims, then the claimer itself.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import groupby
+
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.events import Outcome, QueueSet
+from carrel_scheduler.core.invariants.claims import claims_stay_within_the_fair_share
+from carrel_scheduler.core.invariants.plan import PLACE_INVARIANTS, PlanInvariant
+from carrel_scheduler.core.invariants.recount import (
+    After,
+    Uses,
+    all_held,
+    core_of,
+    counting,
+    in_vain,
+    met,
+    path_names,
+)
+from carrel_scheduler.core.plan import Eviction, Plan
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import UNLIMITED, Triple, added
+from carrel_scheduler.core.work.jobs import Job
+
+FORCED = (Token.GANG_INCOMPLETE, Token.NODE_DRAINED)
+"""What ends work whatever its kind: a gang that runs in vain, a node that is emptied."""
+
+
+def victims_run(after: After) -> list[str]:
+    """Victims run, were not told to stop before, and are told once."""
+    found = [
+        f"tasks of {uid} are told twice: {indices}"
+        for uid, indices in sorted(after.stops.items())
+        if len(set(indices)) < len(indices)
+    ]
+    for uid, indices in sorted(after.stops.items()):
+        if not set(indices) <= set(after.state.job(uid).running()) or not indices:
+            found.append(f"{uid}: of {indices} some do not run")
+    return found
+
+
+def protected_are_no_victims(after: After) -> list[str]:
+    """Nothing non-preemptible, and no protected core, gives way to anybody."""
+    return [
+        f"{one.uid} is {job.spec.preemptible} and gives way by {one.reason.token}"
+        for one in after.plan.evictions
+        for job in [after.state.job(one.uid)]
+        if one.reason.token not in FORCED and core_of(job) & set(after.stops[one.uid])
+    ]
+
+
+def victims_have_a_beneficiary(after: After) -> list[str]:
+    """Whoever others give way to gets room in the same plan, where it waits for their end."""
+    found = []
+    for one in after.plan.evictions:
+        uid = one.reason.workload_uid
+        if one.reason.token not in FORCED and uid not in after.fresh and uid not in after.holds:
+            found.append(f"{one.uid} gives way to {uid or 'nobody'}, which gets no room")
+    return found
+
+
+def victims_leave_whole_gangs(after: After) -> list[str]:
+    """What is left of a victim has its minima, or nothing of it runs.
+
+    Members that move come back, so the others may wait for them; nothing is missing from what is
+    ending, as it is once a task has succeeded.
+    """
+    found = []
+    for uid, stopped in sorted(after.stops.items()):
+        eviction = after.evictions[uid]
+        if eviction.moved or eviction.reason.token in FORCED:
+            continue
+        job = after.state.job(uid)
+        if Outcome.SUCCEEDED in (job.out or {}).values():
+            continue
+        before, there = counting(job), counting(job, after.fresh.get(uid, ()), stopped)
+        left = set(job.running()) - set(stopped)
+        broken = not met(job.shape.group, there) or in_vain(job.shape.group, there)
+        if left and broken and not in_vain(job.shape.group, before):
+            found.append(f"{uid} keeps {sorted(left)} in vain")
+    return found
+
+
+def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
+    """Where the paths of claimer and victim part, the victim's side is beyond its quota.
+
+    In a resource that is claimed and held. The victim's own queue is so too, as far as the quotas
+    on its side are no more than those above them. Of the victims of a claim the largest comes last.
+    """
+    uses, found, seen = _use_before_claims(after), [], set[str]()
+    for claimer, evictions in _claims(after, Token.RECLAIMED):
+        demand = added(place.amounts for place in after.holds.get(claimer.uid, {}).values())
+        for one in sorted(evictions, key=partial(_gives, after)):
+            victim = after.state.job(one.uid)
+            if _only_moves(after, one):
+                continue
+            held = _amounts(after.state, after, victim)
+            side = _side(after.state, claimer, victim)
+            if not side:
+                found.append(f"{one.uid} is reclaimed by its own queue")
+                continue
+            beyond = [_beyond(rule, uses.of[rule.name], demand, held) for rule in side]
+            if not beyond[0]:
+                found.append(f"{one.uid} gives way to {claimer.uid}: {side[0].name} within quota")
+            elif not beyond[-1] and _quotas_add_up(after.state, side):
+                found.append(f"{one.uid} gives way to {claimer.uid}: {side[-1].name} within quota")
+            uses.add(victim.queue, held, -1)
+        for job in (claimer, *(after.state.job(one.uid) for one in evictions)):
+            fresh = after.fresh.get(job.uid, {}) if job.uid not in seen else {}
+            uses.add(job.queue, added(place.amounts for place in fresh.values()))
+            seen.add(job.uid)
+    return found
+
+
+def preempted_are_of_lower_priority(after: After) -> list[str]:
+    """Inside a queue only strictly lower priority gives way."""
+    return [
+        f"{one.uid} is preempted by {claimer.uid}"
+        for claimer, evictions in _by_claimer(after, Token.PREEMPTED)
+        for one in evictions
+        if not _only_moves(after, one)
+        for victim in [after.state.job(one.uid)]
+        if victim.queue != claimer.queue or victim.spec.priority >= claimer.spec.priority
+    ]
+
+
+def minimum_run_times_respected(after: After) -> list[str]:
+    """What has not run long enough keeps its minimum."""
+    found = []
+    for token in (Token.RECLAIMED, Token.PREEMPTED):
+        for claimer, evictions in _by_claimer(after, token):
+            for one in evictions:
+                if _only_moves(after, one):
+                    continue
+                victim = after.state.job(one.uid)
+                least = _least_runtime(after.state, claimer, victim, token)
+                left = counting(victim, stopped=after.stops[one.uid])
+                whole = any(left) and met(victim.shape.group, left)
+                if victim.started + least > after.now and not whole:
+                    found.append(f"{one.uid} is {token} before it has run {least} s")
+    return found
+
+
+def delays_respected(after: After) -> list[str]:
+    """Nobody gives way to work whose preemption delay has not passed."""
+    return [
+        f"{one.uid} gives way to {claimer.uid} before its delay has passed"
+        for one in after.plan.evictions
+        if one.reason.token not in FORCED and one.reason.workload_uid
+        for claimer in [after.state.job(one.reason.workload_uid)]
+        for begin in [claimer.spec.evicted_at or claimer.spec.created_at]
+        if claimer.spec.preemption_delay_s > 0
+        and after.now < begin + claimer.spec.preemption_delay_s
+    ]
+
+
+def moved_work_has_its_place(after: After) -> list[str]:
+    """What is said to move has room held for all that stops."""
+    return [
+        f"{one.uid} is moved without a place"
+        for one in after.plan.evictions
+        if one.moved and not set(after.stops[one.uid]) <= set(after.fresh.get(one.uid, {}))
+    ]
+
+
+def consolidation_only_moves(after: After) -> list[str]:
+    """Consolidation moves; it ends nothing, and never moves interactive work."""
+    return [
+        f"{one.uid} is moved or ended by consolidation"
+        for one in after.plan.evictions
+        if one.reason.token is Token.CONSOLIDATED
+        and (not one.moved or after.state.job(one.uid).spec.interactive)
+    ]
+
+
+def stale_gangs_outlived_their_grace(after: After) -> list[str]:
+    """Only gangs below a minimum for longer than their grace are ended for it."""
+    found = []
+    for one in after.plan.evictions:
+        if one.reason.token is Token.GANG_INCOMPLETE:
+            job = after.state.job(one.uid)
+            own = job.spec.stale_grace_s
+            grace = after.state.settings.stale_grace_s if own is None else own
+            since = job.stale_since
+            if grace < 0 or since is None or after.now < since + grace:
+                found.append(f"{one.uid} is ended as stale too early")
+            if not in_vain(job.shape.group, counting(job)):
+                found.append(f"{one.uid} is ended as stale and is whole")
+    return found
+
+
+def every_waiter_has_one_answer(after: After) -> list[str]:
+    """Each workload that waits with all it has got has one reason or starts; nobody else has."""
+    reasons = after.plan.reasons
+    waiting = {
+        uid for uid, job in after.state.jobs.by_uid.items() if job.pending() and not job.rows
+    }
+    silent = sorted(waiting - set(reasons) - set(after.starts))
+    known = {uid for uid, job in after.state.jobs.by_uid.items() if job.queued}
+    found = [f"{uid} waits and has no reason" for uid in silent]
+    return found + [f"{uid} has a reason and does not wait" for uid in sorted({*reasons} - known)]
+
+
+VICTIM_INVARIANTS: tuple[PlanInvariant, ...] = (
+    victims_run,
+    protected_are_no_victims,
+    victims_have_a_beneficiary,
+    victims_leave_whole_gangs,
+    nobody_within_quota_is_reclaimed,
+    claims_stay_within_the_fair_share,
+    preempted_are_of_lower_priority,
+    minimum_run_times_respected,
+    delays_respected,
+    moved_work_has_its_place,
+    consolidation_only_moves,
+    stale_gangs_outlived_their_grace,
+    every_waiter_has_one_answer,
+)
+
+
+def check_plan(state: Columns, plan: Plan, now: float) -> list[str]:
+    """All violations of the invariants over a plan, on the state it was made from."""
+    after = After.of(state, plan, now)
+    return [
+        f"{each.__name__}: {one}"
+        for each in (*PLACE_INVARIANTS, *VICTIM_INVARIANTS)
+        for one in each(after)
+    ]
+
+
+def _only_moves(after: After, one: Eviction) -> bool:
+    """Whether it loses nothing but the time of a restart, which anybody's batch work may."""
+    return one.moved and not after.state.job(one.uid).spec.interactive
+
+
+def _claims(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
+    """Claims in the order in which they were decided; who grows may claim several times."""
+    mine = (one for one in after.plan.evictions if one.reason.token is token)
+    for uid, evictions in groupby(mine, key=lambda one: one.reason.workload_uid):
+        yield after.state.job(uid), list(evictions)
+
+
+def _by_claimer(after: After, token: Token) -> Iterator[tuple[Job, list[Eviction]]]:
+    grouped: dict[str, list[Eviction]] = {}
+    for one in after.plan.evictions:
+        if one.reason.token is token:
+            grouped.setdefault(one.reason.workload_uid, []).append(one)
+    for uid, evictions in grouped.items():
+        yield after.state.job(uid), evictions
+
+
+def _use_before_claims(after: After) -> Uses:
+    """Per queue what runs, starts or is promised, but for what comes with or after reclaiming."""
+    tokens = (Token.RECLAIMED, Token.PREEMPTED)
+    mine = [one for one in after.plan.evictions if one.reason.token in tokens]
+    later = {one.uid for one in mine} | {one.reason.workload_uid for one in mine}
+    uses = Uses(after.state)
+    for one in all_held(after.state):
+        moved = after.evictions.get(one.job.uid)
+        gone = moved is not None and moved.reason.token is Token.CONSOLIDATED
+        if not one.stopping and not (gone and one.index in after.stops[one.job.uid]):
+            uses.add(one.job.queue, one.place.amounts)
+    for places in (after.starts, {u: p for u, p in after.holds.items() if u not in later}):
+        for uid in sorted(places):
+            amounts = added(place.amounts for place in places[uid].values())
+            uses.add(after.state.job(uid).queue, amounts)
+    return uses
+
+
+def _gives(after: After, one: Eviction) -> Triple:
+    return _amounts(after.state, after, after.state.job(one.uid))
+
+
+def _amounts(state: Columns, after: After, victim: Job) -> Triple:
+    rows = (victim.rows[index] for index in after.stops[victim.uid])
+    return added(state.tasks.footprint(row).amounts for row in rows)
+
+
+def _side(state: Columns, claimer: Job, victim: Job) -> list[QueueSet]:
+    """The victim's queues below the lowest common one, from the top down."""
+    common = {rule.name for rule in path_names(state, claimer.queue)}
+    mine = [rule for rule in path_names(state, victim.queue) if rule.name not in common]
+    return mine[::-1]
+
+
+def _beyond(rule: QueueSet, used: list[int], demand: Triple, held: Triple) -> bool:
+    bounds = zip(rule.quota.as_tuple(), rule.limit.as_tuple(), strict=True)
+    for r, (quota, limit) in enumerate(bounds):
+        kept = min((one for one in (quota, limit) if one != UNLIMITED), default=None)
+        if kept is not None and quota != UNLIMITED and demand[r] and held[r] and used[r] > kept:
+            return True
+        if quota == UNLIMITED and limit != UNLIMITED and demand[r] and held[r] and used[r] > limit:
+            return True
+    return False
+
+
+def _quotas_add_up(state: Columns, side: list[QueueSet]) -> bool:
+    """Whether quotas below each of these queues are no more than its own."""
+    children: Mapping[str, list[QueueSet]] = {
+        above.name: [r for r in state.queues.rules if r is not None and r.parent == above.name]
+        for above in side
+    }
+    for above in side[:-1]:
+        own = above.quota.as_tuple()
+        for r in range(3):
+            parts = [rule.quota.as_tuple()[r] for rule in children[above.name]]
+            if own[r] != UNLIMITED and (UNLIMITED in parts or sum(parts) > own[r]):
+                return False
+    return True
+
+
+def _least_runtime(state: Columns, claimer: Job, victim: Job, token: Token) -> float:
+    path = list(path_names(state, victim.queue))
+    if token is Token.PREEMPTED:
+        values = [rule.preempt_min_runtime_s for rule in path]
+    else:
+        common = {rule.name for rule in path_names(state, claimer.queue)}
+        parting = sum(rule.name not in common for rule in path) - 1
+        values = [rule.reclaim_min_runtime_s for rule in path[max(parting, 0) :]]
+    default = state.settings.min_runtime_s
+    return next((value for value in values if value is not None), default)

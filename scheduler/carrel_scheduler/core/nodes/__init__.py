@@ -1,0 +1,1 @@
+"""Nodes as columns, and what lies idle on them."""

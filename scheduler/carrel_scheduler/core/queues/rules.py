@@ -1,0 +1,112 @@
+"""The queues' rules as plain lists by slot, worked out once after each change of a rule.
+
+Everything here stays the same from cycle to cycle, so what a cycle asks often is laid out for
+reading: an open bound is ``NO_BOUND``, larger than any amount, so that comparing needs no case;
+the bounds that a leaf can meet stand in one list, open ones left out. The object is never changed:
+a new rule makes a new one, and its identity tells caches whether rules changed.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from carrel_scheduler.core.events import QueueSet
+from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts, Triple
+
+Bound = tuple[int, int, int, Token]
+"""Slot of a queue, resource, the most it may hold, and the rule that says so."""
+
+RESOURCES: Final = (0, 1, 2)
+NO_BOUND: Final = 1 << 62
+
+
+class RuleTable:
+    """Rules of all queues by slot; unused slots have no path and no share.
+
+    Attributes:
+        names: the queue's name, empty where the slot is unused.
+        parent: the slot above, -1 at the top; ``path``: from the queue to the top.
+        children: older first, ties by name; ``tops``: the queues without a parent, likewise.
+        quota, limit: as set, ``NO_BOUND`` where open.
+        cap: never more than this: the limit, and the quota where borrowing is off.
+        weight: shares of the surplus; ``None`` where the quota takes their place.
+        rank, place: served first when higher; and age among all queues (0 is the oldest, ties by
+            name).
+        quotas, caps: ``quota`` and ``cap`` as columns; ``tree``: who is above whom.
+        bounds: what work of this queue can run into on its way up, nearest queue first.
+    """
+
+    def __init__(self, rules: Sequence[QueueSet | None], parent: Sequence[int]) -> None:
+        self.rules = tuple(rules)
+        self.parent = tuple(parent)
+        self.names = [rule.name if rule else "" for rule in rules]
+        self.quota = [open_ended(rule.quota) if rule else NONE for rule in rules]
+        self.limit = [open_ended(rule.limit) if rule else NONE for rule in rules]
+        self.cap = [
+            limit if rule is None or rule.over_quota else smaller(limit, quota)
+            for rule, limit, quota in zip(rules, self.limit, self.quota, strict=True)
+        ]
+        self.weight = [rule.weight if rule else NONE for rule in rules]
+        self.rank = [rule.rank if rule else 0 for rule in rules]
+        live = sorted((rule.created_at, rule.name, slot) for slot, rule in enumerate(rules) if rule)
+        self.place = [-1] * len(self.rules)
+        below: list[list[int]] = [[] for _ in rules]
+        tops: list[int] = []
+        for place, (_, _, slot) in enumerate(live):
+            self.place[slot] = place
+            (tops if parent[slot] < 0 else below[parent[slot]]).append(slot)
+        self.tops = tuple(tops)
+        self.children = [tuple(slots) for slots in below]
+        self.path = [path_of(slot, parent) if rule else () for slot, rule in enumerate(rules)]
+        self.bounds = [self._bounds(path) for path in self.path]
+        self.tree = Tree(np.array(self.parent, np.int64).reshape(-1))
+        self.quotas: Counts = np.array(self.quota, np.int64).reshape(-1, 3)
+        self.caps: Counts = np.array(self.cap, np.int64).reshape(-1, 3)
+
+    def _bounds(self, path: tuple[int, ...]) -> tuple[Bound, ...]:
+        found: list[Bound] = []
+        for slot in path:
+            rule = self.rules[slot]
+            lists = [
+                (self.limit[slot], Token.OVER_LIMIT),
+                (self.quota[slot], Token.NON_PREEMPTIBLE_BEYOND_QUOTA),
+            ]
+            if rule is not None and not rule.over_quota:
+                lists.append((self.quota[slot], Token.OVER_QUOTA_OFF))
+            found += [
+                (slot, resource, amounts[resource], token)
+                for amounts, token in lists
+                for resource in RESOURCES
+                if amounts[resource] != NO_BOUND
+            ]
+        return tuple(found)
+
+
+def path_of(slot: int, parent: Sequence[int]) -> tuple[int, ...]:
+    """The slots from a queue up to the top."""
+    found = [slot]
+    while (slot := parent[slot]) >= 0:
+        found.append(slot)
+    return tuple(found)
+
+
+def open_ended(amounts: Amounts) -> Triple:
+    """The amounts with ``NO_BOUND`` where they are unlimited."""
+    gpu, cpu, memory = (
+        NO_BOUND if amount == UNLIMITED else amount for amount in amounts.as_tuple()
+    )
+    return gpu, cpu, memory
+
+
+def smaller(one: Triple, other: Triple) -> Triple:
+    """The smaller amount of each resource."""
+    return min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2])
+
+
+def larger(one: Triple, other: Triple) -> Triple:
+    """The larger amount of each resource."""
+    return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])

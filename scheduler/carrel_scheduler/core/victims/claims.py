@@ -1,0 +1,301 @@
+"""Claims: who may take back room from other queues, and whose work is legal to take.
+
+A claim stands when its leaf, with the demand and everything promised, stays within its fair share
+in every resource, and its non-preemptible part within quota at every level.
+
+Two queues meet where their paths part: the claimer's side (*rival*) against the victim's side
+(*sibling*). Against a rival that stays within its quota the sibling keeps its quota; against one
+beyond it, the larger of quota and fair share, and everything when its rank is higher: what it lost
+it would win back first. Below the sibling the same threshold says who of its own children is
+beyond; when all of them together are not beyond by as much as the sibling is (quotas of projects
+may add up to more than their department's), the difference is open to all of them.
+
+A victim is legal while, at every level from the sibling down, its queue is still beyond its
+threshold in some resource that the claimer asks for and the victim holds; so the last victim may
+take a queue below. At last the claimer must not end up fuller than those it takes from: where its
+side is beyond its fair share of a resource, the sibling has to stay more so (times
+``multiplier``) after the taking.
+
+Everything is read from the standings as they are, so legality follows what is counted out of them,
+by ``take`` or by anybody else; the claimer itself is counted in only after its claim.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from carrel_scheduler.core.queues.barriers import Barrier, find_barrier, lasting_barrier
+from carrel_scheduler.core.queues.queues import Counts
+from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, smaller
+from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import MILLI, NONE, Triple
+
+OPEN: Final[Triple] = (NO_BOUND, NO_BOUND, NO_BOUND)
+
+
+class Keeps(StrEnum):
+    """What the victim's side keeps against a claim."""
+
+    QUOTA = "quota"
+    FAIR_SHARE = "fair-share"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Room that victims inside a queue must make, or the claimer would break the queue's bound."""
+
+    slot: int
+    resource: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """How much may be taken of each queue, all that its descendants lose included.
+
+    A set of victims is legal when every queue that loses something, at every level, has a resource
+    of which all its victims but the last hold less than ``excess``, and of which the last holds
+    something; and when all of them hold at most ``most`` of every resource.
+
+    Attributes:
+        excess: (Q, 3) int64; zero where nothing may be taken on account of the resource,
+            ``NO_BOUND`` for the queues above the claimer.
+        most: (Q, 3) int64; ``NO_BOUND`` where open, negative where the queue must not be touched.
+    """
+
+    excess: Counts
+    most: Counts
+
+
+class Claim:
+    """One claim against the present standings.
+
+    Attributes:
+        refusal: what keeps it from standing, ``None`` when it stands; with the token
+            ``QUOTA_USED`` the bound is the leaf's fair share.
+    """
+
+    __slots__ = ("_demand", "_given", "_leaf", "_multiplier", "_rivals", "_standings", "refusal")
+
+    def __init__(
+        self,
+        standings: Standings,
+        leaf: int,
+        demand: Sequence[int],
+        fixed_demand: Sequence[int] = NONE,
+        *,
+        saturation_milli: int = MILLI,
+        given: Mapping[int, Triple] | None = None,
+    ) -> None:
+        """A claim of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
+
+        Args:
+            standings: with everything counted but the claimer.
+            leaf: the slot of its queue.
+            demand: what it asks for.
+            fixed_demand: the non-preemptible part.
+            given: by slot, what queues were given in this very cycle: it makes nobody else of
+                them a victim. ``None`` to judge what was given itself.
+            saturation_milli: how much fuller, in thousandths, a queue has to stay than a claimer
+                beyond its fair share.
+        """
+        self._standings, self._leaf, self._demand = standings, leaf, demand
+        self._multiplier = saturation_milli
+        self._given = given or {}
+        table = standings.table
+        self._rivals = {table.parent[slot]: slot for slot in reversed(table.path[leaf])}
+        self.refusal = self._refused_by_rule(fixed_demand) or self._beyond_fair_share()
+
+    def of_given(self) -> "Claim":
+        """The same claim against what queues were given in this cycle."""
+        twin = object.__new__(Claim)
+        for name in Claim.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin._given = {}
+        return twin
+
+    @property
+    def may(self) -> bool:
+        """Whether it may take anything at all."""
+        return self.refusal is None
+
+    def keeps(self, victim_leaf: int) -> Keeps:
+        """What the victim's side keeps; ``ALL`` for the claimer's own leaf."""
+        side = self._side(victim_leaf)
+        return self._keeps(side[0]) if side else Keeps.ALL
+
+    def excess(self, victim_leaf: int) -> list[tuple[int, Triple]]:
+        """(slot, what may still be taken) from the sibling down to the leaf; empty when closed.
+
+        Resources that the claimer does not ask for are zero.
+        """
+        side = self._side(victim_leaf)
+        keeps = self._keeps(side[0]) if side else Keeps.ALL
+        if keeps is Keeps.ALL:
+            return []
+        left = self._beyond(side[0], keeps)
+        found = [(side[0], left)]
+        for above, slot in pairwise(side):
+            children = self._children(above)
+            beyond = [self._beyond(child, keeps) for child in children]
+            left = _part(left, _unclaimed(left, beyond), beyond[children.index(slot)])
+            found.append((slot, left))
+        return found
+
+    def legal(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
+        """Whether a victim of this leaf that holds ``amounts`` may be taken now."""
+        levels = self.excess(victim_leaf)
+        if not levels:
+            return False
+        for _, left in levels:
+            if not any(left[r] and amounts[r] for r in RESOURCES):
+                return False
+        most = self._most(levels[0][0])
+        return all(amounts[r] <= most[r] for r in RESOURCES)
+
+    def covers(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
+        """Whether a victim lies wholly beyond what every queue above it keeps."""
+        levels = self.excess(victim_leaf)
+        return bool(levels) and all(
+            any(0 < amounts[r] <= left[r] for r in RESOURCES) for _, left in levels
+        )
+
+    def take(self, victim_leaf: int, amounts: Sequence[int]) -> None:
+        """Count a victim, which is preemptible, out of the standings."""
+        self._standings.add(victim_leaf, amounts, sign=-1)
+
+    def needs(self) -> tuple[Need, ...]:
+        """What has to be taken inside the queues above the claimer to stay within their bounds."""
+        demand, used = self._demand, self._standings.used
+        return tuple(
+            Need(slot, resource, short)
+            for slot, resource, bound, token in self._standings.table.bounds[self._leaf]
+            if token is not Token.NON_PREEMPTIBLE_BEYOND_QUOTA
+            and demand[resource]
+            and (short := used[slot][resource] + demand[resource] - bound) > 0
+        )
+
+    def budgets(self) -> Budgets:
+        """What may be taken of every queue, for a search over whole arrays."""
+        size = len(self._standings.used)
+        excess: list[Triple] = [NONE] * size
+        most: list[Triple] = [OPEN] * size
+        for parent, rival in self._rivals.items():
+            if rival != self._leaf:
+                excess[rival] = OPEN
+            for sibling in self._children(parent):
+                keeps = self._keeps(sibling)
+                if sibling != rival and keeps is not Keeps.ALL:
+                    most[sibling] = self._most(sibling)
+                    self._spread(sibling, self._beyond(sibling, keeps), keeps, excess)
+        return Budgets(np.array(excess, np.int64), np.array(most, np.int64))
+
+    def _refused_by_rule(self, fixed_demand: Sequence[int]) -> Barrier | None:
+        """A bound that no victim can help to meet.
+
+        Limits of the queues above are not: victims may lie inside the same department. What is
+        non-preemptible stays, so its quotas bind at every level.
+        """
+        standings, leaf, demand = self._standings, self._leaf, self._demand
+        for_ever = lasting_barrier(standings.table, leaf, demand, fixed_demand)
+        if for_ever is not None:
+            return for_ever
+        fixed = find_barrier(standings.table, leaf, (NONE, fixed_demand), standings.held)
+        if fixed is not None:
+            return fixed
+        own = standings.barrier(leaf, demand)
+        return own if own is not None and own.slot == leaf else None
+
+    def _beyond_fair_share(self) -> Barrier | None:
+        """The first resource, asked for or not, in which the leaf would pass its fair share."""
+        slot = self._leaf
+        used, fair, demand = self._standings.used[slot], self._standings.fair[slot], self._demand
+        for r in RESOURCES:
+            if used[r] + demand[r] > fair[r]:
+                name = self._standings.table.names[slot]
+                return Barrier(Token.QUOTA_USED, name, slot, r, used[r], demand[r], fair[r])
+        return None
+
+    def _children(self, slot: int) -> tuple[int, ...]:
+        table = self._standings.table
+        return table.tops if slot < 0 else table.children[slot]
+
+    def _side(self, victim_leaf: int) -> list[int]:
+        """The victim's path below the lowest common ancestor, from the sibling to the leaf."""
+        table = self._standings.table
+        found = []
+        for slot in table.path[victim_leaf]:
+            if self._rivals.get(table.parent[slot]) == slot:
+                break
+            found.append(slot)
+        found.reverse()
+        return found
+
+    def _keeps(self, sibling: int) -> Keeps:
+        standings = self._standings
+        rank, rival = standings.table.rank, self._rivals[standings.table.parent[sibling]]
+        if standings.within(standings.quota[rival], rival, self._demand):
+            return Keeps.QUOTA
+        return Keeps.ALL if rank[sibling] > rank[rival] else Keeps.FAIR_SHARE
+
+    def _beyond(self, slot: int, keeps: Keeps) -> Triple:
+        """How far a queue is beyond its threshold in what the claimer asks for."""
+        kept: Triple = self._standings.allocatable[slot]
+        used: Sequence[int] = self._standings.used[slot]
+        if keeps is Keeps.QUOTA:
+            kept = smaller(kept, self._standings.quota[slot])
+        if slot in self._given:
+            given = self._given[slot]
+            used = (used[0] - given[0], used[1] - given[1], used[2] - given[2])
+        demand = self._demand
+        return (
+            used[0] - kept[0] if demand[0] and used[0] > kept[0] else 0,
+            used[1] - kept[1] if demand[1] and used[1] > kept[1] else 0,
+            used[2] - kept[2] if demand[2] and used[2] > kept[2] else 0,
+        )
+
+    def _spread(self, slot: int, left: Triple, keeps: Keeps, excess: list[Triple]) -> None:
+        """Enter what may be taken of a queue, and of everything below it."""
+        excess[slot] = left
+        children = self._standings.table.children[slot]
+        if children and any(left):
+            beyond = [self._beyond(child, keeps) for child in children]
+            unclaimed = _unclaimed(left, beyond)
+            for child, own in zip(children, beyond, strict=True):
+                self._spread(child, _part(left, unclaimed, own), keeps, excess)
+
+    def _most(self, sibling: int) -> Triple:
+        """What may be taken until the sibling is no fuller than a claimer beyond its fair share."""
+        standings = self._standings
+        rival = self._rivals[standings.table.parent[sibling]]
+        has, claims, fairly = standings.used[sibling], standings.used[rival], standings.fair[rival]
+        most = [NO_BOUND] * 3
+        for r in RESOURCES:
+            claimed, fair = claims[r] + self._demand[r], fairly[r]
+            if self._demand[r] and claimed > fair and (share := standings.fair[sibling][r]) > 0:
+                floor = claimed * self._multiplier * share // (fair * MILLI) if fair else has[r]
+                most[r] = max(has[r] - floor - 1, -1)
+        return most[0], most[1], most[2]
+
+
+def _unclaimed(left: Triple, beyond: Iterable[Triple]) -> Triple:
+    """By how much a queue is further beyond than all its children together."""
+    gpu, cpu, memory = left
+    for own in beyond:
+        gpu, cpu, memory = gpu - own[0], cpu - own[1], memory - own[2]
+    return max(gpu, 0), max(cpu, 0), max(memory, 0)
+
+
+def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
+    """What may be taken of a child that is ``own`` beyond, of a queue of which ``above`` may."""
+    return (
+        own[0] + unclaimed[0] if above[0] else 0,
+        own[1] + unclaimed[1] if above[1] else 0,
+        own[2] + unclaimed[2] if above[2] else 0,
+    )

@@ -1,0 +1,181 @@
+"""Whom to move so that one task fits on a node, worked out in plain integers before any move.
+
+For whole devices those devices are cleared whose holders lose the least work, for a share the one
+device that needs least, for CPU and memory further work, least loss first. ``None`` where no set
+of movable tasks makes room.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.devices.classes import Form, GpuKind
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.tasks import devices_of
+
+
+@dataclass(frozen=True, slots=True)
+class Occupant:
+    """A task on a node.
+
+    Attributes:
+        row: in the task columns; ``job``: slot of its workload.
+        lost: work that moving it loses, GPU-seconds.
+        movable: it may be moved.
+    """
+
+    row: int
+    job: int
+    devices: tuple[int, ...]
+    share: int
+    host: tuple[int, ...]
+    lost: float
+    movable: bool
+
+
+def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
+    """The tasks of these rows."""
+    tasks, jobs, now = cycle.state.tasks, cycle.state.jobs, cycle.now
+    at = np.array(rows, np.int64)
+    slots = tasks.job.take(at)
+    may_stop = (tasks.victim.take(at) >= 0) & ~cycle.moves.stopped.take(at)
+    columns = (
+        *(slots.tolist(), tasks.mask.take(at).tolist(), tasks.share.take(at).tolist()),
+        *(tasks.cls.take(at).tolist(), may_stop.tolist(), jobs.since.take(slots).tolist()),
+    )
+    found = []
+    for row, slot, mask, share, cls, stops, since in zip(rows, *columns, strict=True):
+        movable = stops and _moves(cycle, jobs.at(slot))
+        devices = devices_of(mask)
+        lost = max(1, len(devices)) * max(0.0, now - since)
+        found.append(Occupant(row, slot, devices, share, tasks.hosts[cls], lost, movable))
+    return found
+
+
+def _moves(cycle: Cycle, job: Job) -> bool:
+    """Whether a job may lie elsewhere as well."""
+    return not (job.spec.interactive or job.shape.bound or cycle.answered(job))
+
+
+def movers(cycle: Cycle, cls: int, node: int, here: Sequence[Occupant]) -> list[Occupant] | None:
+    """The occupants of a node to move for one task of a class; least work lost first."""
+    kind, host = cycle.state.classes.kinds[cls], cycle.state.classes.host(cls)
+    soon = cycle.room.soon
+    free = soon.devices[:, node].tolist()
+    if kind.form is Form.NONE:
+        chosen: list[Occupant] | None = []
+    elif kind.form is Form.WHOLE:
+        chosen = _for_whole(cycle, kind, node, free, here)
+    else:
+        share = cycle.state.classes.share_on(cls, cycle.state.nodes, node)
+        chosen = _for_share(cycle, kind, share, node, free, here)
+    if chosen is None:
+        return None
+    short = {
+        row: amount - soon.host.item(row, node) - sum(_held(one, row) for one in chosen)
+        for row, amount in enumerate(host)
+        if amount
+    }
+    return _with_host(short, chosen, here)
+
+
+def _for_whole(
+    cycle: Cycle, kind: GpuKind, node: int, free: list[int], here: Sequence[Occupant]
+) -> list[Occupant] | None:
+    """Clear the devices that lose least until enough are free; tasks on several count once."""
+    cleared = {device for device, milli in enumerate(free) if milli >= MILLI}
+    on = _by_device(here, len(free))
+    clearable = [d for d, there in enumerate(on) if d not in cleared and _clears(free[d], there)]
+    if len(cleared) + len(clearable) < kind.amount:
+        return None
+    options = [device for device in clearable if cycle.room.open.item(device, node)]
+    chosen: dict[int, Occupant] = {}
+    lost = {device: _lost(on[device], chosen) for device in options}
+    while len(cleared) < kind.amount:
+        left = [device for device in options if device not in cleared]
+        if not left:
+            return None
+        best = min(left, key=lost.__getitem__)
+        new = [one for one in on[best] if one.row not in chosen]
+        chosen |= {one.row: one for one in new}
+        held = {device for one in new for device in one.devices}
+        cleared |= {d for d in held if _whole_without(free[d], on[d], chosen)}
+        cleared.add(best)
+        lost |= {device: _lost(on[device], chosen) for device in held if device in lost}
+    return list(chosen.values())
+
+
+def _clears(free: int, there: Sequence[Occupant]) -> bool:
+    """Whether a device is whole once everybody on it has moved, and they may."""
+    for one in there:
+        if not one.movable:
+            return False
+        free += one.share
+    return free >= MILLI
+
+
+def _lost(there: Sequence[Occupant], chosen: Container[int]) -> float:
+    """What clearing a device loses beyond what those lose who are chosen already."""
+    return sum([one.lost / len(one.devices) for one in there if one.row not in chosen])
+
+
+def _by_device(here: Sequence[Occupant], devices: int) -> list[list[Occupant]]:
+    """Who lies on each device."""
+    found: list[list[Occupant]] = [[] for _ in range(devices)]
+    for one in here:
+        for device in one.devices:
+            found[device].append(one)
+    return found
+
+
+def _whole_without(free: int, there: Sequence[Occupant], gone: Container[int]) -> bool:
+    """Whether a device is whole without these rows."""
+    return all(one.row in gone for one in there) and free + sum(o.share for o in there) >= MILLI
+
+
+def _for_share(
+    cycle: Cycle, kind: GpuKind, share: int, node: int, free: list[int], here: Sequence[Occupant]
+) -> list[Occupant] | None:
+    """On each of the devices that need least, the holders that lose least."""
+    if share <= 0:
+        return None
+    options: list[tuple[float, int, list[Occupant]]] = []
+    for device, milli in enumerate(free):
+        if not cycle.room.open.item(device, node):
+            continue
+        room, taken = milli, []
+        for one in sorted(here, key=lambda one: (one.lost, one.row)):
+            if room >= share:
+                break
+            if device in one.devices and one.movable:
+                room += one.share
+                taken.append(one)
+        if room >= share:
+            options.append((sum(one.lost for one in taken), device, taken))
+    if len(options) < kind.devices:
+        return None
+    chosen: list[Occupant] = []
+    for _, _, taken in sorted(options, key=lambda option: option[:2])[: kind.devices]:
+        chosen += [one for one in taken if one not in chosen]
+    return chosen
+
+
+def _with_host(
+    short: dict[int, int], chosen: list[Occupant], here: Sequence[Occupant]
+) -> list[Occupant] | None:
+    """More occupants while CPU, memory or another host resource is short."""
+    for one in sorted(here, key=lambda one: (one.lost, one.row)):
+        if all(amount <= 0 for amount in short.values()):
+            break
+        helps = any(amount > 0 and _held(one, row) for row, amount in short.items())
+        if helps and one.movable and one not in chosen:
+            chosen = [*chosen, one]
+            short = {row: amount - _held(one, row) for row, amount in short.items()}
+    return chosen if all(amount <= 0 for amount in short.values()) else None
+
+
+def _held(one: Occupant, row: int) -> int:
+    return one.host[row] if row < len(one.host) else 0

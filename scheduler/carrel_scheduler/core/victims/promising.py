@@ -1,0 +1,126 @@
+"""Where to look in a large cluster: the nodes on which least is missing for one task of a claim.
+
+What can be had on a node at most is what is coming and what the queues that may give hold there
+(``lending``). Too little on all nodes together proves a "no"; of the nodes that remain, the
+nearest are looked at closely, as many as the step may need and some more, so a "no" from these
+means not found, never impossible. Small clusters are looked at as a whole.
+"""
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.layers import CPU, MEMORY, Bools, Counts, Milli
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.work.jobs import Job
+
+NODES = 12
+NODES_PER_TASK = 4
+SMALL = 2000
+"""So many placed tasks are looked at as a whole."""
+MANY_TASKS = 32
+"""A step of more tasks is worth looking at everybody."""
+LACK_BITS = 24
+
+
+def promising(cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools) -> list[Job]:
+    """Jobs of these queues, (Q,), that may give way for a step; never the job itself."""
+    if cycle.is_small:
+        return [
+            other for other in cycle.evictable() if other is not job and giving.item(other.queue)
+        ]
+    tasks = cycle.state.tasks
+    rows = tasks.lending.on(likely_nodes(cycle, job.shape.cls, len(step), giving))
+    victim = tasks.victim.take(rows)
+    found = np.append(giving, False).take(victim) & ~cycle.moves.stopped.take(rows)
+    slots = np.unique(tasks.job.take(rows).compress(found))
+    jobs = [cycle.state.jobs.at(slot) for slot in slots.tolist()]
+    return [other for other in jobs if other is not job and not cycle.answered(other)]
+
+
+def looks_at_all(cycle: Cycle, tasks: int) -> bool:
+    """Whether a step of so many tasks is sought on all nodes."""
+    return tasks > MANY_TASKS or cycle.state.tasks.count <= SMALL
+
+
+def in_reach(cycle: Cycle, cls: int, giving: Bools) -> bool:
+    """Whether a task of a class might fit on any node with all victims of these queues gone."""
+    return bool(_may_hold(cycle, cls, giving).any())
+
+
+def enough_in_all(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> bool:
+    """Whether so many tasks might find room with all victims of these queues gone, by sums."""
+    width, size, cpu, _ = cycle.state.classes.clearing_kind(cls)
+    nodes = np.flatnonzero(_may_hold(cycle, cls, giving))
+    asked = _gpu_of(width, size), cpu
+    return len(nodes) >= tasks or _enough(cycle, nodes, asked, cycle.lendable(giving), tasks)
+
+
+def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
+    """Nodes that lack least for a task of a class, none if all of them together lack room.
+
+    Args:
+        cycle: the cycle.
+        cls: class of the tasks.
+        tasks: how many.
+        giving: (Q,) queues that may give.
+    """
+    state, soon = cycle.state, cycle.room.soon
+    width, size, cpu, memory = state.classes.clearing_kind(cls)
+    need = _gpu_of(width, size)
+    fits = _may_hold(cycle, cls, giving)
+    nodes = np.flatnonzero(fits)
+    if len(nodes) < tasks and not _enough(cycle, nodes, (need, cpu), cycle.lendable(giving), tasks):
+        return nodes[:0]
+    most = NODES + NODES_PER_TASK * tasks
+    if len(nodes) <= most:
+        return nodes
+    lack = np.maximum(cpu - soon.host[CPU].take(nodes), 0)
+    lack += np.maximum(memory - soon.host[MEMORY].take(nodes), 0)
+    np.minimum(lack, (1 << LACK_BITS) - 1, out=lack)
+    if need:
+        lack += _devices_short(soon.devices.take(nodes, 1), width, size) << LACK_BITS
+    key = lack * (2 * len(fits)) + state.nodes.rank.take(nodes)
+    return np.sort(nodes.take(np.argpartition(key, most)[:most]))
+
+
+def _gpu_of(width: int, size: int) -> int:
+    """Thousandths of a task; of what depends on the node, the least there is."""
+    return width * size if size <= MILLI else width
+
+
+def _may_hold(cycle: Cycle, cls: int, giving: Bools) -> Bools:
+    """(N,) eligible nodes with room for a task, as far as sums tell, when these queues give."""
+    state, soon = cycle.state, cycle.room.soon
+    width, size, cpu, _ = state.classes.clearing_kind(cls)
+    lent_gpu, lent_cpu = cycle.lendable(giving)
+    fits: Bools = state.eligible.of(state.classes.request(cls)) & (soon.host[CPU] + lent_cpu >= cpu)
+    if width:
+        free = soon.devices.sum(axis=0, dtype=np.int64)
+        fits &= lent_gpu + free >= _gpu_of(width, size)
+    return fits
+
+
+def _enough(
+    cycle: Cycle,
+    nodes: Counts,
+    asked: tuple[int, int],
+    lent: tuple[Counts, Counts],
+    tasks: int,
+) -> bool:
+    """Whether these nodes would hold so many tasks by their sums."""
+    soon, fits = cycle.room.soon, np.full(len(nodes), tasks, np.int64)
+    there = soon.devices.take(nodes, 1).sum(axis=0, dtype=np.int64), soon.host[CPU].take(nodes)
+    for amount, free, more in zip(asked, there, lent, strict=True):
+        if amount:
+            np.minimum(fits, (free + more.take(nodes)) // amount, out=fits)
+    return int(fits.sum()) >= tasks
+
+
+def _devices_short(free: Milli, width: int, size: int) -> Counts:
+    """(n,) thousandths that are missing on devices for one task."""
+    if size >= MILLI:
+        whole = (free == MILLI).sum(axis=0, dtype=np.int64)
+        short: Counts = np.maximum(width - whole, 0) * MILLI
+    else:
+        short = np.maximum(size - free.max(axis=0, initial=0).astype(np.int64), 0)
+    return short

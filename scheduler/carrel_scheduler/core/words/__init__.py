@@ -1,0 +1,1 @@
+"""Reasons in plain words, the same on every surface."""

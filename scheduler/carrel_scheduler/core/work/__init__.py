@@ -1,0 +1,1 @@
+"""Workloads as the core keeps them: gangs and their steps, tasks, who waits."""

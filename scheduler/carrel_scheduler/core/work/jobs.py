@@ -1,0 +1,240 @@
+"""What the state remembers of each workload.
+
+A *job* here is the state's record of a workload. Facts that are asked of all jobs at once stand in
+columns beside the records, by the job's slot.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import Outcome, Preemptibility, WorkloadQueued
+from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.resources import Triple
+from carrel_scheduler.core.work.shapes import Shape
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.work.waiting import WaitingRow
+
+NEVER_SAVED = -1.0
+NOTHING: frozenset[int] = frozenset()
+"""Shared, since every new empty set would take its 216 bytes."""
+
+
+class Job:
+    """One workload.
+
+    Attributes:
+        slot: its place in the columns; ``queue``: the slot of its queue.
+        rows: task index -> row in the task columns, of tasks that hold room.
+        halted: indices of tasks that were told to stop; ``stuck`` those that do not end.
+        out: task index -> what became of tasks that neither hold room nor ask for it.
+        queued: it asks for room (not while it is between two lives).
+        waiting: its row among the waiting, when none of its tasks holds or was promised room.
+        asked: what its pending tasks count for in the queue's sum of waiting amounts.
+        fixed: what of its placed tasks counts as non-preemptible.
+        core: of elastic semi-preemptible work the indices that are protected; ``uncovered``: its
+            minimum came to rest on more than its rights, so nothing of this life is protected.
+        promise: places held for it: (task index, place); ``promise_fixed``: they count as
+            non-preemptible.
+        started, saved: of its present life; epoch seconds.
+        evicted_at: when it last gave its room back to wait again.
+        stale_since: since when it runs with fewer tasks than its minimum.
+    """
+
+    __slots__ = (
+        "asked",
+        "core",
+        "evicted_at",
+        "fixed",
+        "halted",
+        "out",
+        "promise",
+        "promise_fixed",
+        "queue",
+        "queued",
+        "rows",
+        "saved",
+        "shape",
+        "slot",
+        "spec",
+        "stale_since",
+        "started",
+        "stuck",
+        "uncovered",
+        "waiting",
+    )
+
+    def __init__(self, spec: WorkloadQueued, slot: int, queue: int, shape: Shape) -> None:
+        self.spec = spec
+        self.slot = slot
+        self.queue = queue
+        self.shape = shape
+        self.rows: dict[int, int] = {}
+        self.halted = self.stuck = self.core = NOTHING
+        self.uncovered = False
+        self.out: dict[int, Outcome] | None = None
+        self.queued = True
+        self.waiting: WaitingRow | None = None
+        self.asked: Triple = (0, 0, 0)
+        self.fixed: Triple = (0, 0, 0)
+        self.promise: tuple[tuple[int, Footprint], ...] = ()
+        self.promise_fixed = False
+        self.started = 0.0
+        self.evicted_at = spec.evicted_at
+        self.saved = NEVER_SAVED
+        self.stale_since: float | None = None
+
+    @property
+    def uid(self) -> str:
+        """The workload's id."""
+        return self.spec.uid
+
+    @property
+    def evictable(self) -> bool:
+        """It runs and some of it may be stopped for others."""
+        return self.spec.preemptible is not Preemptibility.NO and len(self.rows) > len(self.halted)
+
+    @property
+    def fresh(self) -> bool:
+        """All its tasks ask for room."""
+        return self.queued and not self.rows and not self.out and not self.spec.gated
+
+    def pending(self) -> list[int]:
+        """Indices of the tasks that ask for room, most important first."""
+        if not self.queued:
+            return []
+        rows, out, gated = self.rows, self.out or {}, self.spec.gated
+        return [
+            index
+            for index in range(self.shape.tasks)
+            if index not in rows and index not in out and index not in gated
+        ]
+
+    def running(self) -> list[int]:
+        """Indices of the tasks that hold room and were not told to stop."""
+        return [index for index in sorted(self.rows) if index not in self.halted]
+
+    @property
+    def since(self) -> float:
+        """When the work began that stopping it would lose."""
+        return max(self.started, self.saved)
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        """The order inside a queue."""
+        return (-self.spec.priority, self.spec.created_at, self.spec.uid)
+
+
+class JobTable:
+    """All jobs, by uid and by slot.
+
+    Attributes:
+        by_slot: the record of each slot, ``None`` when unused.
+        uids: the uid of each slot; empty when unused.
+        in_queue: slot of a queue -> how many jobs it has.
+        queue: (J,) slot of the queue; priority: (J,).
+        created, started, since: (J,) epoch seconds: submission, start of the present life, and
+            start of the work not yet saved.
+        gpu: (J,) GPU thousandths of the running tasks.
+        placed: (J,) how many tasks hold room.
+        whole: (J,) it is stopped whole or not at all.
+        saves: how many checkpoints were seen.
+    """
+
+    def __init__(self) -> None:
+        self.saves = 0
+        self.by_uid: dict[str, Job] = {}
+        self.by_slot: list[Job | None] = []
+        self.uids: list[str] = []
+        self.in_queue: dict[int, int] = {}
+        self.queue: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.priority: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.created: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.started: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.since: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.gpu: Counts = np.zeros(0, np.int64)
+        self.placed: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.whole: Bools = np.zeros(0, np.bool_)
+        self._spare: list[int] = []
+
+    def add(self, spec: WorkloadQueued, queue: int, shape: Shape) -> Job:
+        """A new record."""
+        if not self._spare:
+            self.reserve(max(16, 2 * len(self.by_slot)))
+        slot = self._spare.pop()
+        job = Job(spec, slot, queue, shape)
+        self.by_uid[spec.uid] = job
+        self.by_slot[slot] = job
+        self.uids[slot] = spec.uid
+        self.in_queue[queue] = self.in_queue.get(queue, 0) + 1
+        self.queue[slot] = queue
+        self.priority[slot] = spec.priority
+        self.created[slot] = spec.created_at
+        self.since[slot] = 0.0
+        self.gpu[slot] = self.placed[slot] = 0
+        self.whole[slot] = not shape.elastic
+        return job
+
+    def add_many(
+        self, specs: Sequence[WorkloadQueued], queues: Sequence[int], shapes: Sequence[Shape]
+    ) -> list[Job]:
+        """New records at once, as ``add`` makes them one by one."""
+        if not specs:
+            return []
+        self.reserve(len(self.by_slot) - len(self._spare) + len(specs))
+        slots = self._spare[: -len(specs) - 1 : -1]
+        del self._spare[-len(specs) :]
+        jobs = list(map(Job, specs, slots, queues, shapes))
+        for job, slot in zip(jobs, slots, strict=True):
+            uid = job.spec.uid
+            self.by_uid[uid] = job
+            self.by_slot[slot] = job
+            self.uids[slot] = uid
+        for queue, count in Counter(queues).items():
+            self.in_queue[queue] = self.in_queue.get(queue, 0) + count
+        at = np.array(slots, np.int64)
+        self.queue[at] = queues
+        self.priority[at] = [spec.priority for spec in specs]
+        self.created[at] = [spec.created_at for spec in specs]
+        self.since[at] = self.gpu[at] = self.placed[at] = 0
+        self.whole[at] = [not shape.elastic for shape in shapes]
+        return jobs
+
+    def get(self, uid: str) -> Job:
+        """The record; ``InvalidEvent`` when it is unknown."""
+        job = self.by_uid.get(uid)
+        if job is None:
+            raise InvalidEvent("unknown_workload", "uid", uid, "the uid of a queued workload")
+        return job
+
+    def at(self, slot: int) -> Job:
+        """The record of a slot in use."""
+        job = self.by_slot[slot]
+        if job is None:
+            raise KeyError(slot)
+        return job
+
+    def drop(self, job: Job) -> None:
+        """Forget a workload."""
+        del self.by_uid[job.spec.uid]
+        self.by_slot[job.slot] = None
+        self.uids[job.slot] = ""
+        self.in_queue[job.queue] -= 1
+        self._spare.append(job.slot)
+
+    def reserve(self, slots: int) -> None:
+        """Make room for so many jobs at once."""
+        old = len(self.by_slot)
+        if slots <= old:
+            return
+        for name in ("queue", "priority", "created", "started", "since", "gpu", "placed", "whole"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(slots - old, column.dtype)]))
+        self.by_slot += [None] * (slots - old)
+        self.uids += [""] * (slots - old)
+        self._spare += range(slots - 1, old - 1, -1)

@@ -1,0 +1,223 @@
+"""Placed tasks as a struct of arrays: one row per task, rows reused.
+
+What deciding asks of all tasks at once stands here; what a task takes beside its devices follows
+from its class. A row belongs to one task from ``TaskPlaced`` to ``TaskReleased``.
+"""
+
+from collections import Counter
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.work.lending import Lending
+
+NOBODY = -1
+_OTHERS = ("priority", "stopping", "stuck")
+
+
+class TaskColumns:
+    """All tasks that hold room.
+
+    Attributes:
+        node: (T,) slot of the node, -1 for an unused row.
+        mask: (T,) bit d set when the task holds device d.
+        share: (T,) thousandths of each of these devices; slots: (T,) bits of a MIG instance.
+        counted: (T,) thousandths of GPUs beside these devices, see ``Request.counted_milli``.
+        cls: (T,) class of its request; job: (T,) slot of its workload; index: (T,) within it.
+        host: (2, T) millicores and MiB.
+        victim: (T,) slot of the queue while the task may be evicted (preemptible and not stopping
+            already), else -1.
+        priority: (T,) of its workload.
+        victims: slot of a queue -> priority -> how many tasks may be evicted; none where empty.
+        victims_in_all: the sum of these.
+        stopping: (T,) it was told to stop and still holds its room; stuck: (T,) for good, it seems.
+    """
+
+    def __init__(self) -> None:
+        self.node: Counts = np.full(0, NOBODY, np.int64)
+        self.mask: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self.share: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        self.slots: npt.NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.counted: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.cls: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.job: Counts = np.full(0, NOBODY, np.int64)
+        self.index: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.host: Counts = np.zeros((2, 0), np.int64)
+        self.victim: npt.NDArray[np.int32] = np.full(0, NOBODY, np.int32)
+        self.priority: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        self.stopping: Bools = np.zeros(0, np.bool_)
+        self.stuck: Bools = np.zeros(0, np.bool_)
+        self.hosts: dict[int, tuple[int, ...]] = {}
+        self.victims: dict[int, dict[int, int]] = {}
+        self.victims_in_all = 0
+        self._spare: list[int] = []
+        self._lending: Lending | None = None
+
+    @property
+    def lending(self) -> Lending:
+        """Tasks and what may be taken of them by node; counted when first asked for, then kept."""
+        if self._lending is None:
+            self._lending = Lending(self)
+        return self._lending
+
+    def put(
+        self, place: Footprint, *, cls: int, job: int, index: int, victim: int, priority: int
+    ) -> int:
+        """Add a task; returns its row."""
+        if not self._spare:
+            self._grow(max(16, 2 * len(self.node)))
+        row = self._spare.pop()
+        self.node[row] = place.node
+        self.mask[row] = device_mask(place.devices)
+        self.share[row] = place.share
+        self.slots[row] = place.slots
+        self.counted[row] = place.counted
+        self.cls[row] = cls
+        self.job[row] = job
+        self.index[row] = index
+        self.host[0, row], self.host[1, row] = place.host[0], place.host[1]
+        self.victim[row] = victim
+        self.priority[row] = priority
+        self.hosts.setdefault(cls, place.host)
+        if self._lending is not None:
+            self._lending.enter(row, place.node)
+        return row
+
+    def put_many(self, columns: dict[str, Counts], hosts: dict[int, tuple[int, ...]]) -> list[int]:
+        """Add tasks at once; returns their rows.
+
+        Args:
+            columns: (n,) for each of ``node``, ``mask``, ``share``, ``counted``, ``cls``, ``job``,
+                ``index``, ``victim`` and ``priority``.
+            hosts: what a task takes of each host row, by class.
+        """
+        self._lending = None
+        count = len(columns["node"])
+        self.reserve(len(self.node) - len(self._spare) + count)
+        rows = self._spare[: -count - 1 : -1]
+        del self._spare[len(self._spare) - count :]
+        at = np.array(rows, np.int64)
+        for name, values in columns.items():
+            getattr(self, name)[at] = values
+        cls = columns["cls"].tolist()
+        self.host[0, at] = [hosts[one][0] for one in cls]
+        self.host[1, at] = [hosts[one][1] for one in cls]
+        self.hosts |= {one: hosts[one] for one in hosts if one not in self.hosts}
+        pairs = zip(columns["victim"].tolist(), columns["priority"].tolist(), strict=True)
+        for (queue, priority), tasks in Counter(pairs).items():
+            if queue != NOBODY:
+                self._count_victim(queue, priority, tasks)
+        return rows
+
+    def set_victim(self, row: int, queue: int) -> None:
+        """Note whether a task may be evicted: the slot of its queue, or ``NOBODY``."""
+        before = self.victim.item(row)
+        if before == queue:
+            return
+        priority = self.priority.item(row)
+        if before != NOBODY:
+            self._count_victim(before, priority, -1)
+        if queue != NOBODY:
+            self._count_victim(queue, priority, 1)
+        self.victim[row] = queue
+        if self._lending is not None:
+            self._lend(row, before, -1)
+            self._lend(row, queue, 1)
+
+    def _lend(self, row: int, queue: int, sign: int) -> None:
+        if queue != NOBODY and self._lending is not None:
+            gpu = self.share.item(row) * self.mask.item(row).bit_count() + self.counted.item(row)
+            node, cpu = self.node.item(row), self.host.item(0, row)
+            self._lending.lend(queue, node, sign * gpu, sign * cpu)
+
+    def _count_victim(self, queue: int, priority: int, change: int) -> None:
+        self.victims_in_all += change
+        counts = self.victims.setdefault(queue, {})
+        counts[priority] = counts.get(priority, 0) + change
+        if not counts[priority]:
+            del counts[priority]
+            if not counts:
+                del self.victims[queue]
+
+    def drop(self, row: int) -> None:
+        """Forget a task."""
+        self.set_victim(row, NOBODY)
+        if self._lending is not None:
+            self._lending.leave(row, self.node.item(row))
+        self.node[row] = self.job[row] = NOBODY
+        self.mask[row] = self.share[row] = self.slots[row] = self.counted[row] = 0
+        self.host[:, row] = 0
+        self.stopping[row] = self.stuck[row] = False
+        self._spare.append(row)
+
+    def footprint(self, row: int) -> Footprint:
+        """What the task of this row takes."""
+        node = int(self.node[row])
+        if node == NOBODY:
+            raise KeyError(row)
+        return Footprint(
+            node,
+            devices_of(int(self.mask[row])),
+            int(self.share[row]),
+            self.hosts[int(self.cls[row])],
+            int(self.slots[row]),
+            int(self.counted[row]),
+        )
+
+    def gpu_of(self, rows: Counts) -> Counts:
+        """(n,) thousandths of GPUs that these tasks hold, as they count for their queues."""
+        held = np.bitwise_count(self.mask.take(rows)).astype(np.int64)
+        held *= self.share.take(rows)
+        held += self.counted.take(rows)
+        return held
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return len(self.node) - len(self._spare)
+
+    def rows_on(self, node: int) -> list[int]:
+        """Rows of the tasks on a node, by row."""
+        rows: list[int] = self.lending.on(np.array([node])).tolist()
+        return rows
+
+    def used(self) -> Counts:
+        """Rows that hold a task."""
+        return np.flatnonzero(self.node != NOBODY)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for so many rows at once, before a bulk load."""
+        if rows > len(self.node):
+            self._grow(rows)
+
+    def _grow(self, new: int) -> None:
+        old = len(self.node)
+        for name in ("node", "job", "victim"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.full(new - old, NOBODY, column.dtype)]))
+        for name in ("mask", "share", "slots", "counted", "cls", "index", *_OTHERS):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros(new - old, column.dtype)]))
+        self.host = np.concatenate([self.host, np.zeros((2, new - old), np.int64)], axis=1)
+        self._spare += range(new - 1, old - 1, -1)
+
+
+def device_mask(devices: tuple[int, ...]) -> int:
+    """Bits of these devices."""
+    mask = 0
+    for device in devices:
+        mask |= 1 << device
+    return mask
+
+
+@lru_cache(maxsize=4096)
+def devices_of(mask: int) -> tuple[int, ...]:
+    """The devices of these bits, ascending."""
+    found = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return tuple(found)

@@ -1,0 +1,198 @@
+"""Waiting jobs in rows: all that look alike stand in one row, oldest first.
+
+A row is (queue, shape, priority, preemptibility); ten thousand waiting jobs are a few thousand
+rows, and a cycle touches only jobs that move. The columns answer for all rows at once whether the
+room for one task, times the number of tasks, is there.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.devices.classes import Classes
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.shapes import Shape
+
+Times = npt.NDArray[np.float64]
+Key = tuple[int, int, int, Preemptibility]
+
+FEW = 64
+"""Of so many rows none is worth a look at the whole columns first."""
+
+
+class WaitingRow:
+    """Jobs that look alike.
+
+    ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
+    """
+
+    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape")
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.id = number
+        self.queue = job.queue
+        self.shape: Shape = job.shape
+        self.priority = job.spec.priority
+        self.preemptible = job.spec.preemptible
+        self.members: dict[str, Job] = {}
+        self.heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def first(self) -> Job | None:
+        """The oldest job of the row."""
+        heap, members = self.heap, self.members
+        while heap:
+            job = members.get(heap[0][1])
+            if job is not None and job.spec.created_at == heap[0][0]:
+                return job
+            heapq.heappop(heap)
+        return None
+
+    def in_order(self) -> list[Job]:
+        """All its jobs, oldest first."""
+        return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
+
+
+class WaitingRows:
+    """All rows.
+
+    Attributes:
+        rows: by number; ``None`` when unused.
+        since: (R,) submission of the oldest job.
+        demand: (3, R) what the first step counts for; priority: (R,); fixed: (R,) not preemptible.
+        cls, need, queue: (R,) class and number of the tasks of a row's shape, and its queue; need
+            is 0 in unused rows. Of shapes with unlike tasks: the class of the first task and how
+            many of its first step's tasks are of this class.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self.rows: list[WaitingRow | None] = []
+        self.cls: Counts = np.zeros(0, np.int64)
+        self.need: Counts = np.zeros(0, np.int64)
+        self.queue: Counts = np.zeros(0, np.int64)
+        self.since: Times = np.zeros(0, np.float64)
+        self.demand: Counts = np.zeros((3, 0), np.int64)
+        self.priority: Counts = np.zeros(0, np.int64)
+        self.fixed: Bools = np.zeros(0, np.bool_)
+        self._by_key: dict[Key, WaitingRow] = {}
+        self._used: Counts | None = None
+        self._order: Counts | None = None
+        self._spare: list[int] = []
+        self.count = 0
+
+    def __iter__(self) -> Iterator[WaitingRow]:
+        return (row for row in self.rows if row is not None)
+
+    def used(self) -> Counts:
+        """Numbers of the rows in use, ascending. Do not change it."""
+        if self._used is None:
+            self._used = np.flatnonzero(self.need)
+        return self._used
+
+    def in_order(self) -> Counts:
+        """Rows in use by queue, in it by priority and oldest job. Do not change it."""
+        if self._order is None:
+            used = self.used()
+            priority = self.priority.take(used)
+            above, queue = priority.max(initial=0) - priority, self.queue.take(used)
+            keys = (self.since.take(used), narrowed(above), narrowed(queue))
+            self._order = used.take(np.lexsort(keys))
+        return self._order
+
+    def within(self, rows: Counts, bounds: Counts) -> Bools:
+        """(r,) whether the first step of these rows stays within the bound of its queue.
+
+        Args:
+            rows: (r,) numbers.
+            bounds: (Q, 3) by queue.
+        """
+        queue = self.queue.take(rows)
+        if len(rows) <= FEW:
+            fits = self.demand.take(rows, 1) <= bounds.take(queue, 0).T
+            return np.asarray(fits.all(axis=0))
+        found = np.ones(len(rows), np.bool_)
+        for demand, bound in zip(self.demand, bounds.T, strict=True):
+            if len(bound) and bound.min() < demand.max(initial=0):
+                found &= demand.take(rows) <= bound.take(queue)
+        return found
+
+    def add(self, job: Job) -> None:
+        """Put a job into its row."""
+        spec = job.spec
+        key = (job.queue, job.shape.id, spec.priority, spec.preemptible)
+        row = self._by_key.get(key)
+        if row is None:
+            row = self._by_key[key] = self._new(job)
+        row.members[spec.uid] = job
+        heapq.heappush(row.heap, (spec.created_at, spec.uid))
+        if spec.created_at < self.since.item(row.id):
+            self.since[row.id] = spec.created_at
+            self._order = None
+        job.waiting = row
+        self.count += 1
+
+    def remove(self, job: Job) -> None:
+        """Take a job out of its row."""
+        row = job.waiting
+        if row is None:
+            raise KeyError(job.spec.uid)
+        job.waiting = None
+        self.count -= 1
+        del row.members[job.spec.uid]
+        if not row.members:
+            del self._by_key[row.queue, row.shape.id, row.priority, row.preemptible]
+            self.rows[row.id] = None
+            self.need[row.id] = 0
+            self._spare.append(row.id)
+            self._used = self._order = None
+            for cls in row.shape.kinds:
+                self._classes.release(cls)
+            return
+        if job.spec.created_at <= self.since[row.id]:
+            first = row.first()
+            self.since[row.id] = job.spec.created_at if first is None else first.spec.created_at
+            self._order = None
+        if len(row.heap) > 2 * len(row.members) + 16:
+            row.heap = [(job.spec.created_at, uid) for uid, job in row.members.items()]
+            heapq.heapify(row.heap)
+
+    def _new(self, job: Job) -> WaitingRow:
+        if not self._spare:
+            self._grow()
+        self._used = self._order = None
+        number = self._spare.pop()
+        row = self.rows[number] = WaitingRow(number, job)
+        first = job.shape.first_step
+        cls = job.shape.classes[first[0]]
+        self.cls[number] = cls
+        self.need[number] = sum(job.shape.classes[index] == cls for index in first)
+        self.queue[number] = job.queue
+        self.demand[:, number] = job.shape.first
+        self.since[number] = job.spec.created_at
+        self.priority[number] = job.spec.priority
+        self.fixed[number] = job.spec.preemptible is not Preemptibility.YES
+        for each in job.shape.kinds:
+            self._classes.retain(each)
+        return row
+
+    def _grow(self) -> None:
+        old = len(self.rows)
+        new = max(16, 2 * old)
+        for name in ("cls", "need", "queue", "since", "demand", "priority", "fixed"):
+            column = getattr(self, name)
+            more = np.zeros((*column.shape[:-1], new - old), column.dtype)
+            setattr(self, name, np.concatenate([column, more], axis=-1))
+        self.rows += [None] * (new - old)
+        self._spare += range(new - 1, old - 1, -1)
+
+
+def narrowed(keys: Counts) -> npt.NDArray[np.integer]:
+    """The same keys, none below zero, in a type that sorts faster where they are small."""
+    return keys.astype(np.uint16) if int(keys.max(initial=0)) < 1 << 16 else keys
