@@ -42,15 +42,19 @@ ACTIONS: Sequence[Action] = (
 )
 
 
-def decide(state: Columns, now: float, actions: Sequence[Action] = ACTIONS) -> Plan:
+def decide(
+    state: Columns, now: float, actions: Sequence[Action] = ACTIONS, *, asked: str | None = None
+) -> Plan:
     """What to do now.
 
     Args:
         state: the facts.
         now: epoch seconds.
         actions: in their order.
+        asked: the uid of the workload that a question is about. In a large cluster, where claims
+            are looked at in turns, it is its turn.
     """
-    cycle = Cycle(state, now)
+    cycle = Cycle(state, now, asked)
     for action in actions:
         action(cycle)
     return Plan(cycle)

@@ -61,7 +61,7 @@ def remedies(state: "Columns", uid: str, now: float) -> tuple[Remedy, ...]:
         KeyError: it does not ask for room.
     """
     job = state.job(uid)
-    found = preview(decide(state, now), uid)
+    found = preview(decide(state, now, asked=uid), uid)
     if found.served:
         return ()
     reason = found.reason
@@ -77,7 +77,7 @@ def _candidates(
         yield Remedy(Change.PREEMPTIBLE), what_if(state, freely, now).served
     for remedy, rules in _other_rules(state, reason):
         with rules_for_now(state, rules):
-            helps = preview(decide(state, now), uid).served
+            helps = preview(decide(state, now, asked=uid), uid).served
         yield remedy, helps
     for holder in reason.holders[:TRIED]:
         remedy = Remedy(Change.ENDS, holder.project, uid=holder.uid, name=holder.name)

@@ -72,7 +72,7 @@ def what_if(state: "Columns", queued: WorkloadQueued, now: float) -> Preview:
         InvalidEvent: as ``State.apply`` of the event would.
     """
     with queued_for_now(state, queued):
-        return preview(decide(state, now), queued.uid)
+        return preview(decide(state, now, asked=queued.uid), queued.uid)
 
 
 def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reason:
@@ -89,7 +89,7 @@ def forecast(state: "Columns", queued: WorkloadQueued | str, now: float) -> Reas
     """
     if isinstance(queued, str):
         state.job(queued)
-        return decide(state, now).reasons[queued]
+        return decide(state, now, asked=queued).reasons[queued]
     return never(state, queued) or what_if(state, queued, now).reason
 
 
@@ -135,7 +135,7 @@ def if_ended(state: "Columns", uids: Sequence[str], waits: str, now: float) -> P
                 cycle.moves.stop(job, index, Cause(Token.STARTING), fixed=fixed)
 
     actions: tuple[Action, ...] = (ACTIONS[0], end, *ACTIONS[1:])
-    return preview(decide(state, now, actions), waits)
+    return preview(decide(state, now, actions, asked=waits), waits)
 
 
 def preview(plan: Plan, uid: str) -> Preview:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from carrel_scheduler.core.cycle import cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
 from carrel_scheduler.core.events import QueueSet, RoomPromised, TaskPlaced, WorkloadQueued
@@ -14,6 +15,7 @@ from carrel_scheduler.core.remedies import Change, remedies
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.speculation import forecast, if_ended, impact, what_if
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.victims import promising
 from unit.core.digest import digest
 from unit.core.situations import (
     apply,
@@ -98,6 +100,25 @@ def test_places_held_for_it_are_still_held_afterwards(state: State) -> None:
     before = digest(state)
     assert what_if(state, training("wait", "a", 2), 10.0).reason.cls is ReasonClass.NOT_NOW
     assert digest(state) == before
+
+
+def test_whose_turn_it_is_does_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large cluster one claim is served in a cycle; who asks about another is told its own."""
+    monkeypatch.setattr(promising, "SMALL", 0)
+    monkeypatch.setattr(cycle, "SERVED", 1)
+    state = state_of(
+        *(node("n", 4), queue("a", 0), queue("b", 2, created_at=1.0), queue("c", 2)),
+        *(one for k in range(4) for one in running(training(f"r{k}", "a"), "n", k)),
+        *(workspace("first", "c"), workspace("desk", "b")),
+    )
+    plan = decide(state, 10.0)
+    assert [one.uid for one in plan.nominations] == ["first"]
+    before = digest(state)
+    assert forecast(state, "desk", 10.0).token is Token.WAITS_FOR_ROOM
+    found = what_if(state, workspace("another", "b"), 10.0)
+    assert found.held is not None
+    assert len(found.gives_way) == 1
+    assert (digest(state), told(decide(state, 10.0))) == (before, told(plan))
 
 
 def test_a_refused_question_leaves_no_trace(state: State) -> None:

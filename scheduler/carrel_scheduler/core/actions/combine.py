@@ -24,7 +24,7 @@ def run(cycle: Cycle) -> None:
     """Evict by both rules, in the order of service."""
     if not (cycle.has_victims and claimable.combines(cycle)):
         return
-    growing = [job for job in cycle.open_singles() if not cycle.grows(job)]
+    growing = [job for job in claimable.singles(cycle) if not cycle.grows(job)]
     rows = claimable.for_combine(cycle)
     offers = Offers(cycle, rows, growing)
     offers.run(

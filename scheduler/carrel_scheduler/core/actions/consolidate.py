@@ -60,7 +60,7 @@ def run(cycle: Cycle) -> None:
 
 def _run(cycle: Cycle, *, borrowers: bool) -> None:
     if cycle.settings.consolidate and cycle.has_victims:
-        offers = Offers(cycle, claimable.for_consolidate(cycle), cycle.open_singles())
+        offers = Offers(cycle, claimable.for_consolidate(cycle), claimable.singles(cycle))
         offers.run(
             lambda job, step: attempt(cycle, job, step, borrowers=borrowers),
             touches_all=True,

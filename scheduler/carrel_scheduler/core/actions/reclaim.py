@@ -26,7 +26,7 @@ from carrel_scheduler.core.work.jobs import Job
 def run(cycle: Cycle) -> None:
     """Evict for those who may claim, in the order of service."""
     if cycle.has_victims:
-        offers = Offers(cycle, claimable.for_reclaim(cycle), cycle.open_singles())
+        offers = Offers(cycle, claimable.for_reclaim(cycle), claimable.singles(cycle))
         offers.run(
             lambda job, step: attempt(cycle, job, step),
             touches_all=True,

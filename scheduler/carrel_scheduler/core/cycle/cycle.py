@@ -34,6 +34,7 @@ class Cycle(CycleRoom):
     """What one call of ``decide`` works on.
 
     Attributes:
+        asked: the workload that a question is about, if one is.
         time_asked: somebody asked what time it is, since this was last unset.
         standings, moves: the overlay of the queues and the log.
         starving: see ``starving``; ``None`` before the first look.
@@ -41,8 +42,10 @@ class Cycle(CycleRoom):
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
     """
 
-    def __init__(self, state: Columns, now: float) -> None:
+    def __init__(self, state: Columns, now: float, asked: str | None = None) -> None:
+        """``asked``: the uid of the workload that a question is about."""
         super().__init__(state)
+        self.asked = None if asked is None else state.job(asked)
         self._now, self.time_asked = now, False
         self.standings = Standings(state.queues, state.division, cluster_total(state))
         self.columns = StandingColumns(self.standings, state.queues)

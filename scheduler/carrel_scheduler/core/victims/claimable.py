@@ -3,7 +3,9 @@
 Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had.
 All rows are asked at once here whether they may claim at all: an upper bound of what ``claims`` and
 the limits allow. What is left is offered one by one. Where that is too much for one cycle, the most
-entitled rows are offered in every cycle and the others in turns.
+entitled rows are offered in every cycle and the others in turns. Where a question is about one
+workload, it is the turn of that one only: what others might claim does not change its answer but by
+the room that is left, and an answer should not depend on whose turn it happens to be.
 """
 
 import numpy as np
@@ -13,6 +15,7 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.starving import held_back
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.victims.promising import looks_at_all
+from carrel_scheduler.core.work.jobs import Job
 
 LOOKS = 24
 """At least so many rows are offered in a cycle."""
@@ -26,8 +29,7 @@ TURN = 7919
 
 def for_reclaim(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from other queues."""
-    waiting = cycle.state.waiting
-    rows = waiting.used()
+    waiting, rows = cycle.state.waiting, _looked_at(cycle)
     columns, quota = cycle.columns, cycle.standings.table.quotas
     rows = rows.compress(waiting.within(rows, columns.fair - columns.used))
     to_be_had = (columns.used > columns.kept).any(axis=0)
@@ -42,7 +44,7 @@ def for_reclaim(cycle: Cycle) -> Counts:
 
 def for_preempt(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from lower priority in their own queue."""
-    rows = _above_some(cycle, cycle.state.waiting.used())
+    rows = _above_some(cycle, _looked_at(cycle))
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
 
@@ -54,8 +56,8 @@ def for_combine(cycle: Cycle) -> Counts:
     waiting, columns = cycle.state.waiting, cycle.columns
     to_be_had = (columns.used > columns.kept).any(axis=0)
     if not to_be_had.any():
-        return waiting.used()[:0]
-    rows = _above_some(cycle, waiting.used())
+        return _looked_at(cycle)[:0]
+    rows = _above_some(cycle, _looked_at(cycle))
     within = (columns.used <= columns.fair).all(axis=1)
     rows = rows.compress(within.take(waiting.queue.take(rows)))
     if not len(rows):
@@ -71,13 +73,29 @@ def for_combine(cycle: Cycle) -> Counts:
     return _in_turns(cycle, rows, first, None if cycle.is_small else FEW)
 
 
+def singles(cycle: Cycle) -> list[Job]:
+    """Jobs that stand in no row and may ask others for room."""
+    jobs = cycle.open_singles()
+    if cycle.asked is None or looks_at_all(cycle, 1):
+        return jobs
+    return [job for job in jobs if job is cycle.asked]
+
+
 def combines(cycle: Cycle) -> bool:
     """Whether both rules are tried together in this cycle: always, but in a large cluster in turns.
 
     Room comes and goes there all the time, and few of many searches find somebody.
     """
     turn = cycle.state.version + int(cycle.now)
-    return looks_at_all(cycle, 1) or turn % COMBINING == 0
+    return looks_at_all(cycle, 1) or cycle.asked is not None or turn % COMBINING == 0
+
+
+def _looked_at(cycle: Cycle) -> Counts:
+    """Numbers of the rows in use; of one row where a question is about it and not all can be."""
+    job = cycle.asked
+    if job is None or looks_at_all(cycle, 1):
+        return cycle.state.waiting.used()
+    return np.array([] if job.waiting is None else [job.waiting.id], np.int64)
 
 
 def _above_some(cycle: Cycle, rows: Counts) -> Counts:
@@ -89,7 +107,7 @@ def _above_some(cycle: Cycle, rows: Counts) -> Counts:
 
 def for_consolidate(cycle: Cycle) -> Counts:
     """Numbers of rows whose first step all free room together would hold."""
-    rows, waiting = cycle.state.waiting.used(), cycle.state.waiting
+    rows, waiting = _looked_at(cycle), cycle.state.waiting
     for demand, free in zip(waiting.demand, cycle.free_in_all(), strict=True):
         rows = rows.compress(demand.take(rows) <= free)
     rows = rows.compress(~barred(cycle, rows))
