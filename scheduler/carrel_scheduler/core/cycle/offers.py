@@ -163,10 +163,7 @@ class Offers:
     def _sort(self, rows: Counts) -> None:
         """Rows of each queue by priority and submission, so far only as numbers."""
         waiting = self._cycle.state.waiting
-        wanted = np.zeros(len(waiting.rows), np.bool_)
-        wanted[rows] = True
-        order = waiting.in_order()
-        self._numbers = order.compress(wanted.take(order))
+        self._numbers = waiting.in_order(rows)
         self._above = -waiting.priority.take(self._numbers)
         self._since = waiting.since.take(self._numbers)
         self._leaves = leaves = waiting.queue.take(self._numbers)

@@ -21,7 +21,7 @@ Times = npt.NDArray[np.float64]
 Key = tuple[int, int, int, Preemptibility]
 
 FEW = 64
-"""Of so many rows none is worth a look at the whole columns first."""
+"""So many rows are looked at by themselves, without the whole columns."""
 
 
 class WaitingRow:
@@ -96,15 +96,20 @@ class WaitingRows:
             self._used = np.flatnonzero(self.need)
         return self._used
 
-    def in_order(self) -> Counts:
-        """Rows in use by queue, in it by priority and oldest job. Do not change it."""
+    def in_order(self, rows: Counts) -> Counts:
+        """These rows, each in use, by queue, in it by priority and oldest job."""
+        if len(rows) <= FEW:
+            return self._sorted(np.sort(rows))
         if self._order is None:
-            used = self.used()
-            priority = self.priority.take(used)
-            above, queue = priority.max(initial=0) - priority, self.queue.take(used)
-            keys = (self.since.take(used), narrowed(above), narrowed(queue))
-            self._order = used.take(np.lexsort(keys))
-        return self._order
+            self._order = self._sorted(self.used())
+        wanted = np.zeros(len(self.rows), np.bool_)
+        wanted[rows] = True
+        return self._order.compress(wanted.take(self._order))
+
+    def _sorted(self, rows: Counts) -> Counts:
+        priority = self.priority.take(rows)
+        above, queue = priority.max(initial=0) - priority, self.queue.take(rows)
+        return rows.take(np.lexsort((self.since.take(rows), narrowed(above), narrowed(queue))))
 
     def within(self, rows: Counts, bounds: Counts) -> Bools:
         """(r,) whether the first step of these rows stays within the bound of its queue.
