@@ -120,6 +120,7 @@ def test_a_dropped_queue_leaves_its_slot_to_the_next_one() -> None:
     built.set_usage(UsageSeen("lone", (5, 5, 5)))
     built.drop("lone")
     assert built.table.names[slot] == ""
+    assert built.table.parent[slot] == -1
     built.set(queue("next", 1, "dept"))
     assert built.slot("next") == slot
     assert not built.usage[slot].any()

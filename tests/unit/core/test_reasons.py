@@ -207,6 +207,22 @@ def test_room_that_is_taken_back_for_it() -> None:
     assert plan.reasons["y"].holders[0].uid == "x"
 
 
+def test_of_more_holders_than_are_compared_the_largest_are_named() -> None:
+    """Twenty with one to twenty cores each, in no order."""
+    cores = [(7 * k) % 20 + 1 for k in range(20)]
+    state = state_of(
+        *(node("n", 0, cpu=sum(cores)), queue("a"), queue("b")),
+        *(
+            event
+            for k, amount in enumerate(cores)
+            for event in running(training(f"r{k}", "b", 0, cpu=amount), "n", at=float(k))
+        ),
+        training("w", "a", 0, cpu=4),
+    )
+    found = decide(state, NOW).reasons["w"]
+    assert [holder.amount for holder in found.holders] == [20_000, 19_000, 18_000, 17_000, 16_000]
+
+
 def test_at_most_five_holders_largest_first() -> None:
     many = [
         event for n in range(6) for event in running(workspace(f"s{n}", "a"), "n", n, at=float(n))

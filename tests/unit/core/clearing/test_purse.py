@@ -72,3 +72,11 @@ def test_sums_go_up_and_prices_down_every_level() -> None:
     assert tree.largest(np.array([7, 3, 1, 9, 5])).tolist() == [7, 9, 9, 9, 5]
     assert tree.divisors(np.array([12, 0, 0, 8, 5])).tolist() == [12, 4, 4, 8, 5]
     assert tree.along_paths(np.array([1, 10, 100, 1000, 5])).tolist() == [111, 110, 100, 1110, 5]
+    least = tree.least_on_paths(np.array([[5, 1], [7, 9], [6, 8], [3, 9], [2, 2]]))
+    assert least.tolist() == [[5, 1], [6, 8], [6, 8], [3, 8], [2, 2]]
+
+
+def test_the_last_unit_may_pass_the_smallest_excess() -> None:
+    mine = purse([500, 500], [0, 1], excess=1)
+    assert mine.legal(np.array([0]))
+    assert not mine.legal(np.array([0, 1]))
