@@ -101,14 +101,14 @@ def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     Those who make room for several tasks get their new places together, where that works out.
     """
     mark = cycle.moves.mark()
-    cleared = len(step) == 1
-    if not cleared:
+    if len(step) > 1:
         going = _make_places(cycle, job, step, _clear)
         if going and resettle_together(cycle, going):
             return True
         cycle.moves.rollback(mark)
-        cleared = bool(going)
-    if cleared and _make_places(cycle, job, step, _clear_and_resettle):
+        if not going:
+            return False
+    if _make_places(cycle, job, step, _clear_and_resettle):
         return True
     cycle.moves.rollback(mark)
     return False

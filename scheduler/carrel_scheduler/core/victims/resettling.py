@@ -54,15 +54,17 @@ def _resettle_alike(cycle: Cycle, cls: int, alike: list[Occupant]) -> bool:
     for soon in (False, True):
         spread = chooser.spread(cls, len(alike), cycle.counts_kept(cls, soon=soon), view)
         if spread is not None:
-            nodes = [node for node, count in spread for _ in range(count)]
-            return all(_hold(cycle, cls, one, node) for one, node in zip(alike, nodes, strict=True))
+            places = [(node, left) for node, count in spread for left in range(count, 0, -1)]
+            pairs = zip(alike, places, strict=True)
+            return all(_hold(cycle, cls, one, *place) for one, place in pairs)
     return False
 
 
-def _hold(cycle: Cycle, cls: int, one: Occupant, node: int) -> bool:
+def _hold(cycle: Cycle, cls: int, one: Occupant, node: int, left: int) -> bool:
+    """Hold a place on a node for one of the so many that are left to go there."""
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
-    footprint = cycle.footprint(cls, node, soon=True)
+    footprint = cycle.footprint(cls, node, soon=True, tasks=left)
     if footprint is None or cycle.barrier(job, [index]) is not None:
         return False
     cycle.moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
