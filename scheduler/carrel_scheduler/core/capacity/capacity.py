@@ -118,6 +118,10 @@ class Capacity:
         self._kept[column] = self._writes, kept
         return kept
 
+    def rows(self, nodes: Counts) -> Rows:
+        """(n, C) counts of all ``classes`` on some nodes as of the last ``sync``."""
+        return self._rows[nodes, : len(self._column_ids)]
+
     def total(self, class_id: int) -> int:
         """The sum of ``column``."""
         column = self._columns.get(class_id)

@@ -97,10 +97,10 @@ class Openings:
         log = self._log
         if len(log) == self._seen:
             return
+        self._cycle.sync()
         if self.has_coming:
             self._follow(log[max(self._seen, 0) :])
         self._seen = len(log)
-        self._cycle.sync()
         self._now = self._soon = self._cycle.state.capacity.totals
         if self.has_coming:
             self._soon = self._now + self._gain
@@ -121,5 +121,5 @@ class Openings:
             return np.zeros((len(nodes), len(classes)), np.int64)
         capacity, room = self._cycle.state.capacity, self._cycle.room
         more: Counts = capacity.counts_many(room.soon, classes, nodes)
-        more -= capacity.counts_many(room.idle, classes, nodes)
+        more -= capacity.rows(nodes)
         return more
