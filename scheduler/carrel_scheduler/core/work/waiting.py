@@ -22,6 +22,8 @@ Key = tuple[int, int, int, Preemptibility]
 
 FEW = 64
 """So many rows are looked at by themselves, without the whole columns."""
+PARTS = 4
+"""One of so many rows are put in order by themselves, where the order of all is not known."""
 
 
 class WaitingRow:
@@ -98,7 +100,8 @@ class WaitingRows:
 
     def in_order(self, rows: Counts) -> Counts:
         """These rows, each in use, by queue, in it by priority and oldest job."""
-        if len(rows) <= FEW:
+        few = FEW if self._order is not None else max(FEW, len(self.used()) // PARTS)
+        if len(rows) <= few:
             return self._sorted(np.sort(rows))
         if self._order is None:
             self._order = self._sorted(self.used())
