@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks.decisions", description=__doc__)
     commands = top.add_subparsers(dest="case", required=True)
     sizes = {"reclaim": [100, 500, 1000, 10_000], "hard-no": [100, 1000]}
-    repeats = {"cycle": 300, "hard-no": 100, "speculate": 50, "load": 3}
+    repeats = {"cycle": 300, "hard-no": 100, "speculate": 200, "load": 3}
     for name, title in TITLES.items():
         one = commands.add_parser(name, help=title)
         if name in sizes:
