@@ -94,7 +94,7 @@ class Shell:
     async def __call__(self, *words: str) -> str:
         """What it prints; a failure is one of the test."""
         code, out, error = await self.run(*words)
-        assert code == 0, f"carrel {' '.join(words)}: {out}{error}"
+        assert code == 0, f"carrel {' '.join(words)} ended with {code}: {out}{error}"
         return out
 
     async def submit(self, name: str, *words: str, **fields: Any) -> None:

@@ -5,6 +5,7 @@ terminal's processes by a note that lies in the container's memory for as long a
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Awaitable, Sequence
 from typing import Final
@@ -16,6 +17,8 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.execution import RemoteCommand, execute
 from carrel_scheduler.ledger.resources import names
+
+log = logging.getLogger(__name__)
 
 HANG_UP_SECONDS: Final = 5.0
 HANG_UP_AGAIN_SECONDS: Final = 0.5
@@ -41,7 +44,8 @@ class PodTerminal:
                 return b""
             try:
                 piece = await self._remote.read()
-            except KubeError:  # the task ended, or its node went away, and the session with it
+            except KubeError as error:  # the task ended, or its node went away, and it with them
+                log.info("the end of a terminal was not seen: %s", error)
                 self._code = KILLED
                 piece = None
             if piece is None:
