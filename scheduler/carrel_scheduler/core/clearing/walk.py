@@ -129,7 +129,7 @@ class Walk:
         over = spent + self._sums(queue, amount) > self.excess
         if not over.any():
             return
-        risky = over.take(queue).nonzero()[0]
+        alike, risky = len(amount) != len(queue), over.take(queue).nonzero()[0]
         queue = queue.take(risky)
         small = len(self.excess) < 65536
         by_queue = np.argsort(queue.astype(np.uint16) if small else queue, kind="stable")
@@ -139,7 +139,7 @@ class Walk:
         first = starts.nonzero()[0]
         owner, left = owner.take(risky), (self.excess - spent).take(queue.take(first))
         length = np.diff(first, append=len(queue))
-        if len(amount) == 1:
+        if alike:
             fits = first - left // -amount
             before = np.arange(len(queue))
         else:
@@ -154,7 +154,7 @@ class Walk:
     def _sums(self, queue: Ints, amount: Ints) -> Ints:
         """What losses take from every queue."""
         size = len(self.excess)
-        if len(amount) == 1:
+        if len(amount) != len(queue):
             return np.bincount(queue, minlength=size) * amount
         return np.bincount(queue, weights=amount, minlength=size).astype(np.int64)
 

@@ -75,10 +75,8 @@ def for_combine(cycle: Cycle) -> Counts:
 
 def singles(cycle: Cycle) -> list[Job]:
     """Jobs that stand in no row and may ask others for room."""
-    jobs = cycle.open_singles()
-    if cycle.asked is None or looks_at_all(cycle, 1):
-        return jobs
-    return [job for job in jobs if job is cycle.asked]
+    jobs, only = cycle.open_singles(), _whose_turn(cycle)
+    return jobs if only is None else [job for job in jobs if job is only]
 
 
 def combines(cycle: Cycle) -> bool:
@@ -90,12 +88,17 @@ def combines(cycle: Cycle) -> bool:
     return looks_at_all(cycle, 1) or cycle.asked is not None or turn % COMBINING == 0
 
 
+def _whose_turn(cycle: Cycle) -> Job | None:
+    """The workload that a question is about, where not all can be looked at; ``None``: all are."""
+    return None if looks_at_all(cycle, 1) else cycle.asked
+
+
 def _looked_at(cycle: Cycle) -> Counts:
-    """Numbers of the rows in use; of one row where a question is about it and not all can be."""
-    job = cycle.asked
-    if job is None or looks_at_all(cycle, 1):
+    """Numbers of the rows whose turn it may be."""
+    only = _whose_turn(cycle)
+    if only is None:
         return cycle.state.waiting.used()
-    return np.array([] if job.waiting is None else [job.waiting.id], np.int64)
+    return np.array([] if only.waiting is None else [only.waiting.id], np.int64)
 
 
 def _above_some(cycle: Cycle, rows: Counts) -> Counts:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.clearing.claims import Budgets
+from carrel_scheduler.core.clearing.items import Items
 from carrel_scheduler.core.clearing.purse import Caps, Purse
+from carrel_scheduler.core.clearing.walk import Walk
 from carrel_scheduler.core.queues.tree import Tree
 
 
@@ -80,3 +82,25 @@ def test_the_last_unit_may_pass_the_smallest_excess() -> None:
     mine = purse([500, 500], [0, 1], excess=1)
     assert mine.legal(np.array([0]))
     assert not mine.legal(np.array([0, 1]))
+
+
+def test_a_unit_that_takes_nothing_does_not_go_once_its_queue_has_given_all() -> None:
+    """Alone in its round of the walk; the first unit overshoots by 100."""
+    mine = purse([500, 0], [0, 0], excess=400)
+    one, zero = np.ones(2, np.int64), np.zeros(2, np.int64)
+    caps = Caps(mine)
+    caps.binds[0], caps.resource[0] = True, 0
+    items = Items(
+        np.arange(2),
+        one,
+        np.arange(3),
+        np.arange(2),
+        one,
+        np.arange(2),
+        zero > 0,
+        forced=False,
+        width=1,
+    )
+    walk = Walk(items, mine, caps)
+    assert walk.take(np.array([0, 1]), 1) == np.array([0])
+    assert walk.take(np.array([0, 1]), 2) is None
