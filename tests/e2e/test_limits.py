@@ -97,7 +97,9 @@ class Desk:
         self.page.wait_for_selector("text=Python 3 (ipykernel) | Busy")
 
     def warning(self) -> Locator:
-        return self.page.locator(".Toastify__toast", has_text="This workspace stops at")
+        """The one that stays: for a moment its forerunner can still be seen sliding out."""
+        staying = ".Toastify__toast:not([class*=exit])"
+        return self.page.locator(staying, has_text="This workspace stops at")
 
     def stopped(self, seconds: float) -> Workload:
         """Wait for its end."""

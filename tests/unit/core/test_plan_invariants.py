@@ -461,3 +461,11 @@ def test_claims_are_replayed_one_after_the_other() -> None:
 
     assert taking(1) == []
     assert taking(2) == ["nobody_within_quota_is_reclaimed"]
+
+
+@pytest.mark.parametrize("own", [UNLIMITED, 2, 1])
+def test_a_queue_beyond_its_limit_gives_way_whatever_is_guaranteed_below_it(own: float) -> None:
+    """The department guarantees nothing that can be counted, but its limit is lower by now."""
+    events = [*full(), queue("top", limit=1), queue("a", own, parent="top")]
+    found = complaints(events, evictions=[stop("v", Token.RECLAIMED, "w")], nominations=ROOM)
+    assert found == []

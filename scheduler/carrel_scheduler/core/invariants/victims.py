@@ -289,14 +289,18 @@ def _side(state: Columns, claimer: Job, victim: Job) -> list[QueueSet]:
 
 
 def _beyond(rule: QueueSet, used: list[int], demand: Triple, held: Triple) -> bool:
+    return any(
+        kept != UNLIMITED and demand[r] and held[r] and used[r] > kept
+        for r, kept in enumerate(_kept(rule))
+    )
+
+
+def _kept(rule: QueueSet) -> tuple[int, ...]:
+    """What a queue may hold without being beyond its quota: no more than its limit."""
     bounds = zip(rule.quota.as_tuple(), rule.limit.as_tuple(), strict=True)
-    for r, (quota, limit) in enumerate(bounds):
-        kept = min((one for one in (quota, limit) if one != UNLIMITED), default=None)
-        if kept is not None and quota != UNLIMITED and demand[r] and held[r] and used[r] > kept:
-            return True
-        if quota == UNLIMITED and limit != UNLIMITED and demand[r] and held[r] and used[r] > limit:
-            return True
-    return False
+    return tuple(
+        min((one for one in pair if one != UNLIMITED), default=UNLIMITED) for pair in bounds
+    )
 
 
 def _quotas_add_up(state: Columns, side: list[QueueSet]) -> bool:
@@ -306,10 +310,9 @@ def _quotas_add_up(state: Columns, side: list[QueueSet]) -> bool:
         for above in side
     }
     for above in side[:-1]:
-        own = above.quota.as_tuple()
-        for r in range(3):
-            parts = [rule.quota.as_tuple()[r] for rule in children[above.name]]
-            if own[r] != UNLIMITED and (UNLIMITED in parts or sum(parts) > own[r]):
+        for r, own in enumerate(_kept(above)):
+            parts = [_kept(rule)[r] for rule in children[above.name]]
+            if own != UNLIMITED and (UNLIMITED in parts or sum(parts) > own):
                 return False
     return True
 
