@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import RoomPromised, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Growth
 from unit.core.runs import Run
-from unit.core.situations import asking, node, queue, training
+from unit.core.situations import NOW, asking, node, queue, running, state_of, training
 
 
 def elastic(
@@ -81,3 +82,18 @@ def test_idle_room_is_taken_and_given_again() -> None:
     found.finish("t")
     found.settle()
     assert found.sizes() == {"e": 4}
+
+
+def test_who_starts_on_its_held_room_grows_into_what_is_free_and_stops_nobody() -> None:
+    state = state_of(
+        node("n", 4),
+        queue("a", 2),
+        queue("b", 1),
+        *running(training("u", "b"), "n", 1),
+        *running(training("v", "b"), "n", 2),
+        elastic("e", "a", 2, 1),
+        RoomPromised("e", (("n", (0,), 0),), (0,)),
+    )
+    plan = decide(state, NOW)
+    assert [(one.index, one.devices) for one in plan.bindings] == [(0, (0,)), (1, (3,))]
+    assert plan.evictions == ()

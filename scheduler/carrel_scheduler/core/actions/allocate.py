@@ -23,8 +23,8 @@ def run(cycle: Cycle) -> None:
     singles = [
         job
         for uid in sorted(partial)
-        if not cycle.started(job := partial[uid])
-        and not _waits_for_its_own(cycle, job)
+        for job in (partial[uid],)
+        if not _waits_for_its_own(cycle, job)
         and (uid in cycle.moves.held or not is_held_back(cycle, job))
     ]
     offers = Offers(cycle, openings.rows(), singles, openings)
