@@ -469,3 +469,30 @@ def test_a_queue_beyond_its_limit_gives_way_whatever_is_guaranteed_below_it(own:
     events = [*full(), queue("top", limit=1), queue("a", own, parent="top")]
     found = complaints(events, evictions=[stop("v", Token.RECLAIMED, "w")], nominations=ROOM)
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("moving", "quota", "fine"), [(0, 1, True), (0, 2, False), (1, 2, True), (1, 3, False)]
+)
+def test_only_what_a_victim_loses_counts(moving: int, quota: int, *, fine: bool) -> None:
+    """`v` and `x` of `a` stop two tasks each; so many tasks of both go on on another node."""
+    pair = Group(requests=(asking(1), asking(1)), min_tasks=1)
+    events: list[Event] = [
+        node("n1", 4), node("n2", 2), queue("a", quota), queue("b", 4),
+        *(
+            event
+            for uid, first in (("v", 0), ("x", 2))
+            for event in (
+                training(uid, "a", gang=pair),
+                TaskPlaced(uid, 0, "n1", (first,), at=1.0),
+                TaskPlaced(uid, 1, "n1", (first + 1,), at=1.0),
+            )
+        ),
+        training("w", "b", 4),
+    ]  # fmt: skip
+    places = [hold("w", "n1", 0, 1, 2, 3)]
+    if moving:
+        places += [hold("v", "n2", 0), hold("x", "n2", 1)]
+    evictions = [stop(uid, Token.RECLAIMED, "w", 0, 1) for uid in ("v", "x")]
+    found = complaints(events, evictions=evictions, nominations=places)
+    assert found == ([] if fine else ["nobody_within_quota_is_reclaimed"])

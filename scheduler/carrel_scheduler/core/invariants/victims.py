@@ -90,16 +90,16 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
     """Where the paths of claimer and victim part, the victim's side is beyond its quota.
 
     In a resource that is claimed and held. The victim's own queue is so too, as far as the quotas
-    on its side are no more than those above them. Of the victims of a claim the largest comes last.
+    on its side are no more than those above them. Of the victims of a claim the largest comes last;
+    what only moves is nobody's loss.
     """
     uses, found, seen = _use_before_claims(after), [], set[str]()
     for claimer, evictions in _claims(after, Token.RECLAIMED):
         demand = added(place.amounts for place in after.holds.get(claimer.uid, {}).values())
-        for one in sorted(evictions, key=partial(_gives, after)):
-            victim = after.state.job(one.uid)
-            if _only_moves(after, one):
+        for one in sorted(evictions, key=partial(_loses, after)):
+            victim, held = after.state.job(one.uid), _loses(after, one)
+            if _only_moves(after, one) or not any(held):
                 continue
-            held = _amounts(after.state, after, victim)
             side = _side(after.state, claimer, victim)
             if not side:
                 found.append(f"{one.uid} is reclaimed by its own queue")
@@ -112,7 +112,9 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
             uses.add(victim.queue, held, -1)
         for job in (claimer, *(after.state.job(one.uid) for one in evictions)):
             fresh = after.fresh.get(job.uid, {}) if job.uid not in seen else {}
-            uses.add(job.queue, added(place.amounts for place in fresh.values()))
+            stops = () if job.spec.interactive else after.stops.get(job.uid, ())
+            new = (place.amounts for index, place in fresh.items() if index not in stops)
+            uses.add(job.queue, added(new))
             seen.add(job.uid)
     return found
 
@@ -272,13 +274,12 @@ def _use_before_claims(after: After) -> Uses:
     return uses
 
 
-def _gives(after: After, one: Eviction) -> Triple:
-    return _amounts(after.state, after, after.state.job(one.uid))
-
-
-def _amounts(state: Columns, after: After, victim: Job) -> Triple:
-    rows = (victim.rows[index] for index in after.stops[victim.uid])
-    return added(state.tasks.footprint(row).amounts for row in rows)
+def _loses(after: After, one: Eviction) -> Triple:
+    """What of the tasks that stop gets no other place; interactive work loses all that stops."""
+    job, back = after.state.job(one.uid), after.fresh.get(one.uid, {})
+    kept = () if job.spec.interactive else back
+    rows = (job.rows[index] for index in after.stops[one.uid] if index not in kept)
+    return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 
 def _side(state: Columns, claimer: Job, victim: Job) -> list[QueueSet]:
