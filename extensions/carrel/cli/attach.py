@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from carrel.errors import Unreachable
+
 if TYPE_CHECKING:
     from carrel.client import Terminal
     from carrel.client.loop import BackgroundLoop
@@ -25,7 +27,10 @@ CHUNK = 65_536
 
 
 def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
-    """Until the remote side ends; returns its exit code (0 when it told none)."""
+    """Until the remote side ends; returns its exit code.
+
+    Raises ``Unreachable`` when the connection ends before the code was told.
+    """
     descriptor = sys.stdin.fileno()
     with _raw(descriptor), _window(loop, terminal):
         reader = threading.Thread(target=_type, args=(loop, terminal, descriptor), daemon=True)
@@ -34,7 +39,12 @@ def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
             sys.stdout.write(text)
             sys.stdout.flush()
     loop.run(terminal.close())
-    return terminal.exit_code or 0
+    if terminal.exit_code is None:
+        raise Unreachable(
+            f"The connection ended before the command's end was told ({terminal.cut}): it may "
+            "still run, and some of its output may be missing."
+        )
+    return terminal.exit_code
 
 
 def _type(loop: "BackgroundLoop", terminal: "Terminal", descriptor: int) -> None:

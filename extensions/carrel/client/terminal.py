@@ -14,11 +14,17 @@ from carrel.errors import UnexpectedAnswer
 
 
 class Terminal:
-    """One session. ``exit_code`` is known once ``read`` returned nothing, when the server told."""
+    """One session.
+
+    Attributes:
+        exit_code: known once ``read`` returned nothing, when the server told.
+        cut: otherwise how the connection ended, in words.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self.exit_code: int | None = None
+        self.cut = ""
 
     async def __aenter__(self) -> Self:
         return self
@@ -38,6 +44,7 @@ class Terminal:
             if message.type is aiohttp.WSMsgType.BINARY:
                 return bytes(message.data).decode("utf-8", "replace")
             if message.type is not aiohttp.WSMsgType.TEXT:
+                self.cut = str(message.extra or self._socket.close_code or message.data)
                 return ""
             match _decoded(message.data):
                 case ["stdout", str(text)]:

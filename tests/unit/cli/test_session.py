@@ -2,18 +2,25 @@
 
 import io
 import os
+import re
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import typer
+from aiohttp import WSMessage, WSMsgType
 from typing_extensions import override
 
 from carrel.cli import attach, main, plugins
-from carrel.client import Client, config
+from carrel.client import Client, Terminal, config
+from carrel.errors import Unreachable
 from carrel.testing import FakeScheduler
 from unit.cli.conftest import Run
+
+if TYPE_CHECKING:
+    from aiohttp import ClientWebSocketResponse
 
 
 def test_login_with_a_token_from_standard_input(
@@ -162,6 +169,45 @@ def test_the_local_terminal_is_put_back(
         assert attach.attach(client.loop, client.exec("vision", "x")) == 0
         assert termios.tcgetattr(typed.fileno()) == before
     os.close(keyboard)
+
+
+class Cut:
+    """A connection that prints something and ends without an exit code."""
+
+    close_code = 1006
+
+    def __init__(self, *last: WSMessage) -> None:
+        self._messages = [WSMessage(WSMsgType.TEXT, '["stdout", "half"]', None), *last]
+
+    async def receive(self) -> WSMessage:
+        return self._messages.pop(0)
+
+    async def send_str(self, _: str) -> None:
+        pass
+
+    async def close(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (WSMessage(WSMsgType.CLOSE, 4403, "signed out"), "told (signed out)"),
+        (WSMessage(WSMsgType.CLOSED, None, None), "told (1006)"),
+    ],
+)
+def test_an_end_that_nobody_told_is_no_success(
+    fake: FakeScheduler,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    last: WSMessage,
+    words: str,
+) -> None:
+    with Client(fake.url, fake.token("ada")) as client, Path("/dev/null").open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        with pytest.raises(Unreachable, match=re.escape(words)):
+            attach.attach(client.loop, Terminal(cast("ClientWebSocketResponse", Cut(last))))
+    assert capsys.readouterr().out == "half"
 
 
 def test_commands_of_other_packages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

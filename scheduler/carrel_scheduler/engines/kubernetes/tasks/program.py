@@ -66,16 +66,31 @@ fi
 exit $code
 """
 
+GOODBYE: Final = b"\x1b]carrel;%s;"
+GOODBYE_ENDS: Final = b"\a"
+EMPTY_READS: Final = 20
 TERMINAL: Final = f"""\
-note={RUN}/terminal-$1-$$
+mark=$1 note={RUN}/terminal-$1-$$
 shift
 : > "$note"
 "$@"
 code=$?
+printf '\\033]carrel;%s;%s\\a' "$mark" $code
+empty=0
+while [ $empty -lt {EMPTY_READS} ]; do
+  read -r said || empty=$((empty + 1))
+  case $said in *"$mark") break;; esac
+done
 rm -f "$note"
 exit $code
 """
-"""A command on a terminal: its note lets those who close the terminal find its processes."""
+"""A command on a terminal.
+
+Its note lets those who close the terminal find its processes. Once the command has ended it says
+so, with the exit code, behind the last of the output, and is there until it is answered with its
+mark. Without that, what is typed as a command ends would meet a connection whose other end has gone
+already, on which API servers drop the output and the exit code that were still on their way.
+"""
 
 HANG_UP: Final = f"""\
 for one in {RUN}/terminal-$1-*; do

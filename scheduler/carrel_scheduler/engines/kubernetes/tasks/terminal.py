@@ -1,13 +1,15 @@
 """A command beside a running task, on a terminal in its container.
 
 The connection's end does not end the command, so hanging up is a command of its own: it finds the
-terminal's processes by a note that lies in the container's memory for as long as they run.
+terminal's processes by a note that lies in the container's memory for as long as they run. Of the
+command's own end the terminal tells before it ends itself, see ``program.TERMINAL``.
 """
 
 import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
@@ -28,11 +30,47 @@ HUNG_UP: Final = 128 + 1
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
 
 
+class Goodbye:
+    """Finds in the output, however it is cut, where the terminal says that its command has ended.
+
+    Attributes:
+        code: the command's exit code, once it was said.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._begins = program.GOODBYE % mark.encode()
+        self._kept = b""
+        self.code: int | None = None
+
+    def heard(self, data: bytes) -> bytes:
+        """What of the output so far is the command's for certain, and was not given yet."""
+        text = self._kept + data
+        before, found, after = text.partition(self._begins)
+        code, ends, _ = after.partition(program.GOODBYE_ENDS)
+        if found and ends:
+            self._kept, self.code = b"", int(code)
+            return before
+        kept = len(text) - len(before) if found else self._begun(text)
+        self._kept = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def rest(self) -> bytes:
+        """What was kept back: there is no more output."""
+        rest, self._kept = self._kept, b""
+        return rest
+
+    def _begun(self, text: bytes) -> int:
+        """How many bytes at the end may be the beginning of a goodbye."""
+        most = min(len(text), len(self._begins) - 1)
+        return next((n for n in range(most, 0, -1) if text.endswith(self._begins[:n])), 0)
+
+
 class PodTerminal:
     """One session; see ``engines.contract.ExecSession``."""
 
     def __init__(self, client: KubeClient, pod: TaskPod, remote: RemoteCommand, mark: str) -> None:
         self._client, self._pod, self._remote, self._mark = client, pod, remote, mark
+        self._goodbye = Goodbye(mark)
         self._reading = asyncio.Lock()
         self._ended = False
         self._code: int | None = None
@@ -40,21 +78,23 @@ class PodTerminal:
     async def read(self) -> bytes:
         """Next output; empty at the end."""
         async with self._reading:
-            if self._ended:
-                return b""
-            try:
-                piece = await self._remote.read()
-            except KubeError as error:  # the task ended, or its node went away, and it with them
-                log.info("the end of a terminal was not seen: %s", error)
-                self._code = KILLED
-                piece = None
-            if piece is None:
-                self._ended = True
-                return b""
-            return piece.data
+            while not self._ended:
+                try:
+                    piece = await self._remote.read()
+                except KubeError as error:
+                    self._code = await self._code_unseen()
+                    log.info("a terminal's end was not seen: %s; its code: %d", error, self._code)
+                    piece = None
+                said = self._goodbye.rest() if piece is None else self._goodbye.heard(piece.data)
+                self._ended = piece is None or self._goodbye.code is not None
+                if said:
+                    return said
+            return b""
 
     async def write(self, data: bytes) -> None:
         """Type. Raises ``EngineError`` after the end."""
+        if self._ended:
+            raise EngineError("the terminal session has ended")
         await self._send(self._remote.write(data))
 
     async def resize(self, rows: int, columns: int) -> None:
@@ -73,32 +113,57 @@ class PodTerminal:
 
     async def close(self) -> int:
         """Hang up if still running; returns the exit code."""
-        if not self._ended:
-            try:
-                async with asyncio.timeout(HANG_UP_SECONDS):
+        with suppress(TimeoutError, KubeError):
+            async with asyncio.timeout(HANG_UP_SECONDS):
+                if not self._ended:
+                    self._code = HUNG_UP
                     await self._hang_up()
-            except (TimeoutError, KubeError):
-                self._code = HUNG_UP
+                elif self._goodbye.code is not None:
+                    await self._part()
         self._ended = True
         seen = await self._remote.close()
-        return next((code for code in (seen, self._code) if code is not None), KILLED)
+        codes = (self._goodbye.code, seen, self._code)
+        return next((code for code in codes if code is not None), KILLED)
+
+    async def _part(self) -> None:
+        """Let the terminal end that has said so."""
+        async with self._reading:
+            await self._remote.write(f"{self._mark}\n".encode())
+            while await self._remote.read() is not None:
+                pass
+
+    async def _code_unseen(self) -> int:
+        """How the command ended whose connection broke.
+
+        It was killed if it cannot be hung up on: its task ended, or its node went away, and it with
+        them.
+        """
+        try:
+            async with asyncio.timeout(HANG_UP_SECONDS):
+                await self._tell_of_the_end()
+        except (TimeoutError, KubeError):
+            return KILLED
+        return HUNG_UP
 
     async def _hang_up(self) -> None:
         """Again and again: what has just begun may not have left its note yet."""
         end = asyncio.create_task(self._to_the_end())
         try:
             while not end.done():
-                command = program.hang_up(self._mark)
-                meta = self._pod.metadata
-                told = await execute(
-                    self._client, meta.namespace, meta.name, command, self._pod.container
-                )
-                while await told.read() is not None:
-                    pass
-                await told.close()
+                await self._tell_of_the_end()
                 await asyncio.wait({end}, timeout=HANG_UP_AGAIN_SECONDS)
         finally:
             end.cancel()
+
+    async def _tell_of_the_end(self) -> None:
+        """Tell all processes of the terminal that nobody is there any more."""
+        meta, command = self._pod.metadata, program.hang_up(self._mark)
+        told = await execute(self._client, meta.namespace, meta.name, command, self._pod.container)
+        try:
+            while await told.read() is not None:
+                pass
+        finally:
+            await told.close()
 
     async def _to_the_end(self) -> None:
         while await self.read():
