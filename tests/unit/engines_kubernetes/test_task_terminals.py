@@ -17,12 +17,12 @@ from aiohttp import WSMessage, WSMsgType
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes.tasks import terminal
+from carrel_scheduler.engines.kubernetes.tasks.goodbye import Goodbye
 from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import RUN
 from carrel_scheduler.engines.kubernetes.tasks.terminal import (
     HUNG_UP,
     KILLED,
-    Goodbye,
     PodTerminal,
     open_terminal,
 )
@@ -234,3 +234,13 @@ def test_what_was_no_goodbye_is_output() -> None:
     assert goodbye.heard(b"\x1b]carrel;m;1") == b""
     assert goodbye.rest() == b"\x1b]carrel;m;1"
     assert goodbye.code is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"\x1b]carrel;m;x\x07", b"\x1b]carrel;m;\x07", b"\x1b]carrel;m;1234"]
+)
+def test_what_only_begins_like_a_goodbye_is_output(wrong: bytes) -> None:
+    goodbye = Goodbye("m")
+    assert goodbye.heard(wrong) == wrong
+    assert goodbye.heard(b"on\x1b]carrel;m;0\x07") == b"on"
+    assert goodbye.code == 0

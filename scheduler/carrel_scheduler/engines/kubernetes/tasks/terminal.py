@@ -14,6 +14,7 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes.tasks import program
+from carrel_scheduler.engines.kubernetes.tasks.goodbye import Goodbye
 from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
@@ -28,41 +29,6 @@ KILLED: Final = 128 + 9
 HUNG_UP: Final = 128 + 1
 # The name takes the place of the machine's in whatever prompt the shell's own files set up.
 _PROMPT: Final = r"PS1=${PS1//\\[hH]/$CARREL_PROMPT_HOST}"
-
-
-class Goodbye:
-    """Finds in the output, however it is cut, where the terminal says that its command has ended.
-
-    Attributes:
-        code: the command's exit code, once it was said.
-    """
-
-    def __init__(self, mark: str) -> None:
-        self._begins = program.GOODBYE % mark.encode()
-        self._kept = b""
-        self.code: int | None = None
-
-    def heard(self, data: bytes) -> bytes:
-        """What of the output so far is the command's for certain, and was not given yet."""
-        text = self._kept + data
-        before, found, after = text.partition(self._begins)
-        code, ends, _ = after.partition(program.GOODBYE_ENDS)
-        if found and ends:
-            self._kept, self.code = b"", int(code)
-            return before
-        kept = len(text) - len(before) if found else self._begun(text)
-        self._kept = text[len(text) - kept :]
-        return text[: len(text) - kept]
-
-    def rest(self) -> bytes:
-        """What was kept back: there is no more output."""
-        rest, self._kept = self._kept, b""
-        return rest
-
-    def _begun(self, text: bytes) -> int:
-        """How many bytes at the end may be the beginning of a goodbye."""
-        most = min(len(text), len(self._begins) - 1)
-        return next((n for n in range(most, 0, -1) if text.endswith(self._begins[:n])), 0)
 
 
 class PodTerminal:
