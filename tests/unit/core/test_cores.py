@@ -79,13 +79,14 @@ def test_surplus_beyond_quota_does_not_become_protected_because_a_smaller_member
     assert {(e.uid, e.indices) for e in plan.evictions} == {("c", (2,))}
 
 
-def test_unprotected_work_gives_way_whole() -> None:
+def test_of_unprotected_work_no_more_gives_way_than_has_to() -> None:
+    """What it would start in the same decision does not start; what runs on has its minimum."""
     state = running([1, 2, 2], quota=1)
     state.apply(ended(0))
     state.apply(training("mine", "b", 6))
-    stops = [index for one in decide(state, NOW).evictions for index in one.indices]
-    assert sorted(stops) in ([1, 2], [])
-    assert {one.uid for one in decide(state, NOW).evictions} == {"c"}
+    plan = decide(state, NOW)
+    assert [(one.uid, one.indices) for one in plan.evictions] == [("c", (2,))]
+    assert plan.bindings == ()
 
 
 def test_what_lost_its_protection_gets_none_for_what_it_starts_later() -> None:

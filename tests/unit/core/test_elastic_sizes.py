@@ -3,10 +3,18 @@
 from typing import Any
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import RoomPromised, WorkloadQueued
-from carrel_scheduler.core.gangs import Group, Growth
+from carrel_scheduler.core.events import (
+    RoomPromised,
+    TaskPlaced,
+    TaskReleased,
+    TaskReleasing,
+    TopologySet,
+    WorkloadGone,
+    WorkloadQueued,
+)
+from carrel_scheduler.core.gangs import Group, Growth, Level
 from unit.core.runs import Run
-from unit.core.situations import NOW, asking, node, queue, running, state_of, training
+from unit.core.situations import NOW, apply, asking, node, queue, running, state_of, training
 
 
 def elastic(
@@ -97,3 +105,40 @@ def test_who_starts_on_its_held_room_grows_into_what_is_free_and_stops_nobody() 
     plan = decide(state, NOW)
     assert [(one.index, one.devices) for one in plan.bindings] == [(0, (0,)), (1, (3,))]
     assert plan.evictions == ()
+
+
+def test_growth_follows_what_runs_on_and_not_what_is_stopping() -> None:
+    """Of a gang with a required zone one task was told to stop: it draws nobody to its zone."""
+    zoned = Group(requests=(asking(1),) * 3, min_tasks=1, level=Level("zone"))
+    state = state_of(
+        TopologySet("t", ("zone",)),
+        node("n1", 2, labels=(("zone", "z0"),)),
+        node("n2", 2, labels=(("zone", "z1"),)),
+        queue("a", 9),
+        *running(training("x", "a"), "n1", 1),
+        training("e", "a", gang=zoned),
+        TaskPlaced("e", 1, "n2", (0,), at=1.0),
+        TaskReleasing("e", 1),
+        TaskPlaced("e", 0, "n1", (0,), at=2.0),
+    )
+    assert decide(state, NOW).bindings == ()
+    apply(state, [TaskReleased("x", 0, at=NOW), WorkloadGone("x")])
+    assert [(one.index, one.node) for one in decide(state, NOW).bindings] == [(2, "n1")]
+
+
+def test_what_only_just_got_room_goes_before_what_has_to_run_for_a_while() -> None:
+    """`e` keeps its minimum: what runs, and not what this decision has started beside it."""
+    pair = Group(requests=(asking(1),) * 2, min_tasks=1)
+    state = state_of(
+        node("n", 3),
+        queue("a", 0, reclaim_min_runtime_s=1000.0),
+        queue("b", 2),
+        queue("c", 0),
+        training("e", "a", gang=pair),
+        TaskPlaced("e", 1, "n", (1,), at=NOW - 1),
+        *running(training("v", "c"), "n", 2),
+        training("w", "b", 2),
+    )
+    plan = decide(state, NOW)
+    assert [one.uid for one in plan.evictions] == ["v"]
+    assert [(one.uid, one.places) for one in plan.nominations] == [("w", (("n", (0, 2), 0),))]

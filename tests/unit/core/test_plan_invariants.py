@@ -496,3 +496,18 @@ def test_only_what_a_victim_loses_counts(moving: int, quota: int, *, fine: bool)
     evictions = [stop(uid, Token.RECLAIMED, "w", 0, 1) for uid in ("v", "x")]
     found = complaints(events, evictions=evictions, nominations=places)
     assert found == ([] if fine else ["nobody_within_quota_is_reclaimed"])
+
+
+@pytest.mark.parametrize(("quota", "fine"), [(0, True), (1, False)])
+def test_who_gives_way_to_two_loses_each_task_once(quota: int, *, fine: bool) -> None:
+    """`v` has two GPUs: when the second is taken its queue holds one."""
+    pair = Group(requests=(asking(1), asking(1)), min_tasks=1)
+    events: list[Event] = [
+        node("n1", 2), queue("a", quota), queue("b", 2), training("v", "a", gang=pair),
+        TaskPlaced("v", 0, "n1", (0,), at=1.0), TaskPlaced("v", 1, "n1", (1,), at=1.0),
+        training("w", "b"), training("x", "b"),
+    ]  # fmt: skip
+    evictions = [stop("v", Token.RECLAIMED, "w", 1), stop("v", Token.RECLAIMED, "x", 0)]
+    places = [hold("w", "n1", 1), hold("x", "n1", 0)]
+    found = complaints(events, evictions=evictions, nominations=places)
+    assert found == ([] if fine else ["nobody_within_quota_is_reclaimed"])

@@ -230,7 +230,7 @@ def test_a_goodbye_is_found_however_it_is_cut(size: int) -> None:
 def test_what_was_no_goodbye_is_output() -> None:
     goodbye = Goodbye("m")
     assert goodbye.heard(b"out\x1b]carrel;m") == b"out"
-    assert goodbye.heard(b"ore") == b"\x1b]carrel;more"
+    assert goodbye.heard(b"any") == b"\x1b]carrel;many"
     assert goodbye.heard(b"\x1b]carrel;m;1") == b""
     assert goodbye.rest() == b"\x1b]carrel;m;1"
     assert goodbye.code is None

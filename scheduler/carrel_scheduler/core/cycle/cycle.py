@@ -272,12 +272,12 @@ class Cycle(CycleRoom):
     # Room
 
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
-        """(N,) where tasks of a job run or have room, among ``indices`` of it."""
+        """(N,) where tasks of a job run on or have room, among ``indices`` of it."""
         mask = np.zeros(len(self.state.nodes.schedulable), np.bool_)
         uid, moves = job.spec.uid, self.moves
         for index in indices:
             row = job.rows.get(index)
-            if row is not None and not moves.stopped[row]:
+            if row is not None and index not in job.halted and not moves.stopped[row]:
                 mask[self.state.tasks.node[row]] = True
             for places in (moves.started.get(uid), moves.held.get(uid)):
                 if places and index in places:

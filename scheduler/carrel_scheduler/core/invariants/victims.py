@@ -278,7 +278,8 @@ def _loses(after: After, one: Eviction) -> Triple:
     """What of the tasks that stop gets no other place; interactive work loses all that stops."""
     job, back = after.state.job(one.uid), after.fresh.get(one.uid, {})
     kept = () if job.spec.interactive else back
-    rows = (job.rows[index] for index in after.stops[one.uid] if index not in kept)
+    stops = one.indices or after.stops[one.uid]  # it may give way to several, task by task
+    rows = (job.rows[index] for index in stops if index not in kept)
     return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 

@@ -12,7 +12,10 @@ NONE: frozenset[int] = frozenset()
 def leaf_states(
     job: Job, started: Collection[int] = NONE, stopped: Collection[int] = NONE
 ) -> tuple[LeafState, ...]:
-    """Where the tasks of each leaf are; those that are protected before the others.
+    """Where the tasks of each leaf are.
+
+    Of those that run the protected ones stand first, and what a plan places stands last: what goes
+    first is what came last.
 
     Args:
         job: the workload.
@@ -33,9 +36,9 @@ def leaf_states(
                 pending.append(index)
         elif job.queued and index not in job.spec.gated:
             pending.append(index)
-    if core := job.core:
+    if (core := job.core) or started:
         for _, running in leaves:
-            running.sort(key=lambda index: index not in core)
+            running.sort(key=lambda index: (index not in core, index in started))
     return tuple(
         LeafState(tuple(pending), tuple(running), ended)
         for (pending, running), ended in zip(leaves, succeeded, strict=True)
