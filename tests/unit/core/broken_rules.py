@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from carrel_scheduler.core.actions import consolidate, preempt, stale
 from carrel_scheduler.core.capacity.eligible import Eligible
 from carrel_scheduler.core.changes import tasks as task_changes
@@ -26,6 +28,7 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.victims import combining, mass, own_side, taking
 from carrel_scheduler.core.victims.claims import Claim
 from carrel_scheduler.core.victims.clearing_room import Search
+from carrel_scheduler.core.victims.table import VictimTable
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.members import protected_members
 
@@ -62,11 +65,12 @@ def _without(token: Token) -> Callable[..., Barrier | None]:
     return found
 
 
-_of, _footprint, _alike, _begin = (
+_of, _footprint, _alike, _begin, _rows_of = (
     Eligible.of,
     Cycle.footprint,
     Placing._alike,
     Standings.__init__,
+    VictimTable.rows_of,
 )
 
 
@@ -111,6 +115,10 @@ def _nowhere(self: Room, *_: Any, **__: Any) -> None:
     """Nothing is held."""
 
 
+def _one_more(self: VictimTable, units: Counts) -> Counts:
+    return _rows_of(self, np.union1d(units, [0]).astype(np.int64))
+
+
 def _all_nodes(
     self: Placing, group: Any, level: Any, first: int, indices: Sequence[int], within: Bools
 ) -> Iterator[Bools]:
@@ -140,6 +148,11 @@ BROKEN = (
             (mass, "budgets_of", lambda cycle, *_: mass.open_budgets(cycle)),
         ),
         ("nobody_within_quota_is_reclaimed",),
+    ),
+    Broken(
+        "one more gives way than has to",
+        ((VictimTable, "rows_of", _one_more),),
+        ("victims_are_needed",),
     ),
     Broken(
         "claims go beyond the fair share",

@@ -511,3 +511,32 @@ def test_who_gives_way_to_two_loses_each_task_once(quota: int, *, fine: bool) ->
     places = [hold("w", "n1", 1), hold("x", "n1", 0)]
     found = complaints(events, evictions=evictions, nominations=places)
     assert found == ([] if fine else ["nobody_within_quota_is_reclaimed"])
+
+
+@pytest.mark.parametrize("token", [Token.RECLAIMED, Token.PREEMPTED])
+def test_nobody_gives_way_for_what_there_is_room_for(token: Token) -> None:
+    claimer, needless = "b", ["victims_are_needed"]
+    project = claimer if token is Token.PREEMPTED else "a"
+    evictions = [stop("v", token, "w")]
+    events = [*full(project=project), node("n2", 2)]
+    assert complaints(events, evictions=evictions, nominations=[hold("w", "n1", 0, 1)]) == []
+    assert complaints(events, evictions=evictions, nominations=[hold("w", "n2", 0, 1)]) == needless
+    moved = [stop("v", token, "w", moved=True)]
+    places = [hold("w", "n1", 0, 1), hold("v", "n2", 0, 1)]
+    assert complaints(events, evictions=moved, nominations=places) == []
+    reserved = [*events, RoomPromised("w", (("n2", (0, 1), 0),), (0,))]
+    kept = complaints(reserved, evictions=evictions, nominations=[])
+    assert "victims_are_needed" not in kept
+
+
+def test_a_limit_makes_a_victim_needed_wherever_it_lies() -> None:
+    events = [
+        node("n1", 2), node("n2", 2),
+        queue("top", 2, limit=2), queue("a", 0, parent="top"), queue("b", 2, parent="top"),
+        *running(training("v", "a", 2), "n1", 0, 1), training("w", "b", 2),
+    ]  # fmt: skip
+    evictions, places = [stop("v", Token.RECLAIMED, "w")], [hold("w", "n2", 0, 1)]
+    assert complaints(events, evictions=evictions, nominations=places) == []
+    events += [queue("top", 2, limit=4)]
+    found = complaints(events, evictions=evictions, nominations=places)
+    assert found == ["victims_are_needed"]

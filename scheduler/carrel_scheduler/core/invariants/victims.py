@@ -11,6 +11,7 @@ from itertools import groupby
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Outcome, QueueSet
 from carrel_scheduler.core.invariants.claims import claims_stay_within_the_fair_share
+from carrel_scheduler.core.invariants.needed import victims_are_needed
 from carrel_scheduler.core.invariants.plan import PLACE_INVARIANTS, PlanInvariant
 from carrel_scheduler.core.invariants.recount import (
     After,
@@ -212,6 +213,7 @@ VICTIM_INVARIANTS: tuple[PlanInvariant, ...] = (
     victims_run,
     protected_are_no_victims,
     victims_have_a_beneficiary,
+    victims_are_needed,
     victims_leave_whole_gangs,
     nobody_within_quota_is_reclaimed,
     claims_stay_within_the_fair_share,

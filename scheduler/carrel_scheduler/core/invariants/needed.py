@@ -1,0 +1,53 @@
+"""Nobody gives way for nothing: what must hold for each eviction of every plan."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from carrel_scheduler.core.invariants.plan import holds_are_honoured, starts_keep_to_rules
+from carrel_scheduler.core.invariants.recount import After
+from carrel_scheduler.core.plan import Eviction
+from carrel_scheduler.core.reasons import Token
+
+
+def victims_are_needed(after: After) -> list[str]:
+    """Had one stayed who gives way, the room given would lie on its own, or go beyond a limit.
+
+    Claims for which some move are left out, since then room is needed for these as well, also such
+    as has only just got a place and got another; so are claims by two rules, for which some leave
+    only so that they stand, and claims to room that was reserved earlier, where others still run.
+    """
+    found = []
+    for one in _plain(after):
+        if _serves_others(after, one):
+            continue
+        stops = dict(after.stops)
+        stops[one.uid] = tuple(i for i in stops[one.uid] if i not in _stopped(after, one))
+        spared = replace(after, stops=stops)
+        if not (holds_are_honoured(spared) or starts_keep_to_rules(spared)):
+            claimer = one.reason.workload_uid
+            found.append(f"{one.uid} gives way to {claimer}, which has room without it")
+    return found
+
+
+def _plain(after: After) -> Iterator[Eviction]:
+    """Evictions for claims by one rule in which nobody moves."""
+    grouped: dict[str, list[Eviction]] = {}
+    for one in after.plan.evictions:
+        grouped.setdefault(one.reason.workload_uid, []).append(one)
+    for uid, evictions in grouped.items():
+        tokens = {one.reason.token for one in evictions}
+        moves = any(one.moved or one.uid in after.fresh for one in evictions)
+        if uid in after.fresh and tokens in ({Token.RECLAIMED}, {Token.PREEMPTED}) and not moves:
+            yield from evictions
+
+
+def _stopped(after: After, one: Eviction) -> tuple[int, ...]:
+    return one.indices or after.stops[one.uid]
+
+
+def _serves_others(after: After, one: Eviction) -> bool:
+    """Whether others than who claims get room held on the nodes that are left."""
+    job, node = after.state.job(one.uid), after.state.tasks.node
+    left = {node.item(job.rows[index]) for index in _stopped(after, one)}
+    others = (after.fresh[uid].values() for uid in after.fresh if uid != one.reason.workload_uid)
+    return any(place.node in left for places in others for place in places)
