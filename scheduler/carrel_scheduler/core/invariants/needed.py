@@ -7,6 +7,7 @@ from carrel_scheduler.core.invariants.plan import holds_are_honoured, starts_kee
 from carrel_scheduler.core.invariants.recount import After
 from carrel_scheduler.core.plan import Eviction
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.work.jobs import Job
 
 
 def victims_are_needed(after: After) -> list[str]:
@@ -15,6 +16,8 @@ def victims_are_needed(after: After) -> list[str]:
     Claims for which some move are left out, since then room is needed for these as well, also such
     as has only just got a place and got another; so are claims by two rules, for which some leave
     only so that they stand, and claims to room that was reserved earlier, where others still run.
+    Whoever asks for GPU memory counts for the most that it may take until it has a place, so what
+    leaves may have been needed for the quota.
     """
     found = []
     for one in _plain(after):
@@ -37,8 +40,13 @@ def _plain(after: After) -> Iterator[Eviction]:
     for uid, evictions in grouped.items():
         tokens = {one.reason.token for one in evictions}
         moves = any(one.moved or one.uid in after.fresh for one in evictions)
-        if uid in after.fresh and tokens in ({Token.RECLAIMED}, {Token.PREEMPTED}) and not moves:
+        plain = tokens in ({Token.RECLAIMED}, {Token.PREEMPTED}) and not moves
+        if plain and uid in after.fresh and not _counts_for_more(after.state.job(uid)):
             yield from evictions
+
+
+def _counts_for_more(job: Job) -> bool:
+    return any(request.gpu_memory_mib for request in job.shape.requests)
 
 
 def _stopped(after: After, one: Eviction) -> tuple[int, ...]:
