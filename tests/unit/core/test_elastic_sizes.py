@@ -142,3 +142,18 @@ def test_what_only_just_got_room_goes_before_what_has_to_run_for_a_while() -> No
     plan = decide(state, NOW)
     assert [one.uid for one in plan.evictions] == ["v"]
     assert [(one.uid, one.places) for one in plan.nominations] == [("w", (("n", (0, 2), 0),))]
+
+
+def test_a_promise_to_a_group_whose_other_half_has_ended_starts_nothing() -> None:
+    """`e` works without its second group, whose two tasks are of no use by themselves."""
+    one = Group(requests=(asking(1),))
+    state = state_of(
+        node("n", 2),
+        queue("a", 9),
+        training("e", "a", gang=Group(groups=(one, Group(groups=(one, one))), min_groups=1)),
+        TaskPlaced("e", 0, "n", (0,), at=1.0),
+        RoomPromised("e", (("n", (1,), 0),), (1,)),
+    )
+    assert decide(state, NOW).bindings == ()
+    apply(state, [node("n", 3)])
+    assert [one.index for one in decide(state, NOW).bindings] == [1, 2]

@@ -52,7 +52,7 @@ def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
     mark = cycle.moves.mark()
     for index in held:
         cycle.moves.lift(job, index, fixed=fixed)
-    if place(cycle, job, held, soon=False) and cycle.grows(job):
+    if place(cycle, job, held, soon=False) and cycle.works(job, held):
         return Answer.SERVED
     cycle.moves.rollback(mark)
     return Answer.NOT_THIS

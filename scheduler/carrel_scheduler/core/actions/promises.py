@@ -2,7 +2,8 @@
 
 Room held for a workload is nobody else's, so the order among promises does not matter. A promise
 that cannot be kept any more (a device broke, a node left service, a limit was lowered, whoever lies
-there does not end) ends, and its workload looks for room like any other in the same cycle.
+there does not end), or is of no use any more (others of its gang have ended), ends, and its
+workload looks for room like any other in the same cycle.
 """
 
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
     if gone and cycle.room.has(places, soon=False):
         for index, place in job.promise:
             cycle.moves.start(job, index, place, fixed=fixed)
-        if not cycle.grows(job):
+        if not cycle.works(job, indices):
             cycle.moves.rollback(lifted)
     else:
         cycle.moves.rollback(mark)

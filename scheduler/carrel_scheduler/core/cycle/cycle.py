@@ -23,7 +23,7 @@ from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.members import leaf_states, protected_members
-from carrel_scheduler.core.work.steps import LeafState, next_step, satisfied
+from carrel_scheduler.core.work.steps import LeafState, next_step, satisfied, stale_tasks
 
 SMALL = 60
 WORK = 64_000
@@ -93,6 +93,13 @@ class Cycle(CycleRoom):
         """Whether it has its minimum, so that what it asks for is surplus."""
         states = self.states_of(job)
         return satisfied(job.shape.structure, [state.there for state in states])
+
+    def works(self, job: Job, indices: Sequence[int]) -> bool:
+        """Whether it has its minimum, and none of these tasks waits in vain for others."""
+        states = self.states_of(job)
+        if not satisfied(job.shape.structure, [state.there for state in states]):
+            return False
+        return set(indices).isdisjoint(stale_tasks(job.shape.structure, states))
 
     def stage(self, job: Job) -> int:
         """0 below its minimum, 1 just at it, 2 above: who has less is served first."""

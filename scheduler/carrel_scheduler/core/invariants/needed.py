@@ -3,7 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from carrel_scheduler.core.invariants.plan import holds_are_honoured, starts_keep_to_rules
+from carrel_scheduler.core.invariants.plan import (
+    capacity_of,
+    holds_are_honoured,
+    starts_keep_to_rules,
+    taken_by_tasks,
+)
 from carrel_scheduler.core.invariants.recount import After
 from carrel_scheduler.core.plan import Eviction
 from carrel_scheduler.core.reasons import Token
@@ -17,13 +22,17 @@ def victims_are_needed(after: After) -> list[str]:
     as has only just got a place and got another; so are claims by two rules, for which some leave
     only so that they stand, and claims to room that was reserved earlier, where others still run.
     Whoever asks for GPU memory counts for the most that it may take until it has a place, so what
-    leaves may have been needed for the quota.
+    leaves may have been needed for the quota. Who is ended for no claim is so after all claims. On
+    a node that lost capacity what is missing has to leave first.
     """
     found = []
+    forced = {one.uid for one in after.plan.evictions if not one.reason.workload_uid}
+    overfull = _overfull(after)
     for one in _plain(after):
-        if _serves_others(after, one):
+        left = _nodes_left(after, one)
+        if left & overfull or _serve_others(after, one, left):
             continue
-        stops = dict(after.stops)
+        stops = {uid: told for uid, told in after.stops.items() if uid not in forced}
         stops[one.uid] = tuple(i for i in stops[one.uid] if i not in _stopped(after, one))
         spared = replace(after, stops=stops)
         if not (holds_are_honoured(spared) or starts_keep_to_rules(spared)):
@@ -53,9 +62,18 @@ def _stopped(after: After, one: Eviction) -> tuple[int, ...]:
     return one.indices or after.stops[one.uid]
 
 
-def _serves_others(after: After, one: Eviction) -> bool:
-    """Whether others than who claims get room held on the nodes that are left."""
+def _nodes_left(after: After, one: Eviction) -> set[int]:
     job, node = after.state.job(one.uid), after.state.tasks.node
-    left = {node.item(job.rows[index]) for index in _stopped(after, one)}
+    return {node.item(job.rows[index]) for index in _stopped(after, one)}
+
+
+def _serve_others(after: After, one: Eviction, left: set[int]) -> bool:
+    """Whether others than who claims get room held on the nodes that are left."""
     others = (after.fresh[uid].values() for uid in after.fresh if uid != one.reason.workload_uid)
     return any(place.node in left for places in others for place in places)
+
+
+def _overfull(after: After) -> set[int]:
+    """Nodes that hold more than they have."""
+    taken, _ = taken_by_tasks(after.state)
+    return {key[2] for key, some in taken.items() if some > capacity_of(after.state, key)}

@@ -35,7 +35,7 @@ Key = tuple[str, int, int]
 
 def bindings_take_free_room(after: After) -> list[str]:
     """What starts lies on room that nobody's task holds, also CPU, memory and MIG slots."""
-    taken, slots = _taken(after.state)
+    taken, slots = taken_by_tasks(after.state)
     started: Counter[Key] = Counter()
     found = []
     for job, index, place in _all(after.state, after.starts):
@@ -50,7 +50,7 @@ def bindings_take_free_room(after: After) -> list[str]:
         for row, amount in enumerate(place.host):
             started["host", row, place.node] += amount
     for where, amount in started.items():
-        if amount and taken[where] + amount > _capacity(after.state, where):
+        if amount and taken[where] + amount > capacity_of(after.state, where):
             found.append(f"{where} holds {taken[where]}, and {amount} start there")
     return found
 
@@ -62,7 +62,7 @@ def holds_are_honoured(after: After) -> list[str]:
     what is coming covers all promises. Only room that is reserved for later may run still, also on
     what starts before it is reserved.
     """
-    taken, slots = _taken(after.state)
+    taken, slots = taken_by_tasks(after.state)
     coming, coming_slots = _coming(after.state, after)
     held: Counter[Key] = Counter()
     touched: set[Key] = set()
@@ -86,7 +86,7 @@ def holds_are_honoured(after: After) -> list[str]:
                 found.append(f"{job.uid}[{index}] is promised memory slots of others")
         _count(held, promised_slots, place)
     for key in sorted(touched):
-        free = _capacity(after.state, key) - taken[key]
+        free = capacity_of(after.state, key) - taken[key]
         if held[key] > max(free, 0) + coming[key]:
             found.append(f"{key}: {free} free, {coming[key]} coming, {held[key]} promised")
     return found
@@ -234,7 +234,7 @@ def _indices(after: After, job: Job) -> set[int]:
     return {*after.starts.get(job.uid, ()), *after.fresh.get(job.uid, ())}
 
 
-def _capacity(state: Columns, key: Key) -> int:
+def capacity_of(state: Columns, key: Key) -> int:
     what, place, node = key
     return MILLI if what == "device" else int(state.nodes.capacity[place, node])
 
@@ -248,7 +248,7 @@ def _count(sums: Counter[Key], slots: dict[tuple[int, int], int], place: Footpri
         sums["host", row, place.node] += amount
 
 
-def _taken(state: Columns) -> tuple[Counter[Key], dict[tuple[int, int], int]]:
+def taken_by_tasks(state: Columns) -> tuple[Counter[Key], dict[tuple[int, int], int]]:
     taken: Counter[Key] = Counter()
     slots: dict[tuple[int, int], int] = {}
     for one in all_held(state):

@@ -144,19 +144,26 @@ def _one_by_one(
 
 
 def _spare(own: OwnSide, leaving: Sequence[Share], rights: Budgets | None) -> None:
-    """Those who left and whom neither the claim nor the room needs stay, the last taken first."""
-    cycle = own.cycle
+    """Those who left and whom neither the claim nor the room needs stay, the last taken first.
+
+    Of a job that gave in several steps the earlier ones stay only if the later ones do: what runs
+    on must be whole.
+    """
+    cycle, needed = own.cycle, set[int]()
     for share in reversed(leaving):
         job, indices = share.job, share.indices
-        if len(indices) < len(job.rows) or any(index not in job.rows for index in indices):
+        if job.slot in needed or any(index not in job.rows for index in indices):
+            needed.add(job.slot)
             continue
         gone = own.gone
         less = (gone[0] - share.amounts[0], gone[1] - share.amounts[1], gone[2] - share.amounts[2])
         places = [cycle.state.tasks.footprint(job.rows[index]) for index in indices]
         fits = cycle.barrier(job, indices) is None and cycle.room.has(places, soon=True)
-        if fits and own.gives(less, rights):
-            for index, place in zip(indices, places, strict=True):
-                cycle.moves.hold(job, index, place, fixed=False)
+        if not (fits and own.gives(less, rights)):
+            needed.add(job.slot)
+            continue
+        for index, place in zip(indices, places, strict=True):
+            cycle.moves.hold(job, index, place, fixed=False)
 
 
 def _offer(own: OwnSide, wish: Wish, gone: Triple) -> mass.Offer | None:
