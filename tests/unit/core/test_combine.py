@@ -8,7 +8,7 @@ from carrel_scheduler.core.actions import combine
 from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import CheckpointSeen, Event, TaskReleased
+from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.victims import check_plan
@@ -323,3 +323,21 @@ def test_nothing_is_searched_where_a_queue_has_nothing_of_lower_priority(
     decide(state_of(*two_and_two(), urgent(priority=10), settings=PATIENT), NOW)
     decide(state_of(*two_and_two()[:5], urgent(5), settings=PATIENT), NOW)
     assert searches == []
+
+
+def test_elastic_work_that_neither_the_claim_nor_the_room_needs_stays_whole() -> None:
+    """What holds the limit is not the elastic work that gives way before it, task by task."""
+    pair = Group(requests=(asking(0), asking(0)), min_tasks=1)
+    plan = plan_of(
+        node("n", 4),
+        queue("a", 2, limit=2),
+        queue("b", 0),
+        training("small", "a", gang=pair, priority=5),
+        TaskPlaced("small", 0, "n", (), at=1.0),
+        TaskPlaced("small", 1, "n", (), at=1.0),
+        *low("low", "n", 0, 1),
+        *lent("lent", "n", 2),
+        urgent(1),
+        settings=Settings(search_steps=1),
+    )
+    assert [(one.uid, one.indices) for one in plan.evictions] == [("low", ())]

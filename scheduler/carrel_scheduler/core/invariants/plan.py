@@ -235,6 +235,7 @@ def _indices(after: After, job: Job) -> set[int]:
 
 
 def capacity_of(state: Columns, key: Key) -> int:
+    """What there is of it in all."""
     what, place, node = key
     return MILLI if what == "device" else int(state.nodes.capacity[place, node])
 
@@ -249,6 +250,7 @@ def _count(sums: Counter[Key], slots: dict[tuple[int, int], int], place: Footpri
 
 
 def taken_by_tasks(state: Columns) -> tuple[Counter[Key], dict[tuple[int, int], int]]:
+    """What tasks hold, and the MIG slots in use by device and node."""
     taken: Counter[Key] = Counter()
     slots: dict[tuple[int, int], int] = {}
     for one in all_held(state):
