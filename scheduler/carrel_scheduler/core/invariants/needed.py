@@ -8,10 +8,12 @@ from carrel_scheduler.core.invariants.plan import (
     holds_are_honoured,
     starts_keep_to_rules,
     taken_by_tasks,
+    uses_after,
 )
-from carrel_scheduler.core.invariants.recount import After
+from carrel_scheduler.core.invariants.recount import After, path_names
 from carrel_scheduler.core.plan import Eviction
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import UNLIMITED, added
 from carrel_scheduler.core.work.jobs import Job
 
 
@@ -20,7 +22,8 @@ def victims_are_needed(after: After) -> list[str]:
 
     Claims for which some move are left out, since then room is needed for these as well, also such
     as has only just got a place and got another; so are claims by two rules, for which some leave
-    only so that they stand, and claims to room that was reserved earlier, where others still run.
+    only so that they stand (of the others some may not have run yet), and claims to room that was
+    reserved earlier, where others still run.
     Whoever asks for GPU memory counts for the most that it may take until it has a place, so what
     leaves may have been needed for the quota. Who is ended for no claim is so after all claims. On
     a node that lost capacity what is missing has to leave first.
@@ -35,6 +38,8 @@ def victims_are_needed(after: After) -> list[str]:
         stops = {uid: told for uid, told in after.stops.items() if uid not in forced}
         stops[one.uid] = tuple(i for i in stops[one.uid] if i not in _stopped(after, one))
         spared = replace(after, stops=stops)
+        if one.reason.token is Token.PREEMPTED and _beyond_quota(spared, one):
+            continue
         if not (holds_are_honoured(spared) or starts_keep_to_rules(spared)):
             claimer = one.reason.workload_uid
             found.append(f"{one.uid} gives way to {claimer}, which has room without it")
@@ -59,7 +64,7 @@ def _counts_for_more(job: Job) -> bool:
 
 
 def _stopped(after: After, one: Eviction) -> tuple[int, ...]:
-    return one.indices or after.stops[one.uid]
+    return one.indices or tuple(after.state.job(one.uid).running())
 
 
 def _nodes_left(after: After, one: Eviction) -> set[int]:
@@ -77,3 +82,15 @@ def _overfull(after: After) -> set[int]:
     """Nodes that hold more than they have."""
     taken, _ = taken_by_tasks(after.state)
     return {key[2] for key, some in taken.items() if some > capacity_of(after.state, key)}
+
+
+def _beyond_quota(after: After, one: Eviction) -> bool:
+    """Whether its queue, or one above, is beyond its quota in something that it holds."""
+    job, tasks = after.state.job(one.uid), after.state.tasks
+    held = added(tasks.footprint(job.rows[index]).amounts for index in _stopped(after, one))
+    uses, _ = uses_after(after.state, after)
+    return any(
+        some and quota != UNLIMITED and used > quota
+        for rule in path_names(after.state, job.queue)
+        for some, quota, used in zip(held, rule.quota.as_tuple(), uses.of[rule.name], strict=True)
+    )

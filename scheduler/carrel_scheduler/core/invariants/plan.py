@@ -98,7 +98,7 @@ def starts_keep_to_rules(after: After) -> list[str]:
     Within quota where borrowing is off, and in its non-preemptible part. What only moves takes no
     more than it did.
     """
-    uses, fixed = _uses_after(after.state, after)
+    uses, fixed = uses_after(after.state, after)
     found = []
     for job, index, place in after.new_places():
         if index in after.stops.get(job.uid, ()):
@@ -268,7 +268,7 @@ def _coming(state: Columns, after: After) -> tuple[Counter[Key], dict[tuple[int,
     return coming, slots
 
 
-def _uses_after(state: Columns, after: After) -> tuple[Uses, Uses]:
+def uses_after(state: Columns, after: After) -> tuple[Uses, Uses]:
     """Per queue: what runs, starts or is promised afterwards, and the non-preemptible part."""
     uses, fixed = Uses(state), Uses(state)
     for uid in sorted({*state.jobs.by_uid}):
