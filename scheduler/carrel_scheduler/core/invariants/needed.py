@@ -38,7 +38,7 @@ def victims_are_needed(after: After) -> list[str]:
         stops = {uid: told for uid, told in after.stops.items() if uid not in forced}
         stops[one.uid] = tuple(i for i in stops[one.uid] if i not in _stopped(after, one))
         spared = replace(after, stops=stops)
-        if one.reason.token is Token.PREEMPTED and _beyond_quota(spared, one):
+        if one.reason.token is Token.PREEMPTED and _beyond_rights(spared, one):
             continue
         if not (holds_are_honoured(spared) or starts_keep_to_rules(spared)):
             claimer = one.reason.workload_uid
@@ -84,11 +84,16 @@ def _overfull(after: After) -> set[int]:
     return {key[2] for key, some in taken.items() if some > capacity_of(after.state, key)}
 
 
-def _beyond_quota(after: After, one: Eviction) -> bool:
-    """Whether its queue, or one above, is beyond its quota in something that it holds."""
+def _beyond_rights(after: After, one: Eviction) -> bool:
+    """Whether its queue, or one above, is beyond its quota or fair share in what it holds."""
     job, tasks = after.state.job(one.uid), after.state.tasks
     held = added(tasks.footprint(job.rows[index]).amounts for index in _stopped(after, one))
     uses, _ = uses_after(after.state, after)
+    fair = after.plan.fair_share
+    if held[0] and any(
+        uses.of[r.name][0] > fair[r.name] for r in path_names(after.state, job.queue)
+    ):
+        return True
     return any(
         some and quota != UNLIMITED and used > quota
         for rule in path_names(after.state, job.queue)

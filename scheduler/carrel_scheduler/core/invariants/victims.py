@@ -105,7 +105,8 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
             if not side:
                 found.append(f"{one.uid} is reclaimed by its own queue")
                 continue
-            beyond = [_beyond(rule, uses.of[rule.name], demand, held) for rule in side]
+            told = _stops(after, one)
+            beyond = [_beyond(rule, uses.of[rule.name], demand, told) for rule in side]
             if not beyond[0]:
                 found.append(f"{one.uid} gives way to {claimer.uid}: {side[0].name} within quota")
             elif not beyond[-1] and _quotas_add_up(after.state, side):
@@ -282,6 +283,13 @@ def _loses(after: After, one: Eviction) -> Triple:
     kept = () if job.spec.interactive else back
     stops = one.indices or after.stops[one.uid]  # it may give way to several, task by task
     rows = (job.rows[index] for index in stops if index not in kept)
+    return added(after.state.tasks.footprint(row).amounts for row in rows)
+
+
+def _stops(after: After, one: Eviction) -> Triple:
+    """What its tasks that stop hold, wherever they go on."""
+    job = after.state.job(one.uid)
+    rows = (job.rows[index] for index in one.indices or after.stops[one.uid])
     return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 
