@@ -19,11 +19,9 @@ from carrel_scheduler.core.work.jobs import Job
 def run(cycle: Cycle) -> None:
     """Start what fits now, hold room for what fits soon."""
     openings = Openings(cycle)
-    partial = cycle.state.partial
     singles = [
         job
-        for uid in sorted(partial)
-        for job in (partial[uid],)
+        for uid, job in sorted(cycle.state.partial.items())
         if not _waits_for_its_own(cycle, job)
         and (uid in cycle.moves.held or not is_held_back(cycle, job))
     ]
