@@ -4,7 +4,7 @@ Functions over a state and a plan, like those of ``invariants.plan``. Claims are
 another on use that is counted from single tasks: each claimer's victims, then the claimer itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
@@ -279,17 +279,15 @@ def _use_before_claims(after: After) -> Uses:
 
 def _loses(after: After, one: Eviction) -> Triple:
     """What of the tasks that stop gets no other place; interactive work loses all that stops."""
-    job, back = after.state.job(one.uid), after.fresh.get(one.uid, {})
-    kept = () if job.spec.interactive else back
-    stops = one.indices or after.stops[one.uid]  # it may give way to several, task by task
-    rows = (job.rows[index] for index in stops if index not in kept)
-    return added(after.state.tasks.footprint(row).amounts for row in rows)
+    interactive = after.state.job(one.uid).spec.interactive
+    return _stops(after, one, () if interactive else after.fresh.get(one.uid, ()))
 
 
-def _stops(after: After, one: Eviction) -> Triple:
-    """What its tasks that stop hold, wherever they go on."""
+def _stops(after: After, one: Eviction, but: Collection[int] = ()) -> Triple:
+    """What its tasks that stop hold, but for some; it may give way to several, task by task."""
     job = after.state.job(one.uid)
-    rows = (job.rows[index] for index in one.indices or after.stops[one.uid])
+    stops = one.indices or after.stops[one.uid]
+    rows = (job.rows[index] for index in stops if index not in but)
     return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 
