@@ -17,8 +17,12 @@ from contract.engine_tasks import a_task, output, run, status_of, wait_for, wait
 
 
 def nurseries(parent: int) -> list[int]:
-    """Living nurseries of an engine's process."""
-    return [pid for pid, _ in tree.descendants(parent) if b".nursery" in command(pid)]
+    """Living nurseries of an engine's process: its children, for what they fork looks like them."""
+    return [
+        pid
+        for pid, _ in tree.descendants(parent)
+        if tree.stat_fields(pid)[1:2] == [str(parent)] and b".nursery" in command(pid)
+    ]
 
 
 def command(pid: int) -> bytes:

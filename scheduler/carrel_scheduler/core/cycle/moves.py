@@ -44,6 +44,9 @@ class Kind(Enum):
     HOLD_MANY = auto()
 
 
+TAKEN = frozenset({Kind.LIFT, Kind.CANCEL, Kind.STOP})  # of a single task
+
+
 @dataclass(slots=True)
 class Move:
     """One task, or the room held for it."""

@@ -175,6 +175,20 @@ class Room:
             and all(int(view.host[key]) >= amount for key, amount in host.items() if amount)
         )
 
+    def overdrawn(self, places: Iterable[Footprint]) -> list[int]:
+        """How much more is promised than there will be: of each device and amount of each place."""
+        free, releasing, promised = self.free, self.releasing, self.promised
+        found = []
+        for place in places:
+            node = place.node
+            for rows, layers in (
+                (place.devices, (free.devices, releasing.devices, promised.devices)),
+                (range(len(place.host)), (free.host, releasing.host, promised.host)),
+            ):
+                now, coming, gone = (layer[:, node] for layer in layers)
+                found += [max(0, int(gone[r]) - int(now[r]) - int(coming[r])) for r in rows]
+        return found
+
     # Derived columns
 
     def _derive_all(self) -> None:

@@ -15,8 +15,7 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import NONE, Triple
-from carrel_scheduler.core.victims import mass
-from carrel_scheduler.core.victims.claims import Budgets
+from carrel_scheduler.core.victims import mass, sparing
 from carrel_scheduler.core.victims.clearing_room import Search
 from carrel_scheduler.core.victims.giving import Giving, Share
 from carrel_scheduler.core.victims.own_side import OwnSide, sum_of
@@ -77,6 +76,7 @@ def _after(own: OwnSide, wish: Wish | None, leaving: Sequence[Share]) -> bool:
     """Make room after some of the own queue have left, so that the claim stands."""
     cycle, gone = own.cycle, sum_of(leaving)
     mark, causes = cycle.moves.mark(), own.causes(gone)
+    before = sparing.promised_beyond(own, leaving)
     for share in leaving:
         for index in share.indices:
             cycle.moves.take_back(share.job, index, causes[1])
@@ -90,7 +90,8 @@ def _after(own: OwnSide, wish: Wish | None, leaving: Sequence[Share]) -> bool:
     if not found:
         cycle.moves.rollback(mark)
         return False
-    _spare(own, leaving, own.rights(gone))
+    rights = own.rights(gone) if sparing.others_lose(own, mark) else None
+    sparing.spare(own, leaving, before, rights)
     return True
 
 
@@ -141,29 +142,6 @@ def _one_by_one(
             yield share
 
     return Search(cycle, job, own.step, causes[0], own=causes[1]).run(shares())
-
-
-def _spare(own: OwnSide, leaving: Sequence[Share], rights: Budgets | None) -> None:
-    """Those who left and whom neither the claim nor the room needs stay, the last taken first.
-
-    Of a job that gave in several steps the earlier ones stay only if the later ones do: what runs
-    on must be whole.
-    """
-    cycle, needed = own.cycle, set[int]()
-    for share in reversed(leaving):
-        job, indices = share.job, share.indices
-        if job.slot in needed or any(index not in job.rows for index in indices):
-            needed.add(job.slot)
-            continue
-        gone = own.gone
-        less = (gone[0] - share.amounts[0], gone[1] - share.amounts[1], gone[2] - share.amounts[2])
-        places = [cycle.state.tasks.footprint(job.rows[index]) for index in indices]
-        fits = cycle.barrier(job, indices) is None and cycle.room.has(places, soon=True)
-        if not (fits and own.gives(less, rights)):
-            needed.add(job.slot)
-            continue
-        for index, place in zip(indices, places, strict=True):
-            cycle.moves.hold(job, index, place, fixed=False)
 
 
 def _offer(own: OwnSide, wish: Wish, gone: Triple) -> mass.Offer | None:
