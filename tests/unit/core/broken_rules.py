@@ -116,7 +116,8 @@ def _nowhere(self: Room, *_: Any, **__: Any) -> None:
 
 
 def _one_more(self: VictimTable, units: Counts) -> Counts:
-    return _rows_of(self, np.union1d(units, [0]).astype(np.int64))
+    first = range(min(len(self.first), 1))
+    return _rows_of(self, np.union1d(units, first).astype(np.int64))
 
 
 def _all_nodes(

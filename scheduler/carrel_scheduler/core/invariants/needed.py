@@ -23,7 +23,8 @@ def victims_are_needed(after: After) -> list[str]:
     Claims for which some move are left out, since then room is needed for these as well, also such
     as has only just got a place and got another; so are claims by two rules, for which some leave
     only so that they stand (of the others some may not have run yet), and claims to room that was
-    reserved earlier, where others still run.
+    reserved earlier, where others still run. A later claim may take more from a queue than it gets,
+    so for a limit somebody must have been needed with later claims or without them.
     Whoever asks for GPU memory counts for the most that it may take until it has a place, so what
     leaves may have been needed for the quota. Who is ended for no claim is so after all claims. On
     a node that lost capacity what is missing has to leave first.
@@ -40,10 +41,23 @@ def victims_are_needed(after: After) -> list[str]:
         spared = replace(after, stops=stops)
         if one.reason.token is Token.PREEMPTED and _beyond_rights(spared, one):
             continue
-        if not (holds_are_honoured(spared) or starts_keep_to_rules(spared)):
+        beyond = starts_keep_to_rules(spared) or starts_keep_to_rules(_without_later(spared, one))
+        if not (holds_are_honoured(spared) or beyond):
             claimer = one.reason.workload_uid
             found.append(f"{one.uid} gives way to {claimer}, which has room without it")
     return found
+
+
+def _without_later(after: After, one: Eviction) -> After:
+    """As if nobody had claimed anything after the claim for which it gives way."""
+    evictions = after.plan.evictions
+    ordered = [uid for uid in dict.fromkeys(e.reason.workload_uid for e in evictions) if uid]
+    later = set(ordered[ordered.index(one.reason.workload_uid) + 1 :])
+    leave = {each.uid for each in evictions if each.reason.workload_uid not in later}
+    stops = {uid: told for uid, told in after.stops.items() if uid in leave}
+    holds = {uid: places for uid, places in after.holds.items() if uid not in later}
+    fresh = {uid: places for uid, places in after.fresh.items() if uid not in later}
+    return replace(after, stops=stops, holds=holds, fresh=fresh)
 
 
 def _plain(after: After) -> Iterator[Eviction]:
