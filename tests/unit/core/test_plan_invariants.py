@@ -4,10 +4,7 @@ The plans here are written by hand; every case names all the invariants that mus
 a careless one is found as well as a blind one. A twin that is just allowed stands beside most.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,60 +17,22 @@ from carrel_scheduler.core.events import (
     TopologySet,
 )
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.invariants.victims import check_plan
-from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan, Removal
-from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.plan import Binding, Eviction, Nomination
+from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from unit.core.said_plans import ROOM, WAITS, complaints, full, hold, start, stop
 from unit.core.situations import (
     NOW,
     asking,
     node,
     queue,
     running,
-    state_of,
     training,
     workspace,
 )
 
-WAITS = Reason(ReasonClass.NOT_NOW, Token.WAITS_FOR_ROOM)
 MIG = "NVIDIA-A100-SXM4-40GB"
-
-
-@dataclass
-class Decisions:
-    """A plan that is said, not decided."""
-
-    bindings: list[Binding] = field(default_factory=list)
-    evictions: list[Eviction] = field(default_factory=list)
-    nominations: list[Nomination] = field(default_factory=list)
-    removals: list[Removal] = field(default_factory=list)
-    reasons: dict[str, Reason] = field(default_factory=dict)
-    fair_share: Mapping[str, int] = field(default_factory=lambda: defaultdict(lambda: NO_BOUND))
-
-
-def complaints(events: list[Event], now: float = NOW, **decisions: Any) -> list[str]:
-    """Names of the invariants that complain; whoever waits has a reason unless one is given."""
-    state = state_of(*events)
-    if "reasons" not in decisions:
-        decisions["reasons"] = {uid: WAITS for uid, job in state.jobs.by_uid.items() if job.queued}
-    found = check_plan(state, cast("Plan", Decisions(**decisions)), now)
-    return sorted({one.partition(":")[0] for one in found})
-
-
-def start(uid: str, place: str, *devices: int, index: int = 0) -> Binding:
-    return Binding(uid, index, place, devices)
-
-
-def stop(uid: str, token: Token, whom: str = "", *indices: int, moved: bool = False) -> Eviction:
-    return Eviction(
-        uid, Reason(ReasonClass.EVICTED, token, workload_uid=whom), tuple(indices), moved
-    )
-
-
-def hold(uid: str, place: str, *devices: int) -> Nomination:
-    return Nomination(uid, ((place, devices, 0),))
 
 
 CLUSTER: list[Event] = [
@@ -266,20 +225,6 @@ def test_conditions_of_nodes(fact: dict[str, Any], request_: dict[str, Any], fin
     ]
     found = complaints(events, bindings=[start("x", "m", 0)])
     assert found == ([] if fine else ["node_conditions_respected"])
-
-
-def full(*, project: str = "a", **more: Any) -> list[Event]:
-    """`v` of some project runs on all of the node since second 1, `w` of `b` waits."""
-    return [
-        node("n1", 2),
-        queue("a", 1),
-        queue("b", 2),
-        *running(training("v", project, 2, **more), "n1", 0, 1),
-        training("w", "b", 2, priority=60),
-    ]
-
-
-ROOM = [hold("w", "n1", 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -511,35 +456,3 @@ def test_who_gives_way_to_two_loses_each_task_once(quota: int, *, fine: bool) ->
     places = [hold("w", "n1", 1), hold("x", "n1", 0)]
     found = complaints(events, evictions=evictions, nominations=places)
     assert found == ([] if fine else ["nobody_within_quota_is_reclaimed"])
-
-
-@pytest.mark.parametrize("token", [Token.RECLAIMED, Token.PREEMPTED])
-def test_nobody_gives_way_for_what_there_is_room_for(token: Token) -> None:
-    claimer, needless = "b", ["victims_are_needed"]
-    project = claimer if token is Token.PREEMPTED else "a"
-    evictions = [stop("v", token, "w")]
-    events = [*full(project=project), queue("b", 4), node("n2", 2)]
-    assert complaints(events, evictions=evictions, nominations=[hold("w", "n1", 0, 1)]) == []
-    assert complaints(events, evictions=evictions, nominations=[hold("w", "n2", 0, 1)]) == needless
-    moved = [stop("v", token, "w", moved=True)]
-    places = [hold("w", "n1", 0, 1), hold("v", "n2", 0, 1)]
-    assert complaints(events, evictions=moved, nominations=places) == []
-    reserved = [*events, RoomPromised("w", (("n2", (0, 1), 0),), (0,))]
-    kept = complaints(reserved, evictions=evictions, nominations=[])
-    assert "victims_are_needed" not in kept
-    if token is Token.PREEMPTED:  # its leaving may be what the claim on others stands on
-        events += [queue("b", 3)]
-        assert complaints(events, evictions=evictions, nominations=[hold("w", "n2", 0, 1)]) == []
-
-
-def test_a_limit_makes_a_victim_needed_wherever_it_lies() -> None:
-    events = [
-        node("n1", 2), node("n2", 2),
-        queue("top", 2, limit=2), queue("a", 0, parent="top"), queue("b", 2, parent="top"),
-        *running(training("v", "a", 2), "n1", 0, 1), training("w", "b", 2),
-    ]  # fmt: skip
-    evictions, places = [stop("v", Token.RECLAIMED, "w")], [hold("w", "n2", 0, 1)]
-    assert complaints(events, evictions=evictions, nominations=places) == []
-    events += [queue("top", 2, limit=4)]
-    found = complaints(events, evictions=evictions, nominations=places)
-    assert found == ["victims_are_needed"]
