@@ -29,6 +29,8 @@ class Settings:
         min_runtime_s: of queues that say nothing.
         claims_per_cycle: so many kinds of waiting work are looked at closely in a cycle by each
             action that stops others, in turns when there are more.
+        reclaim_delay_s: preemptible work that waits lets what others borrowed run for so long,
+            since it came or last gave way, before it takes room back; moving others does not wait.
         search_steps: how many sets of victims are tried for one claim.
     """
 
@@ -42,6 +44,7 @@ class Settings:
     consolidate: bool = True
     min_runtime_s: float = 0.0
     claims_per_cycle: int = 32
+    reclaim_delay_s: float = 0.0
     search_steps: int = 1000
 
 

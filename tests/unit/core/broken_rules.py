@@ -215,7 +215,9 @@ BROKEN = (
         ),
         ("consolidation_only_moves",),
     ),
-    Broken("delays are ignored", ((Cycle, "delayed", lambda *_: False),), ("delays_respected",)),
+    Broken(
+        "delays are ignored", ((Cycle, "delayed", lambda *_, **__: False),), ("delays_respected",)
+    ),
     Broken(
         "stale gangs get no grace",
         ((stale, "_is_over", lambda *_: True),),

@@ -37,7 +37,7 @@ def run(cycle: Cycle) -> None:
 
 def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by both rules, once it may make others give way."""
-    if cycle.delayed(job):
+    if cycle.delayed(job, reclaiming=True):
         return Answer.NOT_THIS
     return unless_in_vain(cycle, "combine", job, step, find)
 

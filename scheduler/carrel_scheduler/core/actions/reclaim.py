@@ -114,6 +114,6 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
 
 def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by what may be taken from other queues, once it may make them."""
-    if cycle.delayed(job):
+    if cycle.delayed(job, reclaiming=True):
         return Answer.NOT_THIS
     return unless_in_vain(cycle, "reclaim", job, step, find)

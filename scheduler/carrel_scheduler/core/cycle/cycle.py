@@ -183,11 +183,23 @@ class Cycle(CycleRoom):
         jobs = [asking[uid] for uid in sorted(asking) if uid not in held]
         return [job for job in jobs if not stopped_of(job)]
 
-    def delayed(self, job: Job) -> bool:
-        """Whether it may not make others give way yet."""
-        spec = job.spec
-        begin = max(spec.created_at, job.evicted_at or 0.0)
-        return spec.preemption_delay_s > 0 and self.now < begin + spec.preemption_delay_s
+    def delayed(self, job: Job, *, reclaiming: bool = False) -> bool:
+        """Whether it may not make others give way yet; ``reclaiming``: those of other queues."""
+        delay = self._delay_s(job, reclaiming=reclaiming)
+        return delay > 0 and self.now < self._since(job) + delay
+
+    def delayed_until(self, job: Job, *, reclaiming: bool = False) -> float:
+        """When it may."""
+        return self._since(job) + self._delay_s(job, reclaiming=reclaiming)
+
+    def _since(self, job: Job) -> float:
+        return max(job.spec.created_at, job.evicted_at or 0.0)
+
+    def _delay_s(self, job: Job, *, reclaiming: bool) -> float:
+        delay = job.spec.preemption_delay_s
+        if reclaiming and job.spec.preemptible is Preemptibility.YES:
+            return max(delay, self.settings.reclaim_delay_s)
+        return delay
 
     @property
     def has_victims(self) -> bool:

@@ -217,15 +217,13 @@ class Explainer:
 
     def _delayed(self, job: Job, reason: Reason, step: tuple[int, ...]) -> Reason:
         """Others would make room, but it may not make them yet."""
-        spec, cycle = job.spec, self._cycle
-        if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job):
+        cycle = self._cycle
+        if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job, reclaiming=True):
             return reason
-        if not self._shortage.obtainable(Case.of_job(cycle, job, step)):
+        reclaiming = not cycle.delayed(job)
+        if not self._shortage.obtainable(Case.of_job(cycle, job, step), reclaiming=reclaiming):
             return reason
-        begin = spec.created_at if spec.evicted_at is None else spec.evicted_at
+        until = cycle.delayed_until(job, reclaiming=reclaiming)
         return replace(
-            reason,
-            cls=ReasonClass.HELD_BACK,
-            token=Token.PREEMPTION_DELAYED,
-            until=begin + spec.preemption_delay_s,
+            reason, cls=ReasonClass.HELD_BACK, token=Token.PREEMPTION_DELAYED, until=until
         )

@@ -95,7 +95,7 @@ class Reasons(Mapping[str, Reason]):
 
     def _is_alone(self, job: Job) -> bool:
         """Whether its reason differs from that of others in its row."""
-        return self._cycle.answered(job) or self._cycle.delayed(job)
+        return self._cycle.answered(job) or self._cycle.delayed(job, reclaiming=True)
 
     def _make(self, job: Job) -> Reason:
         reason = self._explainer.of(job)

@@ -13,7 +13,7 @@ from carrel_scheduler.core.explaining.holders import Holders
 from carrel_scheduler.core.explaining.possible import largest_with_rest, resource_name
 from carrel_scheduler.core.explaining.rooms import GPU, Rooms, Sight
 from carrel_scheduler.core.explaining.scarcity import Asker, Reach
-from carrel_scheduler.core.layers import Bools, Footprint
+from carrel_scheduler.core.layers import LARGEST, Bools, Footprint
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
 from carrel_scheduler.core.resources import Triple
@@ -53,9 +53,13 @@ class Shortage:
                 return False
         return len(case.needs) == 1 or self._fits_in_sum(case, sight, resources)
 
-    def obtainable(self, case: Case) -> bool:
-        """Whether by sums others could be made to give it enough, and would have to."""
-        return any(self._takeable(case)) and self._unobtainable(case) is None
+    def obtainable(self, case: Case, *, reclaiming: bool = False) -> bool:
+        """Whether by sums others could be made to give it enough, and would have to.
+
+        ``reclaiming``: some of it would be taken of other queues.
+        """
+        priority = -LARGEST if reclaiming else case.priority
+        return any(self._takeable(case, priority)) and self._unobtainable(case) is None
 
     def missing_at(self, job: Job, places: Sequence[Footprint]) -> int:
         """The first resource that is not free at the places held for a workload."""
@@ -232,9 +236,11 @@ class Shortage:
             return asked[0] if asked else GPU
         return to_blame(asked, lambda these: self.fits(case, sight, these))
 
-    def _takeable(self, case: Case) -> Triple:
+    def _takeable(self, case: Case, priority: int | None = None) -> Triple:
+        """What could be taken for it; ``priority``: if it had another one than it has."""
         free = case.kind is Preemptibility.YES or not any(case.fixed_demand)
-        return self._reach.takeable(Asker(case.queue, case.priority, case.demand, preemptible=free))
+        asking = case.priority if priority is None else priority
+        return self._reach.takeable(Asker(case.queue, asking, case.demand, preemptible=free))
 
     def _beyond(self, case: Case, resource: int) -> int | None:
         """The nearest queue that would reach beyond what it is guaranteed of this resource."""

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import groupby
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.events import Outcome, QueueSet
+from carrel_scheduler.core.events import Outcome, Preemptibility, QueueSet
 from carrel_scheduler.core.invariants.claims import claims_stay_within_the_fair_share
 from carrel_scheduler.core.invariants.needed import victims_are_needed
 from carrel_scheduler.core.invariants.plan import PLACE_INVARIANTS, PlanInvariant
@@ -151,16 +151,22 @@ def minimum_run_times_respected(after: After) -> list[str]:
 
 
 def delays_respected(after: After) -> list[str]:
-    """Nobody gives way to work whose preemption delay has not passed."""
+    """Nobody gives way to work whose delay has not passed; other queues have one of their own."""
     return [
         f"{one.uid} gives way to {claimer.uid} before its delay has passed"
         for one in after.plan.evictions
         if one.reason.token not in FORCED and one.reason.workload_uid
         for claimer in [after.state.job(one.reason.workload_uid)]
-        for begin in [claimer.spec.evicted_at or claimer.spec.created_at]
-        if claimer.spec.preemption_delay_s > 0
-        and after.now < begin + claimer.spec.preemption_delay_s
+        for begin in [max(claimer.spec.created_at, claimer.evicted_at or 0.0)]
+        for delay in [_delay_s(after, one, claimer)]
+        if delay > 0 and after.now < begin + delay
     ]
+
+
+def _delay_s(after: After, one: Eviction, claimer: Job) -> float:
+    free = claimer.spec.preemptible is Preemptibility.YES
+    of_all = one.reason.token is Token.RECLAIMED and free
+    return max(claimer.spec.preemption_delay_s, after.state.settings.reclaim_delay_s * of_all)
 
 
 def moved_work_has_its_place(after: After) -> list[str]:

@@ -38,7 +38,7 @@ def for_reclaim(cycle: Cycle) -> Counts:
     allowed = ~waiting.fixed.take(rows)
     allowed |= waiting.within(rows, quota - columns.fixed)
     rows = rows.compress(allowed)
-    rows = rows.compress(~held_back(cycle, rows))
+    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
     return _in_turns(cycle, rows, waiting.within(rows, quota - columns.used))
 
 
@@ -68,9 +68,18 @@ def for_combine(cycle: Cycle) -> Counts:
     quota = cycle.standings.table.quotas
     allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
     rows = rows.compress(allowed)
-    rows = rows.compress(~held_back(cycle, rows))
+    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
     first = waiting.within(rows, quota)
     return _in_turns(cycle, rows, first, None if cycle.is_small else FEW)
+
+
+def _too_new(cycle: Cycle, rows: Counts) -> Bools:
+    """(r,) whether all jobs of these rows came too lately to take from other queues."""
+    waiting, delay = cycle.state.waiting, cycle.settings.reclaim_delay_s
+    if delay <= 0:
+        return np.zeros(len(rows), np.bool_)
+    late: Bools = waiting.since.take(rows) + delay > cycle.now
+    return late & ~waiting.fixed.take(rows)
 
 
 def singles(cycle: Cycle) -> list[Job]:
