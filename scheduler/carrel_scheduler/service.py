@@ -20,7 +20,6 @@ from carrel_scheduler.api.app import ApiDependencies, make_app
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
-from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
 from carrel_scheduler.engines.local.engine import LocalEngine
@@ -121,7 +120,7 @@ class Service:
             Actor(engine, ledger, launch, starter),
             clock=time.time,
             ports=around.ports,
-            settings=CoreSettings(usage_factor_millionths=round(settings.past_use.factor * 1e6)),
+            settings=settings.core,
         )
         experiments, trials, self._studies = experiments_trials.wired(
             ledger, engine, self.loop.composites, clock=time.time

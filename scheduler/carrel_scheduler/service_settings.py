@@ -11,6 +11,8 @@ variable                        meaning
 ``CARREL_PAST_USE_FACTOR``      how much past use counts in the shares of the surplus; 0 (default):
                                 not at all
 ``CARREL_PAST_USE_HALF_LIFE``   hours after which use counts half as much; default 168, a week
+``CARREL_RECLAIM_DELAY``        seconds for which preemptible work that waits lets what other
+                                projects borrowed run, before it takes back room; default 0
 ``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they are not told of it
 ``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
 **on one machine**
@@ -46,6 +48,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 from carrel_scheduler.workloads.guests.turning import STALE_SECONDS
@@ -115,6 +118,7 @@ class Settings:
     engine: Literal["local", "kubernetes"] = "local"
     cluster: ClusterSettings | None = None
     past_use: PastUseRules = field(default_factory=PastUseRules)
+    reclaim_delay_s: float = 0.0
     gateway_url: str = ""
 
     @classmethod
@@ -139,7 +143,16 @@ class Settings:
             engine=engine,
             cluster=_cluster(env, host, port, prefix) if engine == "kubernetes" else None,
             past_use=_past_use(env),
+            reclaim_delay_s=_number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
+        )
+
+    @property
+    def core(self) -> CoreSettings:
+        """Rules of the decision core."""
+        return CoreSettings(
+            usage_factor_millionths=round(self.past_use.factor * 1e6),
+            reclaim_delay_s=self.reclaim_delay_s,
         )
 
     @property

@@ -28,6 +28,9 @@ _PASSED: Final = (
     "XDG_RUNTIME_DIR",
 )
 
+_RULES = ("CARREL_PAST_USE_FACTOR", "CARREL_PAST_USE_HALF_LIFE", "CARREL_RECLAIM_DELAY")
+"""What an admin sets of the scheduler's rules where Carrel is started; see its settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -51,6 +54,8 @@ def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]
     def service(name: str, shown: str) -> Part:
         told = services.hub_environment(settings, keys, name)
         told |= services.own_environment(settings, name)
+        if name == scopes.SCHEDULER:
+            told |= {rule: os.environ[rule] for rule in _RULES if rule in os.environ}
         label = "scheduler" if name == scopes.SCHEDULER else name
         return part(label, shown, services.commands()[name], told)
 

@@ -72,6 +72,7 @@ from carrel_scheduler.workloads.pacing import Pacing
 from carrel_scheduler.workloads.ports import FixedPorts, PortGiver
 from carrel_scheduler.workloads.recording import Recorder
 from carrel_scheduler.workloads.reporting import PendingReports
+from carrel_scheduler.workloads.second_looks import SecondLooks
 from carrel_scheduler.workloads.set_back import ClockWatch
 from carrel_scheduler.workloads.stream import Stream
 
@@ -113,6 +114,7 @@ class Reconciler:
         self._input_version = 0
         self._decided: int | None = None
         self._pacing = Pacing(clock)
+        self._second_looks = SecondLooks()
         self._explaining = Explaining(clock, self.look)
         self._looked: Plan | None = None
         self.book.queue = lambda: self.look().queue
@@ -136,6 +138,7 @@ class Reconciler:
         back = self._clock_watch.look(self, self.clock())
         if back:
             self._timers = [(when - back, uid) for when, uid in self._timers]
+            self._second_looks.set_back(back)
         cycle = self.begin()
         while not self.quiet:
             self._handle(cycle, self._inbox.take())
@@ -225,7 +228,7 @@ class Reconciler:
         due = (
             timer,
             self.reports.due_at,
-            self._pacing.due_at,
+            self._pacing.due_at or self._second_looks.due_at,
             self._explaining.pacing.due_at,
             self.guests.next_due,
         )
@@ -414,12 +417,13 @@ class Reconciler:
 
     def _decide(self, cycle: Cycle) -> None:
         self._explaining.queued(cycle.queued)
-        if self._decided == self.state.version:
+        if self._decided == self.state.version and not self._second_looks.due(cycle.now):
             return
         if self._pacing.put_off(self.clock()):
             return
         with self._pacing.measured():
             plan = decide(self.state, cycle.now)
+        self._second_looks.decided(cycle.now, waiting=self.state.asking > 0)
         plans.carry(cycle, plan)
         self._explaining.decided(self.state.asking)
         for uid in cycle.wake_hub:

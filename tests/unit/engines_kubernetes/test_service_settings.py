@@ -2,6 +2,7 @@
 
 import pytest
 
+from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.service_settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.workloads.past_use import PastUseRules
 
@@ -57,6 +58,8 @@ def test_a_cluster() -> None:
         ("CARREL_PAST_USE_FACTOR", "much"),
         ("CARREL_PAST_USE_FACTOR", "-1"),
         ("CARREL_PAST_USE_HALF_LIFE", "0"),
+        ("CARREL_RECLAIM_DELAY", "-1"),
+        ("CARREL_RECLAIM_DELAY", "5m"),
     ],
 )
 def test_what_cannot_be_is_named(name: str, value: str) -> None:
@@ -68,6 +71,13 @@ def test_past_use_does_not_count_unless_it_is_asked_for() -> None:
     assert Settings.from_environment(HUB).past_use == PastUseRules(0.0, 7 * 86_400.0)
     told = {"CARREL_PAST_USE_FACTOR": "0.5", "CARREL_PAST_USE_HALF_LIFE": "24"}
     assert Settings.from_environment({**HUB, **told}).past_use == PastUseRules(0.5, 86_400.0)
+
+
+def test_rules_reach_the_core() -> None:
+    assert Settings.from_environment(HUB).core == CoreSettings()
+    told = {"CARREL_PAST_USE_FACTOR": "0.5", "CARREL_RECLAIM_DELAY": "450"}
+    wanted = CoreSettings(usage_factor_millionths=500_000, reclaim_delay_s=450.0)
+    assert Settings.from_environment({**HUB, **told}).core == wanted
 
 
 def test_a_cluster_needs_an_image() -> None:

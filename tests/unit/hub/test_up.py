@@ -304,6 +304,19 @@ def test_each_part_is_told_its_own_secrets_only(
     assert found[0].environment["TZ"] == "UTC"
 
 
+def test_the_scheduler_hears_the_rules_that_an_admin_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = {"CARREL_RECLAIM_DELAY": "450", "CARREL_PAST_USE_FACTOR": "0.5"}
+    for name, value in rules.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(state_dir=tmp_path, ports=PORTS, managed=False)
+    found = parts.all_parts(settings, Keys.generate(), tmp_path / "config.py", ["proxy"])
+    for part in found:
+        told = {name: part.environment[name] for name in rules if name in part.environment}
+        assert told == (rules if part.name == "scheduler" else {})
+
+
 def test_the_hubs_configuration_holds_no_secret(tmp_path: Path) -> None:
     settings = Settings(state_dir=tmp_path, ports=PORTS)
     keys_file = tmp_path / "keys.json"

@@ -1,0 +1,63 @@
+"""What time alone brings about is decided though nothing happens."""
+
+from dataclasses import replace
+
+import pytest
+
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
+from carrel_scheduler.workloads import reconciler
+from carrel_scheduler.workloads.second_looks import SECONDS, SecondLooks
+from unit.workloads.desk import Desk
+
+
+async def test_a_delay_ends_by_itself(desk: Desk) -> None:
+    """The whole machine is borrowed; who is within its quota lets that run for a minute."""
+    desk.loop.state.settings = replace(desk.loop.state.settings, reclaim_delay_s=60.0)
+    await desk.project("vision", 4)
+    await desk.project("speech", 0)
+    lent = await desk.submit("speech", "lent", 4)
+    await desk.runs(lent)
+    mine = await desk.submit("vision", "mine", 4)
+    await desk.wait(59.0)
+    assert await desk.phases(lent, mine) == ["running", "pending"]
+    reason = (await desk.stored(mine)).status.reason
+    assert reason is not None
+    assert (reason.token, reason.sentence) == (
+        "PreemptionDelayed",
+        "Waiting for 4 GPUs: others would give way, but it does not make them yet.",
+    )
+    await desk.wait(1.0 + SECONDS)
+    assert await desk.phase(lent) == "preempting"
+
+
+async def test_nothing_is_decided_again_where_nobody_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions: list[float] = []
+
+    def counted(state: State, now: float) -> Plan:
+        decisions.append(now)
+        return decide(state, now)
+
+    await desk.project("vision", 4)
+    await desk.runs(await desk.submit("vision", "train-1", 4))
+    monkeypatch.setattr(reconciler, "decide", counted)
+    await desk.wait(10 * SECONDS)
+    assert decisions == []
+    await desk.submit("vision", "train-2", 4)
+    decisions.clear()
+    await desk.wait(3 * SECONDS)
+    assert len(decisions) == 3
+
+
+def test_a_clock_that_is_set_back_puts_nothing_off() -> None:
+    looks = SecondLooks()
+    looks.decided(10_000.0, waiting=True)
+    looks.set_back(3600.0)
+    assert not looks.due(6400.0)
+    assert looks.due(6400.0 + SECONDS)
+    looks.decided(6500.0, waiting=False)
+    looks.set_back(3600.0)
+    assert (looks.due_at, looks.due(9e9)) == (None, False)
