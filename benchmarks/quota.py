@@ -3,7 +3,8 @@
 Projects are the trace's virtual clusters, with quotas in proportion to their GPU-hours; jobs come
 when they came and take as long as they took. With static quota each project has its own GPUs. With
 guaranteed quota idle GPUs are lent, and taken back by stopping what borrows: what that work had
-not saved is lost and done again. The core decides, in nodes of 8 GPUs.
+not saved is lost and done again. Whoever takes back waits a while before: most jobs are short and
+end by themselves meanwhile. The core decides, in nodes of 8 GPUs.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, Work
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.simulation.run import Simulation
 
@@ -33,9 +35,10 @@ def simulate(
     gpus: int,
     checkpoint_s: float | None,
     batch_s: float,
+    reclaim_delay_s: float,
 ) -> Simulation:
     """The whole trace under the core."""
-    state = State()
+    state = State(Settings(reclaim_delay_s=reclaim_delay_s))
     for number in range(gpus // GPUS_A_NODE):
         state.apply(NodeSet(f"node-{number:04}", GPUS_A_NODE, 64_000, 1_048_576))
     for name, milli in quotas(jobs, gpus).items():
@@ -77,12 +80,16 @@ def workload(job: TraceJob) -> WorkloadQueued:
 
 
 def figures(
-    jobs: Sequence[TraceJob], gpus: int, checkpoint_s: float | None, batch_s: float
+    jobs: Sequence[TraceJob],
+    gpus: int,
+    checkpoint_s: float | None,
+    batch_s: float,
+    reclaim_delay_s: float,
 ) -> list[Figure]:
     """Both kinds of quota side by side."""
     static = static_quota.run(jobs, quotas(jobs, gpus))
     begin = time.perf_counter()
-    run = simulate(jobs, gpus, checkpoint_s, batch_s)
+    run = simulate(jobs, gpus, checkpoint_s, batch_s, reclaim_delay_s)
     took = time.perf_counter() - begin
     use, lost, wait = GOALS.get(gpus, (0.0, 1.0, float("inf")))
     judged = gpus in GOALS and checkpoint_s is not None
@@ -117,13 +124,18 @@ def main() -> None:
     parser.add_argument("--trace", type=Path, required=True, help="CSV of jobs")
     parser.add_argument("--gpus", type=int, nargs="+", default=[512, 768, 1024])
     parser.add_argument("--checkpoint-minutes", type=float, default=30.0, help="0: never")
-    parser.add_argument("--batch-seconds", type=float, default=10.0, help="decided upon together")
+    parser.add_argument("--batch-seconds", type=float, default=1.0, help="decided upon together")
+    parser.add_argument(
+        "--reclaim-delay-minutes", type=float, default=7.5, help="before lent GPUs are taken back"
+    )
     parser.add_argument("--jobs", type=int, default=None, help="only so many, for a quick look")
     parser.add_argument("--json", action="store_true", help="end with a line for machines")
     args = parser.parse_args()
     jobs = read_jobs(args.trace)[: args.jobs]
-    saves = args.checkpoint_minutes * 60 or None
-    rows = [one for gpus in args.gpus for one in figures(jobs, gpus, saves, args.batch_seconds)]
+    saves, delay = args.checkpoint_minutes * 60 or None, args.reclaim_delay_minutes * 60
+    rows = [
+        one for gpus in args.gpus for one in figures(jobs, gpus, saves, args.batch_seconds, delay)
+    ]
     show("Guaranteed quota against static quota", rows, as_json=args.json)
 
 

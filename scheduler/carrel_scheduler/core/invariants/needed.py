@@ -10,7 +10,7 @@ from carrel_scheduler.core.invariants.plan import (
     taken_by_tasks,
     uses_after,
 )
-from carrel_scheduler.core.invariants.recount import After, path_names
+from carrel_scheduler.core.invariants.recount import After, Places, path_names
 from carrel_scheduler.core.plan import Eviction
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, added
@@ -24,7 +24,8 @@ def victims_are_needed(after: After) -> list[str]:
     as has only just got a place and got another; so are claims by two rules, for which some leave
     only so that they stand (of the others some may not have run yet), and claims to room that was
     reserved earlier, where others still run. A later claim may take more from a queue than it gets,
-    so for a limit somebody must have been needed with later claims or without them.
+    so for a limit somebody must have been needed with later claims or without them. Who claims
+    step by step may take with the next one what would have been enough for the one before.
     Whoever asks for GPU memory counts for the most that it may take until it has a place, so what
     leaves may have been needed for the quota. Who is ended for no claim is so after all claims. On
     a node that lost capacity what is missing has to leave first.
@@ -69,12 +70,14 @@ def _plain(after: After) -> Iterator[Eviction]:
         tokens = {one.reason.token for one in evictions}
         moves = any(one.moved or one.uid in after.fresh for one in evictions)
         plain = tokens in ({Token.RECLAIMED}, {Token.PREEMPTED}) and not moves
-        if plain and uid in after.fresh and not _counts_for_more(after.state.job(uid)):
+        if plain and uid in after.fresh and _claims_once(after.state.job(uid), after.fresh[uid]):
             yield from evictions
 
 
-def _counts_for_more(job: Job) -> bool:
-    return any(request.gpu_memory_mib for request in job.shape.requests)
+def _claims_once(job: Job, places: Places) -> bool:
+    """Whether all its places follow from one claim, for no more than it asks for."""
+    grows = len(places) > len(job.shape.first_step)
+    return not grows and not any(request.gpu_memory_mib for request in job.shape.requests)
 
 
 def _stopped(after: After, one: Eviction) -> tuple[int, ...]:
