@@ -112,10 +112,12 @@ class NeedTables:
             if need.whole:
                 full = np.arange(len(held))
                 held = held + (MILLI * full * (full >= need.whole))[:, None] * enough
-            else:
-                usable[:, :, kind] += weights[:, m, None] * enough
             first = int(self.first_row[kind])
-            slots[:, first : first + len(held)] += weights[:, m, None, None] * held
+            for group in weights[:, m].nonzero()[0].tolist():  # few may hold what names a model
+                weight = weights[group, m]
+                slots[group, first : first + len(held)] += weight * held
+                if not need.whole:
+                    usable[group, :, kind] += weight * enough
         return Tables(self.first_row, slots, usable)
 
 
