@@ -29,6 +29,8 @@ FEW = 4
 FOLLOWED = 512
 """A column is read anew when more nodes were written since it was last asked for."""
 MOST_WRITTEN = 1 << 16
+KEPT = 64
+"""So many columns follow though nobody waits: who comes next is often like who came before."""
 
 
 class Capacity:
@@ -39,7 +41,7 @@ class Capacity:
         self._needs = ClassNeeds(classes, nodes, eligible)
         self._of_column: list[int] = []
         self._columns: dict[int, int] = {}
-        self._spare: list[int] = []
+        self._idle: dict[int, int] = {}
         self._column_ids: Counts = np.zeros(0, np.int64)
         self._column_of: Counts = np.full(0, NO_COLUMN, np.int64)
         self._rows: Rows = np.zeros((0, 0), np.int16)
@@ -91,7 +93,7 @@ class Capacity:
         fresh = self._follow_classes(width)
         if fresh or self._version != self._nodes.version:
             self._version = self._nodes.version
-            used = sorted({self._needs.mask_of(c) for c in self._columns})
+            used = sorted({self._needs.mask_of(c) for c in (*self._columns, *self._idle)})
             self._stale += self._needs.follow(used).tolist()
         if self._stale:
             self._write(view, list(dict.fromkeys(self._stale)))
@@ -129,7 +131,7 @@ class Capacity:
 
     @property
     def classes(self) -> Counts:
-        """(C,) the class of each column; of a column that nobody uses, the one before."""
+        """(C,) the class of each column, also of those that are kept though nobody waits."""
         return self._column_ids
 
     @property
@@ -233,10 +235,13 @@ class Capacity:
         for class_id in changed:
             column = self._columns.get(class_id)
             if column is not None and not self._classes.waiting[class_id]:
-                del self._columns[class_id]
-                self._spare.append(column)
+                self._idle[class_id] = self._columns.pop(class_id)
             elif column is None and self._classes.waiting[class_id]:
-                fresh.append(self._new_column(class_id))
+                kept = self._idle.pop(class_id, None)
+                if kept is None:
+                    fresh.append(self._new_column(class_id))
+                else:
+                    self._columns[class_id] = kept
         if changed:
             self._column_ids = np.array(self._of_column, np.int64)
             self._column_of = np.full(len(self._classes), NO_COLUMN, np.int64)
@@ -245,8 +250,8 @@ class Capacity:
         return fresh
 
     def _new_column(self, class_id: int) -> int:
-        if self._spare:
-            column = self._spare.pop()
+        if len(self._idle) >= KEPT:
+            column = self._idle.pop(next(iter(self._idle)))  # of whom nobody has waited for longest
             self._of_column[column] = class_id
         else:
             column = len(self._of_column)
