@@ -297,7 +297,7 @@ GOLDEN = [
     (
         Reason(HELD_BACK, Token.PREEMPTION_DELAYED, "gpu", 2000, until=120.0),
         "Waiting for 2 GPUs: others would give way, but it does not make them yet.",
-        "It starts when room comes free, or makes others give way when its delay is over.",
+        "It starts when room comes free; others give way from 00:02 UTC on.",
     ),
     (
         Reason(HELD_BACK, Token.WAITS_FOR_GANG, "tasks", 4, 1, 3, tasks=5, there=3),

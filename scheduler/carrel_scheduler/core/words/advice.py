@@ -6,6 +6,8 @@ from typing import Final
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.words.amounts import amount
 
+MINUTES_A_DAY: Final = 24 * 60
+
 
 def _waits_for_room(reason: Reason, project: str) -> str:
     if reason.workload_uid:
@@ -107,8 +109,10 @@ def _reserved(_reason: Reason, _project: str) -> str:
     return "Nobody else starts there; it starts elsewhere at once when there is room."
 
 
-def _preemption_delayed(_reason: Reason, _project: str) -> str:
-    return "It starts when room comes free, or makes others give way when its delay is over."
+def _preemption_delayed(reason: Reason, _project: str) -> str:
+    ends = -int(-reason.until // 60)  # the next whole minute
+    hour, minute = divmod(ends % MINUTES_A_DAY, 60)
+    return f"It starts when room comes free; others give way from {hour:02}:{minute:02} UTC on."
 
 
 def _waits_for_gang(_reason: Reason, _project: str) -> str:
