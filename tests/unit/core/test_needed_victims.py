@@ -103,7 +103,7 @@ def test_others_may_get_the_room_that_is_left() -> None:
 def test_who_claims_step_by_step_is_not_judged() -> None:
     """The limit lets one of two members in once `v` has left, and `x` makes room for the other."""
     pair = Group(requests=(asking(1), asking(1)), min_tasks=1)
-    grows = [queue("top", 3, limit=3), training("g", "b", gang=pair), node("n4", 1)]
+    grows: list[Event] = [queue("top", 3, limit=3), training("g", "b", gang=pair), node("n4", 1)]
     evictions = [stop("v", Token.RECLAIMED, "g"), stop("x", Token.RECLAIMED, "g")]
     one, both = (("n4", (0,), 0),), (("n4", (0,), 0), ("n1", (1,), 0))
     events = at_the_limit(*grows)
