@@ -371,6 +371,26 @@ def test_what_is_left_of_a_victim_is_whole() -> None:
     )
 
 
+def test_a_broken_gang_that_becomes_whole_keeps_its_new_minimum() -> None:
+    """`v` lacks its first group; with it one of the two others is too much, but not both."""
+    groups = (Group(requests=(asking(1),)), Group(requests=(asking(1), asking(1)), min_tasks=1))
+    events: list[Event] = [
+        node("n1", 4), queue("a", 0, reclaim_min_runtime_s=NOW), queue("b", 2),
+        training("v", "a", gang=Group(groups=groups)),
+        TaskPlaced("v", 1, "n1", (0,), 1.0), TaskPlaced("v", 2, "n1", (1,), 1.0),
+        training("w", "b", 1), training("u", "b", 2),
+    ]  # fmt: skip
+    whole = [start("v", "n1", 2)]
+    less = [stop("v", Token.RECLAIMED, "w", 2)]
+    rule = "minimum_run_times_respected"
+    found = complaints(events, bindings=whole, evictions=less, nominations=[hold("w", "n1", 1)])
+    assert rule not in found
+    assert rule in complaints(events, evictions=less, nominations=[hold("w", "n1", 1)])
+    none = [stop("v", Token.RECLAIMED, "u", 1, 2)]
+    both = [hold("u", "n1", 0, 1)]
+    assert rule in complaints(events, bindings=whole, evictions=none, nominations=both)
+
+
 def test_stale_gangs_have_their_grace() -> None:
     gang = training("v", "a", gang=Group(requests=(asking(1),) * 2), stale_grace_s=30.0)
     half: list[Event] = [node("n1", 2), queue("a", 2), gang, TaskPlaced("v", 0, "n1", (0,), 10.0)]

@@ -134,7 +134,10 @@ def preempted_are_of_lower_priority(after: After) -> list[str]:
 
 
 def minimum_run_times_respected(after: After) -> list[str]:
-    """What has not run long enough keeps its minimum."""
+    """What has not run long enough keeps its minimum.
+
+    Of what ran, unless that was less: what was broken may be made whole and give what is too much.
+    """
     found = []
     for token in (Token.RECLAIMED, Token.PREEMPTED):
         for claimer, evictions in _by_claimer(after, token):
@@ -143,7 +146,9 @@ def minimum_run_times_respected(after: After) -> list[str]:
                     continue
                 victim = after.state.job(one.uid)
                 least = _least_runtime(after.state, claimer, victim, token)
-                left = counting(victim, stopped=after.stops[one.uid])
+                is_whole = met(victim.shape.group, counting(victim))
+                new = () if is_whole else after.starts.get(one.uid, ())
+                left = counting(victim, new, after.stops[one.uid])
                 whole = any(left) and met(victim.shape.group, left)
                 if victim.started + least > after.now and not whole:
                     found.append(f"{one.uid} is {token} before it has run {least} s")
