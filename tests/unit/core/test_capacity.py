@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from carrel_scheduler.core.capacity import capacity
 from carrel_scheduler.core.capacity.capacity import MOST
 from carrel_scheduler.core.devices.device_choice import View, choose, hardware_of
 from carrel_scheduler.core.layers import Footprint
@@ -139,6 +140,31 @@ def check(world: Cluster) -> None:
         assert many.T.tolist() == columns
         totals = world.capacity.totals.take(world.capacity.columns_of(np.array(waiting)))
         assert totals.tolist() == many.sum(0).tolist()
+
+
+def test_a_class_that_comes_back_finds_its_counts_as_they_are_now() -> None:
+    """Nobody waited in it while a node took on the label that it asks for."""
+    world, request = mixed(), Request(gpus=1, where=LABELLED)
+    world.waiting(Request(gpus=1))
+    cls = world.waiting(request)
+    check(world)
+    world.classes.release(cls)
+    world.nodes.set(node("a", labels=(("gpu", "x"),)))
+    world.capacity.mark(world.nodes.slot("a"))
+    check(world)
+    assert world.waiting(request) == cls
+    check(world)
+
+
+def test_few_counts_are_kept_of_classes_that_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "KEPT", 1)
+    world = mixed()
+    for request in (*REQUESTS, *REQUESTS):
+        cls = world.waiting(request)
+        check(world)
+        world.classes.release(cls)
+        check(world)
+    assert len(world.capacity.classes) == 1
 
 
 def test_a_class_that_nobody_waits_in_is_counted_directly() -> None:

@@ -79,6 +79,26 @@ def test_both_rules_together_wait_for_it() -> None:
     assert given == {"low", "lent0", "lent1"}
 
 
+def test_both_rules_wait_anew_for_who_gave_way() -> None:
+    low = running(training("low", "a", 1, priority=10), "m", 0, at=100.0)
+    again = claiming(gpus=1, tasks=3, priority=80, evicted_at=1200.0)
+    more = (node("m", 1), *low, queue("a", 3), again)
+    assert plan_of(*more, now=1200.0 + DELAY - 1).evictions == ()
+    assert len(plan_of(*more, now=1200.0 + DELAY).evictions) == 3
+
+
+def test_who_could_only_take_from_its_own_queue_is_told_something_else() -> None:
+    """By sums its own lower priority would do, and no delay keeps it from that."""
+    state = state_of(
+        node("n", 2), node("m", 2), queue("a", 4),
+        *running(workspace("x", "a"), "n", 0), *running(workspace("y", "a"), "m", 0),
+        *running(training("low0", "a", 1, priority=10), "n", 1),
+        *running(training("low1", "a", 1, priority=10), "m", 1),
+        claiming(gpus=2, priority=80), settings=Settings(reclaim_delay_s=DELAY),
+    )  # fmt: skip
+    assert decide(state, CAME).reasons["mine"].token is not Token.PREEMPTION_DELAYED
+
+
 def test_moving_others_does_not_wait() -> None:
     """Two free GPUs on two nodes: somebody moves, and nobody loses its place."""
     state = state_of(

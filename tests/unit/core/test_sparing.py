@@ -9,22 +9,23 @@ from carrel_scheduler.core.events import Event, RoomPromised
 from carrel_scheduler.core.settings import DEFAULTS
 from carrel_scheduler.core.victims import sparing
 from carrel_scheduler.core.victims.claims import Budgets
+from carrel_scheduler.core.victims.combining import _after
 from carrel_scheduler.core.victims.own_side import OwnSide
 from unit.core.situations import node, queue, running, state_of, training
 
 NOW = 1000.0
 
 
-def own_side(*more: Event, quota: float = 3) -> OwnSide:
+def own_side(*more: Event, quota: float = 3, far: int = 1) -> OwnSide:
     """Two tasks of one queue on two nodes; who claims may use the GPU of node `m` only."""
     state = state_of(
-        node("n", 2),
+        node("n", far + 1),
         node("m", 1),
         queue("a", quota, weight=(0, 0, 0)),
         queue("b", 0),
-        *running(training("far", "a", 1, priority=10), "n", 0),
+        *running(training("far", "a", far, priority=10), "n", *range(far)),
         *running(training("near", "a", 1, priority=20), "m", 0),
-        *running(training("lent", "b", 1), "n", 1),
+        *running(training("lent", "b", 1), "n", far),
         training("waits", "b", 1, created_at=800.0),
         training("urgent", "a", 1, priority=80, nodes=("m",)),
         *more,
@@ -69,6 +70,16 @@ def test_who_is_needed_for_the_right_leaves_where_others_give_way(
     own = own_side(quota=quota)
     assert staying(own, own.rights(own.most)) == stays
     assert staying(own_side(quota=quota), None) == {"far"}
+
+
+def test_rights_keep_nobody_away_where_only_the_own_queue_gave_way() -> None:
+    """The claim on others stands only without `far`; but `near` alone makes the room."""
+    own = own_side(quota=2, far=2)
+    leaving = [share for share in own.shares if share.job.uid == "far"]
+    assert _after(own, None, leaving)
+    assert own.cycle.moves.stopped_of(own.cycle.state.job("near")) == [0]
+    assert own.cycle.moves.stopped_of(own.cycle.state.job("lent")) == []
+    assert "far" in own.cycle.moves.held
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -8,6 +8,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads import reconciler
+from carrel_scheduler.workloads.messages import Wake
 from carrel_scheduler.workloads.second_looks import SECONDS, SecondLooks
 from unit.workloads.desk import Desk
 
@@ -50,6 +51,37 @@ async def test_nothing_is_decided_again_where_nobody_waits(
     decisions.clear()
     await desk.wait(3 * SECONDS)
     assert len(decisions) == 3
+
+
+async def test_it_is_decided_again_though_the_clock_was_set_back(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    await desk.runs(await desk.submit("vision", "train-1", 4))
+    await desk.submit("vision", "train-2", 4)
+    desk.now -= 3600.0
+    desk.loop.tell(Wake())
+    await desk.settle()
+    due = desk.loop.next_deadline()
+    assert due is not None
+    assert due <= desk.now + SECONDS
+
+
+async def test_a_look_that_falls_due_in_a_rest_waits_for_its_end(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the loop would turn in vain until then."""
+
+    def slow(state: State, now: float) -> Plan:
+        desk.now += 2 * SECONDS
+        return decide(state, now)
+
+    await desk.project("vision", 4)
+    await desk.runs(await desk.submit("vision", "train-1", 4))
+    monkeypatch.setattr(reconciler, "decide", slow)
+    await desk.submit("vision", "train-2", 4)
+    await desk.loop.turn()
+    due = desk.loop.next_deadline()
+    assert due is not None
+    assert due > desk.now
 
 
 def test_a_clock_that_is_set_back_puts_nothing_off() -> None:
