@@ -1,9 +1,10 @@
 """How many tasks of each class fit on each node now.
 
-For classes with waiting tasks the answer is kept: a row for each node, so that a node that changed
-is counted for all classes at once (``class_needs``) and written in one piece. The choice of a node
-reads the column of one class; columns that were asked for are kept too, and follow the nodes that
-were written since. Any other view is counted directly. Counts stop at ``MOST`` per node.
+For classes with waiting tasks, and a few that had some lately, the answer is kept: a row for each
+node, so that a node that changed is counted for all classes at once (``class_needs``) and written
+in one piece. The choice of a node reads the column of one class; columns that were asked for are
+kept too, and follow the nodes that were written since. Any other view is counted directly. Counts
+stop at ``MOST`` per node.
 """
 
 from collections.abc import Iterable
