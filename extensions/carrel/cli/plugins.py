@@ -56,7 +56,7 @@ def _load(point: EntryPoint) -> typer.Typer:
     except ModuleNotFoundError as error:
         complain(
             f"`carrel {point.name}` needs a part that is not installed here "
-            f"({error.name}): pip install 'carrel[hub]'."
+            f"({error.name}): pip install 'jupyter-carrel[hub]'."
         )
         raise typer.Exit(1) from None
     if isinstance(found, typer.Typer):

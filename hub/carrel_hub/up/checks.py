@@ -16,7 +16,7 @@ MODULES: Final = {
     "jupyterhub": "jupyterhub",
     "configurable_http_proxy": "configurable-http-proxy",
     "jupyterlab": "jupyterlab",
-    "carrel_scheduler": "carrel[scheduler]",
+    "carrel_scheduler": "jupyter-carrel[scheduler]",
     "sqlalchemy": "sqlalchemy",
     "psutil": "psutil",
 }
@@ -36,7 +36,7 @@ def check_modules(modules: dict[str, str] = MODULES) -> None:
     if missing:
         raise Trouble(
             f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed: "
-            f"run {sys.executable} -m pip install 'carrel[hub]'."
+            f"run {sys.executable} -m pip install 'jupyter-carrel[hub]'."
         )
 
 

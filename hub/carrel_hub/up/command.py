@@ -87,5 +87,5 @@ def up(
         screen.trouble(str(trouble))
         raise typer.Exit(1) from None
     except ModuleNotFoundError as error:
-        screen.trouble(f"{error.name} is not installed: run pip install 'carrel[hub]'.")
+        screen.trouble(f"{error.name} is not installed: run pip install 'jupyter-carrel[hub]'.")
         raise typer.Exit(1) from None

@@ -63,7 +63,7 @@ def database_of(url: str) -> Database:
             raise LedgerNotUsable(
                 "driver_missing",
                 parsed.render_as_string(hide_password=True),
-                "needs psycopg: pip install 'carrel[postgresql]'",
+                "needs psycopg: pip install 'jupyter-carrel[postgresql]'",
             )
         return _postgresql(parsed.set(drivername="postgresql+psycopg"))
     raise LedgerNotUsable(

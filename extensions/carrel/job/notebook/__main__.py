@@ -34,7 +34,7 @@ def _run() -> None:
             raise NotebookProblem(
                 "packages_missing",
                 f"This Python lacks {error.name}, which runs notebooks: "
-                "`pip install carrel[jobs]`, or give another Python as the job's command.",
+                "`pip install jupyter-carrel[jobs]`, or give another Python as the job's command.",
             ) from error
         asyncio.run(run(asked))
     except NotebookProblem as problem:
