@@ -7,7 +7,7 @@ import pytest
 
 pytest_plugins = ["k8s.outcomes", "side_by_side"]
 HERE = Path(__file__).parent
-WITH_LOOPBACK = tuple(HERE / part for part in ("contract", "e2e"))
+WITH_LOOPBACK = tuple(HERE / part for part in ("attacks", "contract", "e2e"))
 
 
 def pytest_configure() -> None:

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 PARTS: Final = {
     "tests/contract": "machine",
+    "tests/attacks": "machine",
     "tests/e2e": "machine",
     "tests/hunts": "machine",
     "tests/k8s": "cluster",

@@ -1,0 +1,1 @@
+"""Attacks against a running product: each is what somebody untrusted would try."""
