@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3.14 python3.13 python3.12 python3.11 python3 p
 SOURCES := hub spawner scheduler extensions tests benchmarks
 ARGS ?=
 
-.PHONY: help up test test-torch check lint types contracts unit hunt mutation format clean
+.PHONY: help up test test-torch check lint types contracts unit hunt mutation format audit sbom clean
 
 help: ## Show the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -55,6 +55,14 @@ mutation: $(VENV)/.installed-dev ## Put faults into the core; the tests must not
 format: $(VENV)/.installed-dev ## Put the code into shape
 	@$(BIN)/ruff check --fix-only $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
+
+audit: $(VENV)/.installed-dev ## Known vulnerabilities of what the images hold (asks the package index)
+	@for requirements in images/*/requirements.txt; do
+		$(BIN)/pip-audit --strict --disable-pip --requirement "$$requirements"
+	done
+
+sbom: $(VENV)/.installed-dev ## A software bill of materials for each image, in dist/
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash images/sbom.sh dist
 
 clean: ## Remove what was built; the state folder of `carrel up` stays
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -8,8 +8,11 @@
 Nothing heavy is imported until it is used: inside a job this package costs next to nothing.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from carrel import distribution
 
 if TYPE_CHECKING:
     from carrel import checkpoint, progress
@@ -23,6 +26,13 @@ if TYPE_CHECKING:
     from carrel.study import optuna_storage
 
 __version__ = "0.1.0"
+
+if _folder := distribution.find_other():
+    warnings.warn(
+        f"The distribution {distribution.OTHER!r} in {_folder} is another project with a module of "
+        f"the same name as this one's: {distribution.REMEDY}.",
+        stacklevel=2,
+    )
 
 _HOME = {
     "AsyncClient": "carrel.client",

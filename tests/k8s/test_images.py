@@ -48,23 +48,35 @@ while True:  # a signal between two instructions would not end a pause
 """
 
 
+def _pinned(image: str) -> dict[str, tuple[str, list[str]]]:
+    """Version and hashes by name."""
+    text = (REPOSITORY / "images" / image / "requirements.txt").read_text()
+    found = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        pin, *hashes = line.split()
+        name, version = pin.split("==")
+        assert all(one.startswith("--hash=sha256:") for one in hashes), line
+        found[name] = (version, hashes)
+    return found
+
+
 def _dockerfile(image: str) -> str:
     return (REPOSITORY / "images" / image / "Dockerfile").read_text()
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_everything_is_pinned(image: str) -> None:
-    requirements = REPOSITORY / "images" / image / "requirements.txt"
-    assert all("==" in line for line in requirements.read_text().splitlines())
+    """By version and by the hashes of the files: another file of that version is not installed."""
+    for name, (_, hashes) in _pinned(image).items():
+        assert hashes, name
+    assert "--require-hashes" in _dockerfile(image)
 
 
 @pytest.mark.parametrize(("image", "extras"), EXTRAS.items())
 def test_what_is_pinned_is_what_the_product_asks_for(image: str, extras: tuple[str, ...]) -> None:
     """When it is not, ``images/lock.sh`` writes it anew."""
     folder = REPOSITORY / "images" / image
-    pinned = dict(
-        line.split("==") for line in (folder / "requirements.txt").read_text().splitlines()
-    )
+    pinned = _pinned(image)
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"]]
     for extra in extras:
@@ -73,7 +85,7 @@ def test_what_is_pinned_is_what_the_product_asks_for(image: str, extras: tuple[s
         lines = (folder / "requirements.in").read_text().splitlines()
         wanted += [line for line in lines if not line.startswith("#")]
     for one in map(Requirement, wanted):
-        assert one.specifier.contains(pinned[canonicalize_name(one.name)]), one
+        assert one.specifier.contains(pinned[canonicalize_name(one.name)][0]), one
 
 
 def test_a_workspace_begins_as_a_job_does() -> None:
@@ -82,9 +94,8 @@ def test_a_workspace_begins_as_a_job_does() -> None:
     trainer, workspace = _dockerfile("trainer"), _dockerfile("workspace")
     shared = trainer[trainer.index(begin) : trainer.index(end)]
     assert workspace[workspace.index(begin) :].startswith(shared)
-    wanted = (REPOSITORY / "images/trainer/requirements.txt").read_text().splitlines()
-    there = (REPOSITORY / "images/workspace/requirements.txt").read_text().splitlines()
-    assert set(wanted) <= set(there)
+    there = _pinned("workspace")
+    assert all(there[name] == pin for name, pin in _pinned("trainer").items())
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ The version is looked at before anything is imported that an old Python could no
 
 import sys
 
-from carrel_hub.up.checks import check_python
+from carrel_hub.up.checks import check_distribution, check_python
 from carrel_hub.up.trouble import Trouble
 
 
@@ -13,6 +13,7 @@ def main() -> None:
     """Run ``carrel up``."""
     try:
         check_python()
+        check_distribution()
     except Trouble as trouble:
         sys.exit(f"✗ {trouble}")
     import typer

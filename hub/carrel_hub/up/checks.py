@@ -5,6 +5,7 @@ import importlib.util
 import os
 import socket
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,22 @@ def check_python(version: tuple[int, int] = sys.version_info[:2]) -> None:
         found = ".".join(str(part) for part in version)
         needed = ".".join(str(part) for part in OLDEST_PYTHON)
         raise Trouble(f"Carrel needs Python {needed} or newer; this is {found}.")
+
+
+def check_distribution(paths: Iterable[str] | None = None) -> None:
+    """Raise ``Trouble`` when another project's distribution provides the module ``carrel``."""
+    try:
+        from carrel import distribution
+    except ImportError:
+        raise Trouble(
+            "The module carrel that Python finds is another project's, not that of jupyter-carrel: "
+            "run pip uninstall carrel, then pip install --force-reinstall jupyter-carrel."
+        ) from None
+    if folder := distribution.find_other(paths):
+        raise Trouble(
+            f"The distribution carrel in {folder} is another project with a module of the same "
+            f"name: run {distribution.REMEDY}."
+        )
 
 
 def check_modules(modules: dict[str, str] = MODULES) -> None:

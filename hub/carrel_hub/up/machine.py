@@ -44,6 +44,7 @@ class Wish:
 
 def run(wish: Wish, screen: Screen) -> None:
     """Start, serve until a signal, stop. Raises ``Trouble``; then nothing is left running."""
+    checks.check_distribution()
     checks.check_modules()
     proxy = checks.proxy_command(wish.proxy)
     checks.prepare_folder(wish.state_dir)
