@@ -141,7 +141,7 @@ class Service:
                     ledger=ledger,
                     live=LiveView(self.loop, around.fits),
                     engine=engine,
-                    trouble=around.trouble,
+                    trouble=lambda: around.trouble() or ledger.trouble,
                     identity=self._identity,
                     membership=self._membership,
                     loads=loads,

@@ -124,6 +124,7 @@ class Code(StrEnum):
     INTERNAL_ERROR = "internal_error"
     HUB_UNAVAILABLE = "hub_unavailable"
     LEDGER_UNAVAILABLE = "ledger_unavailable"
+    STORAGE_FULL = "storage_full"
 
 
 class FieldError(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code, FieldError, Problem
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
@@ -132,6 +133,13 @@ def _from_store(error: StoreError) -> Problem | None:
             expected=error.expected,
         )
         return problems.Invalid(Code.INVALID, f"{error.field}: {error.expected}", errors=[field])
+    if isinstance(error, StorageFull):
+        return problems.Unavailable(
+            Code.STORAGE_FULL,
+            "The disk of the scheduler's database is full: nothing was changed. An administrator"
+            " has to make room",
+            headers={"Retry-After": "5"},
+        )
     if isinstance(error, LedgerUnavailable | LedgerClosed):
         return problems.Unavailable(
             Code.LEDGER_UNAVAILABLE,

@@ -3,25 +3,36 @@
 Each call runs in a savepoint of its own inside the common transaction, in order of arrival. Its
 caller hears of it only after the commit; a call that fails is rolled back alone. A caller that is
 cancelled while its call waits does not take it back.
+
+Nothing ends the thread but ``close``: whatever goes wrong fails the calls of that commit only.
+While the storage is full, calls are refused with ``StorageFull``; those that ask for it are
+repeated until there is room, and a write without effect finds out when that is.
 """
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
-from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed
 from carrel_scheduler.ledger.identities import Identities
 from carrel_scheduler.ledger.news import Commit, RecentCommits
 from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.schema import store_state
+from carrel_scheduler.ledger.storage import StorageFull, failed, is_full
 from carrel_scheduler.ledger.transaction import Transaction
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 LARGEST_GROUP: Final = 256
+ROOM_SECONDS: Final = 0.5
+"""How often a full storage is tried again."""
+_NO_CHANGE: Final = update(store_state).values(version=store_state.c.version)
 
 
 class _Call(NamedTuple):
@@ -38,7 +49,8 @@ class _Outcome(NamedTuple):
 class GroupCommit:
     """The writer of one ledger; belongs to the event loop that it is made in.
 
-    ``recent`` is what it committed lately.
+    ``recent`` is what it committed lately; ``trouble`` says why nothing can be written, empty if
+    nothing is known to be wrong.
 
     Args:
         engine: of one connection.
@@ -49,6 +61,7 @@ class GroupCommit:
     def __init__(self, engine: Engine, notifier: Notifier, keep_changes: int) -> None:
         self._engine, self._notifier, self._keep_changes = engine, notifier, keep_changes
         self.recent, self._known = RecentCommits(), Identities()
+        self.trouble = ""
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
@@ -56,16 +69,26 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._serve, name="ledger-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, write: Callable[[Transaction], T]) -> T:
+    async def run(self, write: Callable[[Transaction], T], *, waits: bool = False) -> T:
         """Run ``write`` in a transaction; returns when it is durable.
 
-        Raises what ``write`` raised, ``LedgerUnavailable`` or ``LedgerClosed``.
+        Args:
+            write: may be called again after a failure: it must not keep anything of earlier calls.
+            waits: while the storage is full, try again until there is room.
+
+        Raises what ``write`` raised, ``StorageFull``, ``LedgerUnavailable`` or ``LedgerClosed``.
         """
-        if self._closed:
-            raise LedgerClosed("the ledger was closed")
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Call(write, future))
-        return await future
+        while True:
+            if self._closed:
+                raise LedgerClosed("the ledger was closed")
+            future: asyncio.Future[T] = self._loop.create_future()
+            self._queue.put(_Call(write, future))
+            try:
+                return await future
+            except StorageFull:
+                if not waits:
+                    raise
+            await asyncio.sleep(ROOM_SECONDS)
 
     async def close(self) -> None:
         """Commit what was asked for, then end the thread."""
@@ -78,15 +101,20 @@ class GroupCommit:
         closing = False
         while not closing:
             group, closing = self._next_group()
-            if group:
-                outcomes, news = self._commit(group)
+            outcomes, news = self._commit(group)
+            try:
                 self._loop.call_soon_threadsafe(self._deliver, outcomes, news)
+            except RuntimeError:
+                return  # the event loop has ended, and with it everybody who could be told
 
     def _next_group(self) -> tuple[list[_Call], bool]:
-        """Wait for a call, then take along all that have arrived; true when it is the last."""
+        """Wait for a call, then take along all that have arrived; true when it is the last.
+
+        While the storage is full the group may be empty.
+        """
         group: list[_Call] = []
-        call = self._queue.get()
         try:
+            call = self._queue.get(timeout=ROOM_SECONDS if self.trouble else None)
             while call is not None:
                 group.append(call)
                 if len(group) == LARGEST_GROUP:
@@ -96,19 +124,34 @@ class GroupCommit:
             return group, False
         return group, True
 
-    def _commit(self, group: Iterable[_Call]) -> tuple[list[_Outcome], Commit | None]:
+    def _commit(self, group: Sequence[_Call]) -> tuple[list[_Outcome], Commit | None]:
         """What became of each call, and whether there is something for watches."""
         try:
             with self._engine.begin() as connection:
                 transaction = Transaction.begin(connection, self._known)
                 outcomes = [_attempt(transaction, call) for call in group]
                 news = transaction.finish(self._keep_changes)
-        except SQLAlchemyError as error:
-            failure = LedgerUnavailable(f"the database failed while writing: {error}")
-            failure.__cause__ = error
+                if self.trouble:
+                    connection.execute(_NO_CHANGE)
+            transaction.committed()
+        except BaseException as error:  # noqa: BLE001 - the callers' error, all of them are told
+            failure = failed("writing", error)
+            self._note(failure)
             return [_Outcome(call.future, None, failure) for call in group], None
-        transaction.committed()
+        self._note(None)
         return outcomes, news
+
+    def _note(self, failure: Exception | None) -> None:
+        """Say in the log when the storage is full, and when it has room again."""
+        if failure is not None and not isinstance(failure, StorageFull):
+            log.error("a commit failed: %s", failure, exc_info=failure.__cause__)
+            return
+        if bool(self.trouble) != (failure is not None):
+            if failure is None:
+                log.warning("the ledger can be written to again")
+            else:
+                log.error("%s", failure)
+        self.trouble = "" if failure is None else str(failure)
 
     def _deliver(self, outcomes: Iterable[_Outcome], news: Commit | None) -> None:
         if news is not None:
@@ -128,7 +171,9 @@ def _attempt(transaction: Transaction, call: _Call) -> _Outcome:
     transaction.connection.exec_driver_sql("SAVEPOINT one_call")
     try:
         result, error = call.write(transaction), None
-    except Exception as raised:  # noqa: BLE001 - handed to the caller, whose error it is
+    except Exception as raised:
+        if is_full(raised):  # SQLite has taken back the whole transaction then
+            raise
         # Fails in its turn when the connection is lost, which is then everybody's error.
         transaction.connection.exec_driver_sql("ROLLBACK TO SAVEPOINT one_call")
         transaction.rewind(mark)
@@ -144,8 +189,6 @@ def _refusal(error: Exception) -> Exception:
         refusal = InvalidArgument("a value", str(reason), "something the database can hold")
         refusal.__cause__ = error
         return refusal
-    if isinstance(error, SQLAlchemyError):
-        failure = LedgerUnavailable(f"the database refused: {error}")
-        failure.__cause__ = error
-        return failure
+    if isinstance(error, SQLAlchemyError | StopIteration):  # a future cannot carry the latter
+        return failed("writing", error)
     return error

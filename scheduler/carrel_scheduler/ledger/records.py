@@ -110,7 +110,16 @@ class Fenced(Exception):  # noqa: N818
 
 
 class Ledger(ObjectStore, Protocol):
-    """Objects and rows of the past in one database."""
+    """Objects and rows of the past in one database.
+
+    While the storage is full, ``begin_epoch``, ``record``, ``add_metrics`` and ``append_study``
+    wait; all other writes raise ``StorageFull``.
+    """
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written now, in words; empty if nothing is known to be wrong."""
+        ...
 
     async def begin_epoch(self) -> int:
         """Become the scheduler: a new, larger epoch; writes of older ones are ``Fenced``."""

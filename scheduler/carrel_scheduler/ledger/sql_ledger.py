@@ -1,4 +1,8 @@
-"""``Ledger`` on SQL: the rows of the past beside the objects, in the same transactions."""
+"""``Ledger`` on SQL: the rows of the past beside the objects, in the same transactions.
+
+What only the scheduler writes waits while the storage is full: it must neither be lost nor acted on
+before it is recorded. What people ask for is refused then.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,7 +43,7 @@ class SqlLedger(SqlObjectStore):
             transaction.epoch += 1
             return transaction.epoch
 
-        return await self._writer.run(begin)
+        return await self._writer.run(begin, waits=True)
 
     async def record(
         self,
@@ -62,7 +66,7 @@ class SqlLedger(SqlObjectStore):
             history_rows.add_decisions(transaction.connection, actions)
             return made
 
-        return await self._writer.run(write)
+        return await self._writer.run(write, waits=True)
 
     async def create_workload(
         self, workload: Workload, *, secrets: Mapping[str, str], transition: Transition
@@ -155,7 +159,8 @@ class SqlLedger(SqlObjectStore):
         """See ``Ledger``."""
         arrivals = tuple(points)
         await self._writer.run(
-            lambda transaction: metric_rows.add(transaction.connection, workload_uid, arrivals)
+            lambda transaction: metric_rows.add(transaction.connection, workload_uid, arrivals),
+            waits=True,
         )
 
     async def metrics(
@@ -174,7 +179,7 @@ class SqlLedger(SqlObjectStore):
             _check_epoch(transaction, epoch)
             study_rows.append(transaction.connection, workload_uid, arrivals, first)
 
-        await self._writer.run(write)
+        await self._writer.run(write, waits=True)
 
     async def study(
         self, workload_uid: str, *, first: int = 0, limit: int | None = None

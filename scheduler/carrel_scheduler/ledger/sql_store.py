@@ -16,10 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from carrel_scheduler.ledger import object_queries, object_rows, status_rows
 from carrel_scheduler.ledger.codec import Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
-from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.errors import LedgerClosed
 from carrel_scheduler.ledger.group_commit import GroupCommit
 from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.objects import ObjectT
+from carrel_scheduler.ledger.storage import failed
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watch import Batch, Watch
@@ -58,6 +59,11 @@ class SqlObjectStore:
         self._listener = _listener(database, self._notifier)
         self._closed = False
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written now, in words; empty if nothing is known to be wrong."""
+        return self._writer.trouble
+
     async def _read(
         self, query: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
@@ -70,7 +76,7 @@ class SqlObjectStore:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._readers, read)
         except SQLAlchemyError as error:
-            raise LedgerUnavailable(f"the database failed while reading: {error}") from error
+            raise failed("reading", error) from error
 
     async def create(self, obj: ObjectT) -> ObjectT:
         """See ``ObjectStore``."""

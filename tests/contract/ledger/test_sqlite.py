@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.errors import LedgerNotUsable, LedgerUnavailable
-from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.errors import LedgerNotUsable
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
-from contract.ledger.ledger_tools import submit
+from carrel_scheduler.ledger.storage import StorageFull
+from contract.ledger.ledger_tools import submit, transition
 from contract.ledger.ledgers import Ledgers
 from contract.ledger.store_tools import take
 
@@ -112,13 +113,35 @@ async def test_a_full_disk_is_reported_and_survived(stores: Ledgers) -> None:
         *(submit(ledger, f"full-{number}", PAD="x" * 50_000) for number in range(5)),
         return_exceptions=True,
     )
-    assert {type(result) for result in results} == {LedgerUnavailable}
+    assert {type(result) for result in results} == {StorageFull}
     assert "xxxx" not in str(results)
     set_most_pages(ledger, 2**30)
     after = await submit(ledger, "after")
     assert [obj.meta.name for obj in (await ledger.list(Workload)).items] == ["before", "after"]
     changes = await take(ledger.watch(Workload, made.meta.resource_version), 1)
     assert [change.object for change in changes] == [after]
+
+
+async def test_what_the_scheduler_records_waits_for_room(stores: Ledgers) -> None:
+    ledger = await stores.open()
+    made = await submit(ledger, "before")
+    epoch = await ledger.begin_epoch()
+    set_most_pages(ledger, 1)
+    made.status.reason = ReasonInfo(token="Long", cls="fixed", sentence="x" * 100_000)
+    recording = asyncio.ensure_future(
+        ledger.record(epoch=epoch, statuses=[made], transitions=[transition(made, "running")])
+    )
+    with pytest.raises(StorageFull):
+        await submit(ledger, "full", PAD="x" * 100_000)
+    assert not recording.done()
+    assert "full" in ledger.trouble
+    assert (await ledger.get_by_uid(Workload, made.meta.uid)).status.reason is None
+    set_most_pages(ledger, 2**30)
+    [meta] = await recording
+    stored = await ledger.get_by_uid(Workload, made.meta.uid)
+    assert (stored.meta, stored.status.reason) == (meta, made.status.reason)
+    rows = await ledger.transitions(workload_uid=made.meta.uid)
+    assert [row.to_phase for row in rows] == ["pending", "running"]
 
 
 def set_most_pages(ledger: SqlLedger, count: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
+from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, Expired, NotFound
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
@@ -40,6 +41,7 @@ def test_a_problem_on_the_wire() -> None:
         (Conflict("x"), 409, "conflict"),
         (InvalidArgument("after", "x", "a cursor"), 422, "invalid"),
         (LedgerUnavailable("x"), 503, "ledger_unavailable"),
+        (StorageFull("x"), 503, "storage_full"),
         (NotAccepted("extension_used_up", "No."), 409, "extension_used_up"),
         (NotAdmitted("never_fits", "gpus", 9, "at most 4", "No node has 9."), 422, "never_fits"),
     ],

@@ -1,6 +1,7 @@
 """Group commit: who shares a commit, who hears when, who fails with whom."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from carrel_scheduler.ledger.group_commit import LARGEST_GROUP, GroupCommit
 from carrel_scheduler.ledger.migrate import upgrade
 from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.small_rows import read_settings, write_setting
+from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.transaction import Transaction
 
 
@@ -31,7 +33,7 @@ class Disk:
         self.free.set()
         self.busy = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         event.listen(database.writer, "commit", self._commit)
 
     def _commit(self, _connection: Any) -> None:
@@ -141,6 +143,69 @@ async def test_a_failing_commit_fails_its_whole_group(
     disk.failure = None
     assert await writer.run(setting("after")) == "after"
     assert stored(database) == {"after"}
+
+
+@pytest.mark.parametrize("failure", [MemoryError(), RuntimeError("?"), SystemExit(3)])
+async def test_whatever_fails_a_commit_writes_go_on(
+    writer: GroupCommit, disk: Disk, database: Database, failure: BaseException
+) -> None:
+    disk.failure = failure
+    with pytest.raises(LedgerUnavailable):
+        await writer.run(setting("lost"))
+    disk.failure = None
+    assert await writer.run(setting("after")) == "after"
+    assert stored(database) == {"after"}
+
+
+@pytest.mark.parametrize("error", [StopIteration(), SystemExit(3)])
+async def test_whatever_a_call_raises_everybody_hears(
+    writer: GroupCommit, disk: Disk, error: BaseException
+) -> None:
+    def fail(_transaction: Transaction) -> None:
+        raise error
+
+    first, others = await while_busy(writer, disk, [setting("a"), fail, setting("b")])
+    disk.free.set()
+    outcomes = await asyncio.gather(first, *others, return_exceptions=True)
+    assert isinstance(outcomes[2], LedgerUnavailable)
+    assert await writer.run(setting("after")) == "after"
+
+
+async def test_a_full_storage_refuses_or_makes_wait_until_there_is_room(
+    writer: GroupCommit, disk: Disk, database: Database
+) -> None:
+    disk.failure = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(StorageFull):
+        await writer.run(setting("refused"))
+    assert "No space left" in writer.trouble
+    waiting = asyncio.ensure_future(writer.run(setting("waits"), waits=True))
+    with pytest.raises(StorageFull):
+        await writer.run(setting("refused"))
+    assert not waiting.done()
+    disk.failure = None
+    assert await waiting == "waits"
+    assert writer.trouble == ""
+    assert stored(database) == {"waits"}
+
+
+async def test_room_is_noticed_although_nobody_writes(writer: GroupCommit, disk: Disk) -> None:
+    disk.failure = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(StorageFull):
+        await writer.run(setting("refused"))
+    disk.failure = None
+    async with asyncio.timeout(60):
+        while writer.trouble:  # noqa: ASYNC110 - set in another thread
+            await asyncio.sleep(0.01)
+
+
+async def test_closing_ends_waiting_for_room(writer: GroupCommit, disk: Disk) -> None:
+    disk.failure = OSError(errno.ENOSPC, "No space left on device")
+    waiting = asyncio.ensure_future(writer.run(setting("waits"), waits=True))
+    with pytest.raises(StorageFull):
+        await writer.run(setting("refused"))
+    await writer.close()
+    with pytest.raises(LedgerClosed):
+        await waiting
 
 
 async def test_versions_are_given_once(writer: GroupCommit) -> None:

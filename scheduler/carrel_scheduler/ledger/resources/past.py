@@ -12,6 +12,11 @@ class Past:
 
     rows: Rows
 
+    @property
+    def trouble(self) -> str:
+        """See ``Ledger``."""
+        return self.rows.trouble
+
     async def set_secrets(self, workload_uid: str, secrets: Mapping[str, str]) -> None:
         """See ``Ledger``."""
         await self.rows.set_secrets(workload_uid, secrets)

@@ -78,7 +78,7 @@ class Rows(SqlLedger):
             history_rows.add_transitions(transaction.connection, arrivals)
             history_rows.add_decisions(transaction.connection, actions)
 
-        await self._writer.run(append)
+        await self._writer.run(append, waits=True)
 
     async def withdraw(self, uid: str) -> None:
         """The workload was never made: its entry and its first row go."""
@@ -87,7 +87,7 @@ class Rows(SqlLedger):
             for statement in _WITHDRAW:
                 transaction.connection.execute(statement, {"which": uid})
 
-        await self._writer.run(undo)
+        await self._writer.run(undo, waits=True)
 
     async def drop(self, uid: str) -> None:
         """The workload is gone; what happened to it stays."""
@@ -96,7 +96,7 @@ class Rows(SqlLedger):
             there = object_rows.by_uids(transaction.connection, Workload, [uid])
             object_rows.remove(transaction, list(there.values()))
 
-        await self._writer.run(remove)
+        await self._writer.run(remove, waits=True)
 
     async def last_of(self, uids: Sequence[str]) -> Mapping[str, Transition]:
         """The last row of each workload that has any."""
