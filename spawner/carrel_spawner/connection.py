@@ -14,6 +14,8 @@ from carrel.client import AsyncClient
 from carrel_spawner.feed import close_feed
 
 PROBE_SECONDS: Final = 5.0
+READ_SECONDS: Final = 3.0
+"""A person waits before a page: a scheduler that hangs is told after so long."""
 
 
 @dataclass
@@ -46,7 +48,9 @@ def shared_client(url: str, token: str) -> AsyncClient:
     """The running event loop's client for this service and token."""
     shared = _shared()
     if (url, token) not in shared.clients:
-        shared.clients[url, token] = AsyncClient(url, token, session=shared.calls)
+        shared.clients[url, token] = AsyncClient(
+            url, token, read_timeout=READ_SECONDS, session=shared.calls
+        )
     return shared.clients[url, token]
 
 

@@ -35,6 +35,7 @@ class AsyncClient(Workloads, Batches, Cluster, Departments, Waiting, Calls, Expe
             the environment or the configuration file (``carrel.client.config``).
         token: any JupyterHub token with the right to use Carrel; found likewise.
         timeout: seconds for one request, streams excepted.
+        read_timeout: the same for requests that only read; by default ``timeout``.
         session: an HTTP session to use; it stays the caller's to close.
         pauses: how to wait between retries.
     """
@@ -45,11 +46,18 @@ class AsyncClient(Workloads, Batches, Cluster, Departments, Waiting, Calls, Expe
         token: str | None = None,
         *,
         timeout: float = 30.0,
+        read_timeout: float | None = None,
         session: aiohttp.ClientSession | None = None,
         pauses: Pauses | None = None,
     ) -> None:
         self.settings = config.resolve(url, token)
-        self._transport = Transport(self.settings, timeout=timeout, session=session, pauses=pauses)
+        self._transport = Transport(
+            self.settings,
+            timeout=timeout,
+            read_timeout=read_timeout,
+            session=session,
+            pauses=pauses,
+        )
 
     async def __aenter__(self) -> Self:
         return self

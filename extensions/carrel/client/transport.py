@@ -1,8 +1,9 @@
 """Requests to one server: the token, time limits, retries, and problems turned into errors.
 
 A request is sent again only when that cannot do harm: when it never left (no connection), or when
-repeating it means the same (reads, deletions, creations with an idempotency key). Redirects are not
-followed: a login page is not an answer of the API, and the token must not travel.
+repeating it means the same (reads, deletions, creations with an idempotency key), and not when no
+answer came in time. Redirects are not followed: a login page is not an answer of the API, and the
+token must not travel.
 """
 
 import asyncio
@@ -75,12 +76,15 @@ class Transport:
         settings: Settings,
         *,
         timeout: float = 30.0,
+        read_timeout: float | None = None,
         session: aiohttp.ClientSession | None = None,
         pauses: Pauses | None = None,
     ) -> None:
         self.settings = settings
         self.pauses = pauses or Pauses()
         self._timeout = aiohttp.ClientTimeout(total=timeout)
+        reading = self._timeout if read_timeout is None else aiohttp.ClientTimeout(read_timeout)
+        self._timeouts = {"GET": reading}
         self._session = session
         self._owned = session is None
         self._base, self._socket = _address(settings.url)
@@ -161,16 +165,18 @@ class Transport:
                     params=pairs(parameters),
                     data=content,
                     headers=self.headers(more | dict(headers or {})),
-                    timeout=self._timeout,
+                    timeout=self._timeouts.get(method, self._timeout),
                     allow_redirects=False,
                 ) as response:
                     if last or not again or response.status not in RETRIED_STATUSES:
                         await self.check(response)
                         return await response.read()
+            except TimeoutError as error:  # a server that hangs: asking again would hang as long
+                raise self._unreachable(error) from error
             except aiohttp.ClientConnectorError as error:
                 if last or isinstance(error, aiohttp.ClientConnectorCertificateError):
                     raise self._unreachable(error) from error
-            except (aiohttp.ClientError, TimeoutError) as error:
+            except aiohttp.ClientError as error:
                 if last or not again:
                     raise self._unreachable(error) from error
             await self.pauses.before(attempt)

@@ -4,7 +4,7 @@ Outside a workspace (no ``CARREL_URL``, or no token) it says so once and does no
 """
 
 import time
-from typing import Any
+from typing import Any, Final
 
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Float
@@ -18,6 +18,8 @@ from carrel.workspace.handlers import rules
 from carrel.workspace.pace import Pace
 from carrel.workspace.reporter import Reporter
 from carrel.workspace.watch import Watch
+
+READ_SECONDS: Final = 3.0
 
 
 class CarrelWorkspace(ExtensionApp):
@@ -45,7 +47,7 @@ class CarrelWorkspace(ExtensionApp):
     def initialize_handlers(self) -> None:
         """Open the endpoints, when there is a scheduler to speak to."""
         try:
-            self.client = AsyncClient()
+            self.client = AsyncClient(read_timeout=READ_SECONDS)
         except CarrelError as error:
             self.log.info("Not connected to Carrel: %s", error)
             return

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from carrel.client import AsyncClient
@@ -23,6 +24,7 @@ from carrel_hub.up.ports import load_or_choose
 from carrel_hub.up.screen import Screen
 from carrel_hub.up.supervisor import Supervisor
 from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.watchdog import Watchdog, over_http
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -97,7 +99,7 @@ class _Machine:
     ) -> None:
         self.wish, self.settings, self.keys = wish, settings, keys
         self.parts, self.new, self.screen = parts, new, screen
-        self.supervisor = Supervisor()
+        self.supervisor = Supervisor(screen.say)
         self.ended = asyncio.Event()
 
     async def serve(self) -> None:
@@ -106,8 +108,9 @@ class _Machine:
         for number in SIGNALS:
             loop.add_signal_handler(number, self.ended.set)
         client = AsyncClient(self.settings.api_url, self.keys.setup)
+        asking = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
         try:
-            if await self._unless_ended(self._start(client)):
+            if await self._unless_ended(self._start(client, asking)):
                 await self.ended.wait()
                 await self._say_goodbye(client)
             else:
@@ -115,6 +118,7 @@ class _Machine:
         finally:
             await client.close()
             await self.supervisor.stop()
+            await asking.close()
 
     async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> bool:
         """Do the work, or drop it at a signal; says whether it was done."""
@@ -131,7 +135,7 @@ class _Machine:
                 one.cancel()
             await asyncio.gather(task, end, return_exceptions=True)
 
-    async def _start(self, client: AsyncClient) -> None:
+    async def _start(self, client: AsyncClient, asking: aiohttp.ClientSession) -> None:
         for part in self.parts:
             await self.supervisor.start(part)
         probes = readiness.probes(self.settings, self.keys)
@@ -145,8 +149,10 @@ class _Machine:
                 await first_projects(client, facts.total_gpus(nodes), demo=self.wish.demo)
         except CarrelError as error:
             raise Trouble(f"The scheduler could not be set up: {error}") from error
+        health = readiness.health(self.settings, self.keys)
         for part in self.parts:
-            self.supervisor.keep_running(part, self._revived)
+            watchdog = Watchdog(over_http(asking, *health[part.name]))
+            self.supervisor.keep_running(part, watchdog, self._revived)
         self.screen.ready(self.settings, self.new, facts.gpu_line(nodes), facts.account_line())
 
     async def _revived(self, part: Part) -> None:

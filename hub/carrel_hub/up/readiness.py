@@ -32,6 +32,15 @@ def probes(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str
     }
 
 
+def health(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
+    """For each part a page that it answers at once and by itself, and headers to ask with."""
+    return probes(settings, keys) | {
+        "scheduler": (f"{settings.api_url}/health", {}),
+        "hub": (f"{settings.hub_url}/hub/health", {}),
+        "console": (f"{settings.console_url}/services/console/static/console.css", {}),
+    }
+
+
 async def wait(part: Part, url: str, headers: dict[str, str], supervisor: Supervisor) -> None:
     """Wait until ``url`` answers without an error. Raises ``Trouble``."""
     timeout = aiohttp.ClientTimeout(total=5)

@@ -1,4 +1,4 @@
-"""Runs the parts, starts one again that dies, and stops them together.
+"""Runs the parts, starts one again that dies or falls silent, and stops them together.
 
 All parts are in one process group of their own: Ctrl-C in the terminal reaches `carrel up` alone,
 which stops them in good order, and whatever is left at the end is killed as a group.
@@ -10,25 +10,32 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from carrel_hub.up.parts import Part
 from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.watchdog import LONGEST_SILENCE_SECONDS, SILENCE_SECONDS, Watchdog
 
 TIED: Final = Path(__file__).with_name("tied.py")
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 15.0
+TERMINATE_SECONDS: Final = 2.0
 MOST_LOG_BYTES: Final = 16 * 1024 * 1024
 
 
 class Supervisor:
-    """The children of `carrel up`. Used from one event loop."""
+    """The children of `carrel up`. Used from one event loop.
 
-    def __init__(self) -> None:
+    Args:
+        say: told in a sentence what goes wrong and what is done about it.
+    """
+
+    def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
+        self._say = say
         self._running: dict[str, Process] = {}
         self._watchers: list[asyncio.Task[None]] = []
         self._group = 0
@@ -48,10 +55,13 @@ class Supervisor:
             )
 
     def keep_running(
-        self, part: Part, revived: Callable[[Part], Awaitable[None]] | None = None
+        self,
+        part: Part,
+        watchdog: Watchdog,
+        revived: Callable[[Part], Awaitable[None]] | None = None,
     ) -> None:
-        """From now on start it again when it dies, and then call ``revived``."""
-        self._watchers.append(asyncio.create_task(self._watch(part, revived)))
+        """From now on start it again when it dies or falls silent, and then call ``revived``."""
+        self._watchers.append(asyncio.create_task(self._watch(part, watchdog, revived)))
 
     async def stop(self) -> None:
         """Ask all to stop, wait, and kill what is left."""
@@ -73,30 +83,50 @@ class Supervisor:
             if self._group:
                 os.killpg(self._group, signal.SIGKILL)
 
-    async def _watch(self, part: Part, revived: Callable[[Part], Awaitable[None]] | None) -> None:
+    async def _watch(
+        self,
+        part: Part,
+        watchdog: Watchdog,
+        revived: Callable[[Part], Awaitable[None]] | None,
+    ) -> None:
         """Start it again after each end, soon at first, more slowly when it keeps dying."""
         loop = asyncio.get_running_loop()
-        pause = FIRST_PAUSE_SECONDS
+        pause, patience = FIRST_PAUSE_SECONDS, SILENCE_SECONDS
         while not self._stopping:
             began = loop.time()
-            await self._running[part.name].wait()
-            if loop.time() - began > STEADY_SECONDS:
-                pause = FIRST_PAUSE_SECONDS
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
-            await self.start(part)
+            process = self._running[part.name]
+            silent = await _ended_or_silent(process, watchdog.until_silent(patience))
+            if loop.time() - began > STEADY_SECONDS + patience:
+                pause, patience = FIRST_PAUSE_SECONDS, SILENCE_SECONDS
+            if silent:
+                self._say(f"{part.shown} runs but does not answer; it is started again.")
+                patience = min(patience * 2, LONGEST_SILENCE_SECONDS)
+                await _end(process)
+            pause = await self._start_again(part, pause)
             if revived is not None:
                 await revived(part)
 
+    async def _start_again(self, part: Part, pause: float) -> float:
+        """Start it after ``pause`` seconds, and again until that works; returns the next pause."""
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            try:
+                await self.start(part)
+            except Trouble as trouble:
+                self._say(f"{trouble} It is tried again in {pause:.1f} s.")
+            else:
+                return pause
+
     async def _spawn(self, part: Part) -> Process:
         command = [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), *part.command]
-        rotate(part.log)
-        with part.log.open("ab") as log:
-            part.log.chmod(0o600)
-            try:
+        try:
+            rotate(part.log)
+            with part.log.open("ab") as log:
+                part.log.chmod(0o600)
                 process = await self._in_group(command, part, log.fileno())
-            except OSError as error:
-                raise Trouble(f"{part.shown} cannot be started: {error}.") from error
+        except OSError as error:
+            raise Trouble(f"{part.shown} cannot be started: {error}.") from error
         self._group = self._group or process.pid
         return process
 
@@ -121,6 +151,33 @@ class Supervisor:
                 self._group = process.pid
             return process
         raise AssertionError("a new group is always possible")
+
+
+async def _ended_or_silent(process: Process, silence: Coroutine[Any, Any, None]) -> bool:
+    """Wait for the end of a process or its silence; says whether it is silent."""
+    end, silent = asyncio.create_task(process.wait()), asyncio.create_task(silence)
+    try:
+        await asyncio.wait({end, silent}, return_when=asyncio.FIRST_COMPLETED)
+        if end.done():
+            return False
+        await silent
+        return True
+    finally:
+        for task in (end, silent):
+            task.cancel()
+        await asyncio.gather(end, silent, return_exceptions=True)
+
+
+async def _end(process: Process) -> None:
+    """End one that does not answer; one that is stopped (SIGSTOP) takes no notice of SIGTERM."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TERMINATE_SECONDS):
+                await process.wait()
+                return
+        process.kill()
+    await process.wait()
 
 
 def rotate(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:

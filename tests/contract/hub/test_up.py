@@ -171,3 +171,33 @@ def _other(up: Up, what: str, old: psutil.Process) -> bool:
         return up.part(what).pid != old.pid
     except (StopIteration, psutil.NoSuchProcess):
         return False
+
+
+async def test_a_scheduler_that_hangs_is_told_at_once_and_comes_back(running: Up) -> None:
+    said = await asyncio.to_thread(running.start, "--demo")
+    password = re.findall(r"^ +ada +(\S+)", said, re.MULTILINE)[0]
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        stack: Any = SimpleNamespace(url=running.url)
+        ada = Person(stack, session, "ada")
+        assert await ada.sign_in(password) == 200
+        assert (await ada.get("/services/console/"))[0] == 200
+        hung = running.part("carrel_scheduler")
+        hung.suspend()
+        async with asyncio.timeout(30):  # it was over 100 s
+            status, home = await ada.get("/hub/home")
+            assert (status, "The scheduler does not answer" in home) == (200, True)
+            status, page = await ada.get("/services/console/jobs")
+            assert status == 503, page
+            status, page = await ada.get("/hub/spawn/ada")
+            assert "What is free now cannot be shown" in page, page
+        await until(
+            lambda: _other(running, "carrel_scheduler", hung), PATIENCE_SECONDS, "a new one"
+        )
+        assert "Scheduler runs but does not answer" in running.out.read_text()
+        health = f"{running.url}/services/carrel/health"
+        await until(lambda: _answers(health), PATIENCE_SECONDS, "an answer")
+        async with running.client() as client:
+            assert await client.members("vision") == ["ada"]
+        assert (await ada.get("/services/console/jobs"))[0] == 200
+    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0

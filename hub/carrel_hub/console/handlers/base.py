@@ -27,6 +27,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+READ_SECONDS: Final = 3.0
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -57,7 +58,9 @@ class Console:
         """The scheduler, asked in the name of whoever owns the token."""
         if not token:
             raise NotSignedIn("You are not signed in.")
-        return AsyncClient(self.settings.api_url, token, session=self.session())
+        return AsyncClient(
+            self.settings.api_url, token, read_timeout=READ_SECONDS, session=self.session()
+        )
 
 
 @dataclass(frozen=True, slots=True)
