@@ -137,10 +137,23 @@ class World:
     # What happens in the cluster
 
     def arrive(self, name: str, grouping: Grouping, gpus: int = 1, role: str = "") -> None:
-        one = pod(name, gpus)
-        member = Member(PodRef("carrel-a", name, f"uid-{name}"), grouping, one, role)
-        self.pods[member.ref.uid] = Real(member)
+        self.arrive_as(pod(name, gpus), grouping, role)
+
+    def arrive_as(self, one: Pod, grouping: Grouping, role: str = "") -> None:
+        """A pod as its manifest says it."""
+        meta = one.metadata
+        member = Member(PodRef(meta.namespace, meta.name, meta.uid), grouping, one, role)
+        self.pods[meta.uid] = Real(member)
         self.news.append(MemberSeen(member))
+
+    def evict(self, uid: str) -> None:
+        """The scheduler has a pod give way, and it does."""
+        home = self.guests.book.home(uid)
+        assert home is not None
+        self.guests.give_way(*home, "Reclaimed", "others want their own")
+        self.guests.act()
+        while self.evictions:
+            self.carry_out()
 
     def see(self, uid: str, **changes: Any) -> None:
         real = self.pods[uid]

@@ -24,10 +24,11 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
 )
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.resources.names import DEVICES, EPOCH
+from carrel_scheduler.ledger.resources.names import COUNTED, DEVICES, EPOCH
 
 NO_LEASE_YET = "no params found"
 """What the API server says while its policies do not know of the lease yet."""
+_MOST_DIGITS = 4
 _encode = msgspec.json.Encoder().encode
 
 
@@ -53,6 +54,7 @@ class Target:
         node: the node's name.
         devices: indices of the node's GPUs.
         decided: the pod as it was decided on; ``None``: whatever becomes of it meanwhile.
+        counted: whom it counts for from now on (``pods.counted``).
     """
 
     namespace: str
@@ -61,6 +63,7 @@ class Target:
     node: str
     devices: Sequence[int] = ()
     decided: Pod | None = None
+    counted: str = ""
 
 
 async def bind(client: KubeClient, target: Target, epoch: int) -> None:
@@ -100,7 +103,7 @@ def read_devices(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     parts = text.split(",") if text else []
-    if not all(part.isdecimal() for part in parts):
+    if not all(part.isdecimal() and len(part) <= _MOST_DIGITS for part in parts):
         return None
     return tuple(int(part) for part in parts)
 
@@ -114,7 +117,11 @@ def _binding(target: Target, version: str, epoch: int) -> bytes:
                 "name": target.name,
                 "uid": target.uid,
                 **({"resourceVersion": version} if version else {}),
-                "annotations": {DEVICES: devices_text(target.devices), EPOCH: str(epoch)},
+                "annotations": {
+                    DEVICES: devices_text(target.devices),
+                    EPOCH: str(epoch),
+                    **({COUNTED: target.counted} if target.counted else {}),
+                },
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": target.node},
         }

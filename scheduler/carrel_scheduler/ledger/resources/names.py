@@ -23,6 +23,8 @@ KIND: Final = f"{GROUP}/kind"
 
 DEVICES: Final = f"{GROUP}/devices"
 """Annotation: the GPUs of its node that a pod was given, comma separated indices."""
+COUNTED: Final = f"{GROUP}/counted-as"
+"""Annotation of a binding: project, user and priority that the pod counts for, as JSON."""
 EPOCH: Final = f"{GROUP}/epoch"
 """Annotation of a binding: which scheduler's turn it was decided in."""
 NODE_GROUP: Final = f"{GROUP}/node-group"

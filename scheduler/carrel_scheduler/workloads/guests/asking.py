@@ -1,10 +1,29 @@
 """What waiting pods ask of their place, read again when what it depends on has changed."""
 
+import logging
 from collections.abc import Iterable
+from dataclasses import replace
 
+import msgspec
+
+from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.needs import needs_of
 from carrel_scheduler.engines.kubernetes.pods.places import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.requests import request_of
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.workloads.guests.teams import Slot, Team
+
+log = logging.getLogger(__name__)
+
+
+def asks_for(pod: Pod, counted: Request) -> bool:
+    """Whether a pod asks for the amounts of a request, wherever it may run."""
+    try:
+        asked = request_of(needs_of(pod), ANYWHERE)
+    except PodRefused:
+        return False
+    return asked == replace(counted, where=ANYWHERE)
 
 
 class Asking:
@@ -31,6 +50,8 @@ class Asking:
             ask = self._places.ask(one.pod, groups, together=not team.loose)
         except PodRefused as error:
             slot.waits = error.sentence
+            if one.node:
+                self._count_bound(slot, one.pod)
             return
         self._note(team, slot, ask)
 
@@ -42,6 +63,16 @@ class Asking:
         slot.checked = ask.checked
         if ask.follows and slot.member is not None and not slot.member.node:
             self._follow[slot] = team
+
+    def _count_bound(self, slot: Slot, pod: Pod) -> None:
+        """A pod that runs holds what its containers ask for, whatever else it says."""
+        bare = msgspec.structs.replace(pod.metadata, annotations={})
+        try:
+            needs = needs_of(msgspec.structs.replace(pod, metadata=bare))
+        except PodRefused as error:
+            log.warning("what pod %s uses is not counted: %s", pod.metadata.name, error)
+            return
+        slot.request = request_of(needs, ANYWHERE)
 
     def again(self, teams: Iterable[Team]) -> list[Team]:
         """Teams whose pods may ask for something else by now; they were read again."""

@@ -21,7 +21,7 @@ class GuestBook:
         self.buried: set[str] = set()
         self.touched: dict[str, Team] = {}
         self._homes: dict[str, tuple[Team, Slot]] = {}
-        self._gangs: dict[str, Team] = {}
+        self._gangs: dict[tuple[str, str, str], Team] = {}
         self._vacant: dict[str, dict[str, Team]] = {}
         self._loose: dict[str, dict[str, Team]] = {}
 
@@ -74,6 +74,8 @@ class GuestBook:
                 continue
             if one.ending or one.outcome is not None or waiting.role != slot.role:
                 continue
+            if _belongs_to(other.grouping) != _belongs_to(team.grouping):
+                continue
             self.touch(other)
             self.close(other, waiting)
             self._homes[one.ref.uid] = (team, slot)
@@ -90,8 +92,21 @@ class GuestBook:
         if not team.slots:
             self.teams.pop(team.uid, None)
             self._no_longer_loose(team)
-            if self._gangs.get(team.grouping.uid) is team:
-                del self._gangs[team.grouping.uid]
+            if self._gangs.get(_belongs_to(team.grouping)) is team:
+                del self._gangs[_belongs_to(team.grouping)]
+
+    def part_from_gang(self, team: Team, slot: Slot, until: float) -> tuple[Team, Slot] | None:
+        """Let the pod of a slot go by itself; the slot waits for another one."""
+        member = slot.member
+        if member is None:
+            return None
+        self.lose(member.ref.uid)
+        self.vacate(team, slot, until)
+        own, place = self._new_loose(member)
+        place.member = member
+        self._homes[member.ref.uid] = (own, place)
+        self.touch(own)
+        return own, place
 
     def _loose_slot(self, member: Member) -> tuple[Team, Slot]:
         for team in self._vacant.get(member.grouping.uid, {}).values():
@@ -110,7 +125,7 @@ class GuestBook:
 
     def _gang_slot(self, member: Member) -> tuple[Team, Slot]:
         """A slot that waits for a pod of its role, or a new one; late pods go by themselves."""
-        team = self._gangs.get(member.grouping.uid)
+        team = self._gangs.get(_belongs_to(member.grouping))
         if team is None:
             team = self._new_gang(member.grouping)
         for slot in team.slots:
@@ -125,8 +140,11 @@ class GuestBook:
         return team, slot
 
     def _new_gang(self, grouping: Grouping) -> Team:
-        team = self._gangs[grouping.uid] = Team(f"{grouping.uid}-gang", grouping, loose=False)
-        self.teams[team.uid] = team
+        uid = f"{grouping.uid}-gang"
+        if uid in self.teams:
+            uid = f"{'-'.join(_belongs_to(grouping))}-gang"
+        team = self._gangs[_belongs_to(grouping)] = Team(uid, grouping, loose=False)
+        self.teams[uid] = team
         return team
 
     def _no_longer_loose(self, team: Team) -> None:
@@ -142,3 +160,8 @@ class GuestBook:
             waiting.pop(team.uid, None)
             if not waiting:
                 del self._vacant[team.grouping.uid]
+
+
+def _belongs_to(grouping: Grouping) -> tuple[str, str, str]:
+    """Whose gang it is: pods that name a group of another project or user are another gang."""
+    return grouping.uid, grouping.project, grouping.user

@@ -100,7 +100,7 @@ class Guests(Hearing):
             settling.release(self, team, slot, Outcome.AGAIN)
             self.book.touch(team)
         else:
-            settling.order(self, slot)
+            settling.order(self, team, slot)
         return True
 
     def evict(self, eviction: Eviction) -> bool:

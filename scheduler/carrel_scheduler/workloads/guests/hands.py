@@ -158,7 +158,15 @@ class Hands:
             await self._binding.acquire()
             order = self._binds.popleft()
             pod = order.pod
-            target = Target(pod.namespace, pod.name, pod.uid, order.node, order.devices, order.seen)
+            target = Target(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                order.node,
+                order.devices,
+                order.seen,
+                order.counted,
+            )
             try:
                 for decision in order.first:
                     await prepare(self._client, decision)

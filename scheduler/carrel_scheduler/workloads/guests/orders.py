@@ -12,7 +12,7 @@ from carrel_scheduler.workloads.guests.members import PodRef
 class Bind:
     """Bind a pod to a node, with devices, after what was decided about its volumes is written.
 
-    ``seen`` is the pod as it was decided on.
+    ``seen`` is the pod as it was decided on, ``counted`` whom it counts for (``pods.counted``).
     """
 
     pod: PodRef
@@ -20,6 +20,7 @@ class Bind:
     devices: tuple[int, ...]
     seen: Pod
     first: tuple[Decision, ...] = ()
+    counted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,26 @@
 """From a pod as the cluster shows it to what the loop hears of it.
 
 A pod with our scheduler's name that a task of ours made is our own work and is heard of through the
-engine; one without such a label is a guest; every other pod that has a node is a stranger.
+engine: the label says so in the namespaces of projects, where only scheduler and Hub may write it.
+One without such a label is a guest; every other pod that has a node is a stranger. A pod that runs
+counts for whom it was bound for, whatever its labels say by now.
 """
 
 from typing import Final
 
 from carrel_scheduler.core.events import Outcome
 from carrel_scheduler.engines.kubernetes.binding import read_devices
+from carrel_scheduler.engines.kubernetes.pods import counted
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Grouping
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.ledger.resources.names import DEVICES, SCHEDULER_NAME, TASK
+from carrel_scheduler.ledger.resources.names import (
+    DEVICES,
+    NAMESPACE_PREFIX,
+    SCHEDULER_NAME,
+    TASK,
+)
 from carrel_scheduler.workloads.guests.members import Member, PodRef
 from carrel_scheduler.workloads.guests.messages import MemberSeen, OwnSeen, PodGone, StrangerSeen
 
@@ -32,14 +40,17 @@ class Reader:
         """What a pod that appeared or changed is to the loop."""
         if pod.spec.scheduler_name != SCHEDULER_NAME:
             return StrangerSeen(pod)
-        if TASK in pod.metadata.labels:
+        if TASK in pod.metadata.labels and pod.metadata.namespace.startswith(NAMESPACE_PREFIX):
             return OwnSeen(pod)
         try:
             return MemberSeen(_member(pod, await self._grouped(pod)))
         except PodRefused as error:
-            if pod.spec.node_name:
+            if not pod.spec.node_name:
+                return MemberSeen(_member(pod, Grouped(_nameless(pod)), error.sentence))
+            was = counted.read(pod.metadata.annotations)
+            if was is None:
                 return StrangerSeen(pod)
-            return MemberSeen(_member(pod, Grouped(_nameless(pod)), error.sentence))
+            return MemberSeen(_member(pod, Grouped(counted.applied(_nameless(pod), was))))
 
     def gone(self, pod: Pod) -> PodGone:
         """What a deleted pod is to the loop."""
@@ -49,7 +60,11 @@ class Reader:
     async def _grouped(self, pod: Pod) -> Grouped:
         known = self._read.get(pod.metadata.uid)
         if known is None or not pod.spec.node_name:
-            known = self._read[pod.metadata.uid] = await self._grouper.group(pod)
+            known = await self._grouper.group(pod)
+            was = counted.read(pod.metadata.annotations) if pod.spec.node_name else None
+            if was is not None:
+                known = Grouped(counted.applied(known.grouping, was), known.role)
+            self._read[pod.metadata.uid] = known
         return known
 
 

@@ -16,6 +16,7 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
 )
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
 from carrel_scheduler.workloads.guests import room
 from carrel_scheduler.workloads.guests.book import GuestBook
 from carrel_scheduler.workloads.guests.members import Member
@@ -37,8 +38,16 @@ class Turn(Protocol):
     book: GuestBook
     stale_grace_s: float
 
-    def bind(self, member: Member, place: GuestPlace) -> None:
-        """Have a pod bound."""
+    def is_counted(self, slot: Slot) -> bool:
+        """Whether the pod of a slot asks for no more than its place was held for."""
+        ...
+
+    def count_anew(self, team: Team, slot: Slot) -> None:
+        """A pod asks for something else than was counted: it waits for room again."""
+        ...
+
+    def bind(self, member: Member, grouping: Grouping, place: GuestPlace) -> None:
+        """Have a pod bound, counted for a project and user."""
         ...
 
     def row(self, team: Team, slot: Slot, phase: str) -> None:
@@ -104,12 +113,15 @@ def give_up(turn: Turn, team: Team, slot: Slot) -> None:
         turn.wake(slot.gone_by, team)
 
 
-def order(turn: Turn, slot: Slot) -> None:
+def order(turn: Turn, team: Team, slot: Slot) -> None:
     """Have the pod of a slot bound to the place that the slot holds."""
     if slot.member is None or slot.place is None or slot.sent or slot.member.node:
         return
+    if not turn.is_counted(slot):
+        turn.count_anew(team, slot)
+        return
     slot.sent = True
-    turn.bind(slot.member, slot.place)
+    turn.bind(slot.member, team.grouping, slot.place)
 
 
 def _end(turn: Turn, team: Team, slot: Slot) -> None:
@@ -180,7 +192,7 @@ def _ask(turn: Turn, team: Team) -> None:
         return
     _dequeue(turn, team)
     for index, slot in enumerate(wanted):
-        slot.index = index
+        slot.index, slot.counted = index, slot.request
     team.asked, team.reshaped = tuple(wanted), False
     turn.state.apply(queued_event(team, wanted, turn.stale_grace_s))
     team.queued = True
@@ -211,7 +223,7 @@ def _found(turn: Turn, team: Team, slot: Slot) -> None:
     if one is None:
         return
     if not one.node:
-        order(turn, slot)
+        order(turn, team, slot)
         return
     if slot.place is not None and slot.place.node == one.node:
         return

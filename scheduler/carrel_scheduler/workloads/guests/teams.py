@@ -37,6 +37,8 @@ class Slot:
         done: its work is over for good.
         since: when it got its place.
         request: what its pod asks for, or the last one asked for.
+        counted: what the core knows that it asks for; a pod that asks for another amount is not
+            bound to a place that was held for this.
         waits: why no node serves its pod, for reasons that the core does not know; in words.
         follows: what it asks for depends on what else happens.
         checked: what is placed in the same turn may come in its way.
@@ -55,6 +57,7 @@ class Slot:
     done: bool = False
     since: float = 0.0
     request: Request = NOTHING
+    counted: Request = NOTHING
     waits: str = ""
     follows: bool = False
     checked: bool = False

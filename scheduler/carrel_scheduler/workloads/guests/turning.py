@@ -9,10 +9,12 @@ from typing import Final
 
 from carrel_scheduler.core.events import Outcome, WorkloadQueued
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.kubernetes.pods import counted
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
 from carrel_scheduler.engines.kubernetes.pods.places import Places
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads.guests import rows, settling
-from carrel_scheduler.workloads.guests.asking import Asking
+from carrel_scheduler.workloads.guests.asking import Asking, asks_for
 from carrel_scheduler.workloads.guests.book import GuestBook
 from carrel_scheduler.workloads.guests.borrowing import Borrowing
 from carrel_scheduler.workloads.guests.confining import confined
@@ -84,11 +86,36 @@ class Turning:
         """Write down what a slot holds from now on."""
         self.orders.rows.append(rows.row(team, slot, phase, now=self.now, epoch=self.epoch))
 
-    def bind(self, member: Member, place: GuestPlace) -> None:
+    def is_counted(self, slot: Slot) -> bool:
+        """Whether the pod of a slot asks for no more than its place was held for."""
+        return slot.member is not None and asks_for(slot.member.pod, slot.counted)
+
+    def count_anew(self, team: Team, slot: Slot) -> None:
+        """A pod asks for something else than was counted: it waits for room again.
+
+        The core learns what a gang asks for only while the gang holds nothing: one that grew while
+        others run goes by itself.
+        """
+        settling.release(self, team, slot, Outcome.AGAIN)
+        if not team.loose and team.holding:
+            until = self.now + settling.RETURN_SECONDS
+            self.wake(until, team)
+            home = self.book.part_from_gang(team, slot, until)
+            if home is not None:
+                self.asking.read(*home)
+        else:
+            team.reshaped = True
+            self.asking.read(team, slot)
+        self.book.touch(team)
+
+    def bind(self, member: Member, grouping: Grouping, place: GuestPlace) -> None:
         """Have a pod bound; from now on others see it there."""
         self.places.put_pod(member.pod, place.node)
         first = self.places.decide(member.pod, place.node)
-        self.orders.binds.append(Bind(member.ref, place.node, place.devices, member.pod, first))
+        whom = counted.written(grouping)
+        self.orders.binds.append(
+            Bind(member.ref, place.node, place.devices, member.pod, first, whom)
+        )
 
     def left(self, slot: Slot) -> None:
         """A slot has no place any more."""

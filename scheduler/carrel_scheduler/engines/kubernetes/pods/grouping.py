@@ -33,6 +33,7 @@ from carrel_scheduler.engines.kubernetes.pods.standing import (
     SAID_QUEUE,
     Projects,
     Standing,
+    count_of_pods,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Owned, Owner, Pod
 
@@ -79,7 +80,7 @@ class Grouper:
     ) -> Grouped:
         if not rule.group:
             total = pod.metadata.annotations.get(rule.total, "")
-            least = int(total) if total.isdecimal() else 1
+            least = count_of_pods(rule.total, total, "bad_group_total") if total else 1
             key = f"{pod.metadata.namespace}/{name}"
             reading = _Reading(pod, chain, self._projects)
             return reading.gang(key, name, rule.kind, None, (Role("", least),), "")

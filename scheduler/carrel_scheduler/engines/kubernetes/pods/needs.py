@@ -27,6 +27,11 @@ HUGE_PAGES: Final = "hugepages-"
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 """Resources that are whole GPUs; a node offers one of them."""
 _OF_POD: Final = (CPU, MEMORY)
+MOST_CORES: Final = 1_000_000
+MOST_GPUS: Final = 65_536
+MOST_BYTES: Final = 2**50
+MOST_PIECES: Final = 2**40
+"""More than any node has, and so little that sums over all pods fit into 64 bits."""
 
 Nanos = dict[str, int]
 """Resource name -> billionths."""
@@ -56,11 +61,12 @@ def needs_of(pod: Pod) -> Needs:
     """What a pod needs.
 
     Raises:
-        PodRefused: a quantity or annotation that means nothing, or claims of dynamic resource
-            allocation, which are not supported.
+        PodRefused: a quantity or annotation that means nothing, more than any node has, or claims
+            of dynamic resource allocation, which are not supported.
     """
     _refuse_claims(pod)
     total = _total(pod)
+    _refuse_too_much(total)
     share = share_of(pod.metadata.annotations)
     gpu = [name for name in GPU_RESOURCES if total.get(name)]
     if len(gpu) > 1:
@@ -91,6 +97,21 @@ def counted(total: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 def in_bytes(name: str) -> bool:
     """Whether amounts of the resource are bytes."""
     return name == STORAGE or name.startswith(HUGE_PAGES)
+
+
+def _refuse_too_much(total: Nanos) -> None:
+    for name, nano in total.items():
+        if nano > (most := _most(name)) * NANO:
+            expected = f"{most} or less over all containers"
+            raise PodRefused("too_much", f"resources.{name}", pieces(nano), expected)
+
+
+def _most(name: str) -> int:
+    if name == CPU:
+        return MOST_CORES
+    if name in GPU_RESOURCES:
+        return MOST_GPUS
+    return MOST_BYTES if name == MEMORY or in_bytes(name) else MOST_PIECES
 
 
 def _refuse_claims(pod: Pod) -> None:

@@ -9,9 +9,8 @@ from math import prod
 from typing import Any, Final
 
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import Roles, Rule, Shape, When
+from carrel_scheduler.engines.kubernetes.pods.standing import MOST_PODS
 
-MOST: Final = 100_000
-"""More pods than this nobody waits for."""
 EVERY: Final = "*"
 
 
@@ -75,7 +74,7 @@ def number(owner: object, path: str) -> int | None:
     found = at(owner, path)
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
         return None
-    return min(found, MOST)
+    return min(found, MOST_PODS)
 
 
 def _roles(roles: Roles, owner: Mapping[str, Any]) -> Iterator[RoleCount]:
@@ -104,7 +103,7 @@ def _count(roles: Roles, entry: object) -> int:
         counts[0] = least
     if roles.most and (most := number(entry, roles.most)) is not None:
         counts[-1] = min(counts[-1], most)
-    return min(MOST, prod(counts))
+    return min(MOST_PODS, prod(counts))
 
 
 def _reduced(roles: list[RoleCount], total: int) -> list[RoleCount]:

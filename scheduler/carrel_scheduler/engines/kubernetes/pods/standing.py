@@ -34,6 +34,12 @@ MIN_MEMBERS: Final = f"{GROUP}/min-members"
 MIN_MEMBERS_ALIASES: Final = ("kai.scheduler/batch-min-member",)
 NEVER_SECONDS: Final = 10 * 365 * 86400.0
 """How long work of a class that preempts nobody makes nobody give way."""
+MOST_PRIORITY: Final = 2**31 - 1
+"""Kubernetes knows no higher one."""
+MOST_PODS: Final = 100_000
+"""More pods than this nobody waits for."""
+_MOST_DIGITS: Final = 11
+_MOST_SHOWN: Final = 40
 _YES: Final = ("true", "yes", "preemptible")
 _NO: Final = ("false", "no", "non-preemptible")
 _SEMI: Final = ("semi-preemptible",)
@@ -110,7 +116,7 @@ class Standing:
         if named in NAMED:
             return NAMED[named]
         if named.removeprefix("-").isdecimal():
-            return int(named)
+            return _number(PRIORITY, named, -MOST_PRIORITY, MOST_PRIORITY, "bad_priority")
         if self.pod.spec.priority_class_name in NAMED:
             return NAMED[self.pod.spec.priority_class_name]
         return self.pod.spec.priority or NAMED[default]
@@ -139,6 +145,21 @@ class Standing:
         said = self.label(MIN_MEMBERS, *MIN_MEMBERS_ALIASES)
         if not said:
             return None
-        if not said.isdecimal() or not int(said):
-            raise PodRefused("bad_min_members", MIN_MEMBERS, said, "a number of pods, at least 1")
-        return int(said)
+        return count_of_pods(MIN_MEMBERS, said, "bad_min_members")
+
+
+def count_of_pods(field: str, written: str, code: str) -> int:
+    """A number of pods that start together.
+
+    Raises:
+        PodRefused: ``code``.
+    """
+    return _number(field, written, 1, MOST_PODS, code)
+
+
+def _number(field: str, written: str, least: int, most: int, code: str) -> int:
+    """A whole number; what people write may have thousands of digits, or none."""
+    digits = written.removeprefix("-").isdecimal() and len(written) <= _MOST_DIGITS
+    if not digits or not least <= int(written) <= most:
+        raise PodRefused(code, field, written[:_MOST_SHOWN], f"a number from {least} to {most}")
+    return int(written)
