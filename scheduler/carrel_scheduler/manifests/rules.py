@@ -9,6 +9,7 @@ from typing import Any, Final
 from carrel_scheduler.core.mig.parts import EXPECTED, FORM
 from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
 from carrel_scheduler.ledger.resources import quantities
+from carrel_scheduler.workloads import own_work
 
 Rule = dict[str, Any]
 
@@ -140,6 +141,33 @@ _ROUTES: Final = rule(
 )
 
 
+# The scheduler itself writes the command of a program of ours, and its one route.
+_SEALED: Final = [
+    *(
+        rule(
+            f"!has(self.{field}) || size(self.{field}) == 0",
+            f"no `{field}`: it is a program of its own",
+            path=f".{field}",
+        )
+        for field in ("environment", "files", "image", "volumes", "workingDir")
+    ),
+    rule(
+        "!has(self.command) || size(self.command) == 0 || (size(self.command) == 4"
+        " && self.command[1] == '-I' && self.command[2] == '-m'"
+        " && self.command[3] == 'carrel.job.tensorboard')",
+        "no `command`: it is a program of its own",
+        path=".command",
+    ),
+    rule(
+        "!has(self.routes) || size(self.routes) == 0 || (size(self.routes) == 1"
+        " && (!has(self.routes[0].port) || self.routes[0].port == 0)"
+        " && (!has(self.routes[0].name) || self.routes[0].name == ''))",
+        "no `routes`: it is a program of its own",
+        path=".routes",
+    ),
+]
+
+
 def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> list[Rule]:
     """Rules over the whole specification of a kind of work.
 
@@ -149,6 +177,8 @@ def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> l
         command: whether it says nothing without one.
     """
     found = [_ROUTES]
+    if kind in own_work.SEALED:
+        found += _SEALED
     if "elastic" in sections:
         found += _ELASTIC
     if not KINDS[kind].gang:

@@ -249,8 +249,12 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     if spec.priority == "":
         desk = spec.kind == "workspace" and spec.preemptible
         spec.priority = "build-preemptible" if desk else facts.priority
+    foreign = own_work.foreign_fields(spec.kind, spec)
+    if foreign:
+        field = f"spec.{foreign[0]}"
+        raise Refused("OwnProgram", f"{field}: {own_work.expected(spec.kind, foreign[0])} is right.")
     spec.command = spec.command or own_work.command_for(runs)
-    spec.routes = spec.routes or own_work.routes_for(runs)
+    spec.routes = spec.routes or own_work.routes_for(runs, spec.tensorboard)
     if "backoffLimit" not in given and runs in own_work.BACKOFF_LIMIT:
         spec.backoff_limit = own_work.BACKOFF_LIMIT[runs]
     if "cpu" not in given.get("resources", {}) and runs in own_work.CPU_MILLI:
