@@ -252,7 +252,8 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     foreign = own_work.foreign_fields(spec.kind, spec)
     if foreign:
         field = f"spec.{foreign[0]}"
-        raise Refused("OwnProgram", f"{field}: {own_work.expected(spec.kind, foreign[0])} is right.")
+        right = own_work.expected(spec.kind, foreign[0])
+        raise Refused("OwnProgram", f"{field}: {right} is right.")
     spec.command = spec.command or own_work.command_for(runs)
     spec.routes = spec.routes or own_work.routes_for(runs, spec.tensorboard)
     if "backoffLimit" not in given and runs in own_work.BACKOFF_LIMIT:
