@@ -18,8 +18,6 @@ def server_arguments() -> list[str]:
     return [
         "--ServerApp.jpserver_extensions=carrel.workspace=True",
         f"--LabApp.extra_labextensions_path={LABEXTENSIONS}",
-        # Ports of kernels could be reached by every account of the machine.
-        "--KernelManager.transport=ipc",
     ]
 
 
