@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from carrel_hub import scopes, services
+from carrel_hub.accounts.signing_out import HUB_VERSION
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.queue import handlers
@@ -71,3 +72,5 @@ def pages(c: Any) -> None:
     c.JupyterHub.template_vars = {"carrel": Pages}
     c.JupyterHub.default_url = "/hub/home"
     c.JupyterHub.extra_handlers = handlers()
+    # Strangers learn of no exact version; servers compare the first number with their own.
+    c.JupyterHub.tornado_settings = {"headers": {"X-JupyterHub-Version": HUB_VERSION, "Server": ""}}

@@ -11,6 +11,8 @@ from typing import Any
 PACKAGE = Path(__file__).resolve().parent.parent
 LABEXTENSIONS = PACKAGE / "lab" / "labextensions"
 KERNEL_STARTUP = PACKAGE / "notebook" / "startup.py"
+AUTH_CACHE_SECONDS = 5
+"""For how long a workspace lets somebody in whose session the Hub has ended since."""
 
 
 def server_arguments() -> list[str]:
@@ -18,6 +20,7 @@ def server_arguments() -> list[str]:
     return [
         "--ServerApp.jpserver_extensions=carrel.workspace=True",
         f"--LabApp.extra_labextensions_path={LABEXTENSIONS}",
+        f"--HubOAuth.cache_max_age={AUTH_CACHE_SECONDS}",
     ]
 
 
