@@ -100,7 +100,8 @@ class Actor:
     ) -> None:
         """Give out the orders of a turn; returns at once."""
         if ready is not None:
-            self._give_starts(await ready, loop)
+            starts = [one for one in await ready if one.entry.uid not in cycle.unrecorded]
+            self._give_starts(starts, loop)
         for stop in cycle.stops:
             self._spawn(stop.task.workload_uid, self._stop(stop, loop))
         if cycle.forgets:
@@ -117,12 +118,16 @@ class Actor:
             entry = ready.entry
             if loop.book.get(entry.uid) is not entry:
                 continue
-            refusal = loop.ports.refusal(entry.workload.spec.routes)
+            refusal = ready.refusal or loop.ports.refusal(entry.workload.spec.routes)
             if refusal:
                 for index in ready.tasks:
                     loop.tell(StartRefused(entry.task_id(index), refusal))
             else:
                 self._spawn(_line_of(entry), self._start(ready.specs, loop))
+
+    async def listed(self) -> Sequence[TaskStatus]:
+        """The tasks that the engine knows."""
+        return await self._engine.list()
 
     async def idle(self) -> None:
         """Wait until every order given so far is carried out."""

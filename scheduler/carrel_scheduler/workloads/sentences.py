@@ -241,14 +241,33 @@ def member_ended(index: int, how: str) -> str:
     return f"worker {index}: {how}"
 
 
-def gang_lost(how: str, *, lost: bool) -> ReasonInfo:
-    """A gang cannot go on, and its members are being ended."""
+def gang_lost(how: str, *, lost: bool, alone: bool = False) -> ReasonInfo:
+    """A gang, or a task ``alone``, cannot go on; what of it still runs is being ended."""
     return ReasonInfo(
         token=GANG_LOST,
-        sentence=f"The workers are being stopped together ({how}).",
-        help="They start again together from the last checkpoint.",
+        sentence=f"It is being stopped ({how})."
+        if alone
+        else f"The workers are being stopped together ({how}).",
+        help="It starts again from its last checkpoint."
+        if alone
+        else "They start again together from the last checkpoint.",
         data={"how": how, "lost": lost},
     )
+
+
+def gpus_lost(indices: Sequence[int], node: str) -> str:
+    """GPUs went away under work that ran there."""
+    which = ", ".join(map(str, indices))
+    return (
+        f"GPU {which} of {node} was lost"
+        if len(indices) == 1
+        else f"GPUs {which} of {node} were lost"
+    )
+
+
+def stopped_by_loss(how: str) -> ReasonInfo:
+    """Work that is not started again by itself was on a GPU that went away."""
+    return ReasonInfo(token="Lost", cls="stopped", sentence=f"Stopped: {how}.", help=_START_AGAIN)
 
 
 def never_joined(indices: Sequence[int], port: int, seconds: float) -> str:
@@ -287,4 +306,14 @@ def lost(how: str) -> ReasonInfo:
         token="Lost",
         cls="held-back",
         sentence=f"Its process was lost ({how}); it starts again from its last checkpoint.",
+    )
+
+
+def set_aside() -> ReasonInfo:
+    """Nothing can be decided while it is in the queue."""
+    return ReasonInfo(
+        token="SetAside",
+        cls="held-back",
+        sentence="Set aside: the scheduler failed over this workload and goes on without it.",
+        help="Tell an administrator; a change of it, or a restart, lets it be tried again.",
     )

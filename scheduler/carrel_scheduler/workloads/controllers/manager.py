@@ -9,7 +9,6 @@ scheduler that was killed in between goes on where it left off.
 
 import asyncio
 import heapq
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from carrel_scheduler.ledger.kinds import COMPOSITES, WorkloadKind
 from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.controllers.contract import (
     OWNER_LABEL,
     Controller,
@@ -30,9 +30,8 @@ from carrel_scheduler.workloads.controllers.contract import (
 )
 from carrel_scheduler.workloads.lifecycle import FINAL
 
-log = logging.getLogger(__name__)
-
 AGAIN_SECONDS: Final = 5.0
+CONFLICT_SECONDS: Final = 0.05
 Publish = Callable[[str, Workload], None]
 
 
@@ -45,9 +44,21 @@ class Known:
 
 
 class Manager:
-    """See the module. ``publish`` tells the event stream; ``clock`` gives epoch seconds."""
+    """See the module.
 
-    def __init__(self, ledger: Ledger, *, clock: Callable[[], float], publish: Publish) -> None:
+    ``publish`` tells the event stream; ``clock`` gives epoch seconds; ``quarantine`` takes the
+    composite workloads that cannot be looked at, which are tried again.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Callable[[], float],
+        publish: Publish,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        self._quarantine = quarantine or Quarantine(clock)
         self._ledger = ledger
         self._clock = clock
         self._publish = publish
@@ -113,20 +124,28 @@ class Manager:
     async def _serve(self, queue: "_Queue", controller: Controller) -> None:
         while True:
             uid = await queue.next(self._clock)
+            with self._quarantine.guard("composite", uid, fatal=(Fenced,)) as guard:
+                again = await self._look_or_say(uid, controller)
+            if guard.failed:
+                queue.put_at(uid, self._clock() + AGAIN_SECONDS)
+            elif again is not None:
+                queue.put_at(uid, again)
+
+    async def _look_or_say(self, uid: str, controller: Controller) -> float | None:
+        """When to look again; what somebody else changed meanwhile is looked at once more."""
+        try:
             try:
-                again = await self._look(uid, controller)
-            except Fenced:
-                raise
-            except Conflict:
-                again = self._clock()
+                return await self._look(uid, controller)
             except NameTaken as error:
                 await self._say_taken(uid, error)
-                again = self._clock() + AGAIN_SECONDS
-            except Exception:
-                log.exception("looking at %s %s failed; tried again", controller.kind, uid)
-                again = self._clock() + AGAIN_SECONDS
-            if again is not None:
-                queue.put_at(uid, again)
+                return self._clock() + AGAIN_SECONDS
+        except Conflict:
+            return self._clock() + CONFLICT_SECONDS
+
+    def set_back(self, seconds: float) -> None:
+        """The clock was set back by so much: what is to come after a while still does."""
+        for queue in self._queues.values():
+            queue.set_back(seconds)
 
     async def _look(self, uid: str, controller: Controller) -> float | None:
         known = self._known.get(uid)
@@ -237,7 +256,9 @@ class Manager:
 
     async def _say_taken(self, uid: str, error: "NameTaken") -> None:
         """Tell people why it does not go on; the next look that succeeds takes it back."""
-        known = self._known[uid]
+        known = self._known.get(uid)
+        if known is None:
+            return
         reason = ReasonInfo(
             token="NameTaken",  # noqa: S106 - a reason's name
             cls="held-back",
@@ -305,6 +326,11 @@ class _Queue:
         if when < self._due.get(uid, math.inf):
             self._due[uid] = when
             heapq.heappush(self._later, (when, uid))
+
+    def set_back(self, seconds: float) -> None:
+        self._later = [(when - seconds, uid) for when, uid in self._later]
+        self._due = {uid: when - seconds for uid, when in self._due.items()}
+        self._woken.set()
 
     async def next(self, clock: Callable[[], float]) -> str:
         while True:
