@@ -28,6 +28,7 @@ from carrel_scheduler.workloads.controllers.contract import (
     NewPart,
     Wanted,
 )
+from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle import FINAL
 
 AGAIN_SECONDS: Final = 5.0
@@ -83,7 +84,8 @@ class Manager:
     def _owner_heard(self, owner: Workload) -> None:
         known = self._known.get(owner.meta.uid)
         if known is None:
-            parts = self._orphans.pop(owner.meta.uid, {})
+            found = self._orphans.pop(owner.meta.uid, {})
+            parts = {number: part for number, part in found.items() if _made_for(owner, part)}
             self._known[owner.meta.uid] = Known(owner, parts)
             self._publish("workload", owner)
         elif owner.meta.resource_version > known.owner.meta.resource_version:
@@ -95,6 +97,9 @@ class Manager:
 
     def _part_heard(self, part: Workload, *, deleted: bool) -> None:
         known = self._known.get(part.spec.owner)
+        if known is not None and not _made_for(known.owner, part):
+            log.warning("%s/%s names an owner that did not make it: %s", *_of(part))
+            return
         parts = known.parts if known else self._orphans.setdefault(part.spec.owner, {})
         if deleted:
             parts.pop(part.spec.part, None)
@@ -103,6 +108,11 @@ class Manager:
             parts[part.spec.part] = msgspec.structs.replace(part, status=status)
         if known is not None:
             self._wake(known.owner)
+
+    def parts(self, uid: str) -> list[Workload]:
+        """The parts of a composite workload in the order of their numbers."""
+        known = self._known.get(uid)
+        return [] if known is None else [known.parts[number] for number in sorted(known.parts)]
 
     def wake(self, uid: str) -> None:
         """Look at a composite workload: something that its controller knows of has changed."""
@@ -157,8 +167,7 @@ class Manager:
             return None
         if owner.status.phase in FINAL:
             return None
-        parts = [known.parts[number] for number in sorted(known.parts)]
-        wanted = await controller.look(owner, parts, self._clock())
+        wanted = await controller.look(owner, self.parts(uid), self._clock())
         await self._carry_out(known, wanted)
         return wanted.look_again_at
 
@@ -290,6 +299,15 @@ class NameTaken(Exception):  # noqa: N818 - an outcome that its owner can mend
 def part_uid(owner_uid: str, number: int) -> str:
     """The uid of a part: always the same for the same owner and number."""
     return uuid5(NAMESPACE_OID, f"{owner_uid}/{number}").hex
+
+
+def _made_for(owner: Workload, part: Workload) -> bool:
+    """Whether a controller made a part for this owner: nobody else can give it that uid."""
+    return part.meta.uid == part_uid(owner.meta.uid, part.spec.part) and is_part_of(part, owner)
+
+
+def _of(part: Workload) -> tuple[str, str, str]:
+    return part.meta.project, part.meta.name, part.spec.owner
 
 
 def _row(work: Workload, at: float, *, epoch: int, before: str, after: str) -> Transition:

@@ -204,6 +204,10 @@ class TakingOn:
     async def _check(self, obj: Object) -> None:
         if not isinstance(obj, Workload):
             return
+        if obj.spec.owner:
+            raise Refused(
+                "Invalid", f"owner is `{obj.spec.owner}`: left out is right, controllers say it."
+            )
         try:
             await self._ledger.get(Project, obj.meta.project)
         except NotFound:
