@@ -9,6 +9,7 @@ scheduler that was killed in between goes on where it left off.
 
 import asyncio
 import heapq
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from carrel_scheduler.workloads.controllers.contract import (
 )
 from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle import FINAL
+
+log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 5.0
 CONFLICT_SECONDS: Final = 0.05
