@@ -28,17 +28,15 @@ CUSTOM_SCOPES: Final = {
 ADMIN_GROUP: Final = "carrel-admins"
 OWN_GROUPS: Final = "read:users:groups!user"
 ACCESS: Final = [f"access:services!service={one}" for one in (SCHEDULER, CONSOLE, GATEWAY)]
-# What a user's tokens may be asked to carry; the Hub gives each token what its owner has of these.
-PASSED_ON: Final = [USE, ADMIN, OWN_GROUPS, ACCESS[0]]
+# What the console may do for whoever looks at it; each token gets what its owner has of these.
+AT_THE_CONSOLE: Final = [USE, ADMIN, OWN_GROUPS, ACCESS[0], ACCESS[1]]
 # The gateway asks nobody in a person's name: it only has to know who comes.
 AT_THE_GATEWAY: Final = [OWN_GROUPS, ACCESS[2]]
 # From a workspace one looks after one's other workspaces, too: jobs have tokens of another kind.
+# Whatever runs there can read the token, so an admin's carries no more than anybody's.
 SERVER_TOKEN: Final = [
-    "users:activity!user",
-    "access:servers!server",
-    "servers!user",
-    *PASSED_ON,
-    ACCESS[2],
+    *("users:activity!user", "access:servers!server", "servers!user"),
+    *(USE, OWN_GROUPS, ACCESS[0], ACCESS[2]),
 ]
 
 

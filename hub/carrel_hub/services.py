@@ -87,7 +87,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
         "api_token": keys.console,
         "display": False,
         "oauth_no_confirm": True,
-        "oauth_client_allowed_scopes": [*scopes.PASSED_ON, scopes.ACCESS[1]],
+        "oauth_client_allowed_scopes": scopes.AT_THE_CONSOLE,
     }
     gateway: dict[str, Any] = {
         "name": scopes.GATEWAY,

@@ -163,11 +163,14 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True):
 class TensorBoardSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A TensorBoard over the event files of jobs of its project, by name.
 
-    ``events`` are the places of these, in the same order, found at submission.
+    Attributes:
+        events: the places of these, in the same order, found at submission.
+        idle_seconds: it is stopped when nobody has looked for so long.
     """
 
     jobs: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
+    idle_seconds: float = 1800.0
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True, kw_only=True):

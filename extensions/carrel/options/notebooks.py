@@ -43,4 +43,7 @@ SCHEDULES: Final = (
 BOARDS: Final = (
     Option("tensorboard", "A TensorBoard over these jobs.", TENSORBOARD, values.JOBS,
            ("tensorboard.jobs",), CURVES, surfaces=Surface.CLI | Surface.FORM),
+    Option("tensorboard-idle", "Stop it when nobody has looked for so long.", TENSORBOARD,
+           values.span(1), ("tensorboard.idle_seconds",), CURVES, default=1800.0,
+           surfaces=Surface.CLI | Surface.FORM),
 )  # fmt: skip

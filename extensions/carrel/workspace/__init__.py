@@ -21,6 +21,8 @@ def server_arguments() -> list[str]:
         "--ServerApp.jpserver_extensions=carrel.workspace=True",
         f"--LabApp.extra_labextensions_path={LABEXTENSIONS}",
         f"--HubOAuth.cache_max_age={AUTH_CACHE_SECONDS}",
+        # Ports of kernels could be reached by every account of the machine.
+        "--KernelManager.transport=ipc",
     ]
 
 

@@ -46,6 +46,7 @@ def to_workload(
     runs = body.kind if body.schedule is None else body.schedule.runs
     if body.kind == "workspace" and preemptible:
         usual = "build-preemptible"
+    own = _sections(body)
     spec = WorkloadSpec(
         kind=body.kind,
         user=body.user or principal.name,
@@ -79,8 +80,8 @@ def to_workload(
         server_name=body.server_name or "",
         port=body.port,
         routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes]
-        or own_work.routes_for(runs),
-        **_sections(body),
+        or own_work.routes_for(runs, own.get("tensorboard")),
+        **own,
     )
     meta = Meta(
         name=name,

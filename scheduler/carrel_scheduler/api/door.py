@@ -5,15 +5,21 @@ the caller does not see do not exist for it.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from carrel_scheduler.api import problems
-from carrel_scheduler.api.access import RULES, Visitor
+from carrel_scheduler.api.access import RULES, Access, Visitor
 from carrel_scheduler.api.authentication import principal_of
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
+
+_FOR_ADMINS: Final = (
+    ", which tokens of workspaces never have: use the console, or `carrel login` with a token of "
+    "an admin's from the Hub's Token page"
+)
 
 
 async def admit(
@@ -28,7 +34,10 @@ async def admit(
     principal = await principal_of(deps.identity, token)
     if not (rule.scopes | {operation.also_scope}) & principal.scopes:
         wanted = " or ".join(f"`{scope}`" for scope in sorted(rule.scopes))
-        raise problems.Forbidden(Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}")
+        hint = _FOR_ADMINS if operation.access is Access.ADMIN else ""
+        raise problems.Forbidden(
+            Code.MISSING_SCOPE, f"This needs a token with the scope {wanted}{hint}"
+        )
     if not rule.member or "project" not in path:
         return Visitor(principal)
     if not principal.sees(path["project"]):

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from carrel_scheduler.core.mig.parts import EXPECTED, FORM
+from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
 from carrel_scheduler.ledger.resources import quantities
+from carrel_scheduler.ledger.resources.kinds import PROJECT, Named
+from carrel_scheduler.workloads import own_work
 
 Rule = dict[str, Any]
 
@@ -17,6 +20,29 @@ def rule(what: str, message: str, *, path: str = "") -> Rule:
     """One rule; ``path`` is the field that is to blame."""
     blamed = {"fieldPath": path} if path else {}
     return {"rule": what, "message": message, **blamed}
+
+
+def of_name(named: Named) -> list[Rule]:
+    """What an object may be called."""
+    if named is PROJECT:
+        return [
+            rule(
+                f"self.metadata.name.matches('{project_names.PATTERN}')",
+                f"a name of {project_names.WORDS}",
+            ),
+            rule(
+                f"!self.metadata.name.matches('{project_names.RESERVED}')",
+                project_names.RESERVED_WORDS,
+            ),
+        ]
+    return [
+        rule(
+            "size(self.metadata.name) <= 63"
+            " && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "a name of 1 to 63 lower-case letters, digits and hyphens, beginning and ending"
+            " with a letter or digit",
+        )
+    ]
 
 
 _GPUS: Final = rule(
@@ -140,6 +166,33 @@ _ROUTES: Final = rule(
 )
 
 
+# The scheduler itself writes the command of a program of ours, and its one route.
+_SEALED: Final = [
+    *(
+        rule(
+            f"!has(self.{field}) || size(self.{field}) == 0",
+            f"no `{field}`: it is a program of its own",
+            path=f".{field}",
+        )
+        for field in ("environment", "files", "image", "volumes", "workingDir")
+    ),
+    rule(
+        "!has(self.command) || size(self.command) == 0 || (size(self.command) == 4"
+        " && self.command[1] == '-I' && self.command[2] == '-m'"
+        " && self.command[3] == 'carrel.job.tensorboard')",
+        "no `command`: it is a program of its own",
+        path=".command",
+    ),
+    rule(
+        "!has(self.routes) || size(self.routes) == 0 || (size(self.routes) == 1"
+        " && (!has(self.routes[0].port) || self.routes[0].port == 0)"
+        " && (!has(self.routes[0].name) || self.routes[0].name == ''))",
+        "no `routes`: it is a program of its own",
+        path=".routes",
+    ),
+]
+
+
 def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> list[Rule]:
     """Rules over the whole specification of a kind of work.
 
@@ -149,6 +202,8 @@ def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> l
         command: whether it says nothing without one.
     """
     found = [_ROUTES]
+    if kind in own_work.SEALED:
+        found += _SEALED
     if "elastic" in sections:
         found += _ELASTIC
     if not KINDS[kind].gang:

@@ -77,14 +77,14 @@ def _task_spec(
     secrets: Mapping[str, str],
     settings: LaunchSettings,
 ) -> TaskSpec:
-    meta, spec = entry.workload.meta, entry.workload.spec
+    meta, spec = entry.workload.meta, own_work.sealed(entry.workload.spec)
     place, contained = entry.wanted[index], bool(settings.python)
     node = facts.get(place.node)
     devices = {device.index: device for device in node.devices} if node else {}
     # In a container those devices are there that the cluster gives it, counted from 0.
     real = node is not None and not node.simulated and not contained
     own = [devices[device] for device in place.devices if device in devices]
-    private = dict(secrets)
+    private = {} if spec.kind in own_work.SEALED else dict(secrets)
     if spec.kind != "workspace":
         private["CARREL_TASK_TOKEN"] = settings.tokens.issue(meta.uid)
     return TaskSpec(
@@ -99,8 +99,8 @@ def _task_spec(
         gpu_milli=spec.resources.gpu_milli,
         devices=place.devices,
         device_uuids=tuple(device.uuid for device in own) if real else (),
-        command=_command(entry, index, settings),
-        environment={**_share(spec, own), **_environment(entry, index, settings)},
+        command=_command(entry, spec, index, settings),
+        environment={**_share(spec, own), **_environment(entry, spec, index, settings)},
         secret_environment=private,
         files={**own_work.files_of(spec), **rendezvous.files(entry)},
         volumes=tuple(spec.volumes),
@@ -123,17 +123,24 @@ def _task_spec(
     )
 
 
-def _command(entry: Entry, index: int, settings: LaunchSettings) -> tuple[str, ...]:
+def _command(
+    entry: Entry, spec: WorkloadSpec, index: int, settings: LaunchSettings
+) -> tuple[str, ...]:
     """What a task runs; our own programs with the interpreter that is there."""
-    asked = ports.filled_in(rendezvous.command(entry, index), _ports(entry, index, settings))
+    given = rendezvous.command(entry, index)
+    if spec.kind in own_work.SEALED:
+        given = tuple(spec.command)
+    asked = ports.filled_in(given, _ports(entry, index, settings))
     if settings.python and asked[:1] == (sys.executable,):
         return (settings.python, *asked[1:])
     return asked
 
 
-def _environment(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
+def _environment(
+    entry: Entry, spec: WorkloadSpec, index: int, settings: LaunchSettings
+) -> dict[str, str]:
     """What the user gave, and the facts that every task may read about itself."""
-    meta, spec = entry.workload.meta, entry.workload.spec
+    meta = entry.workload.meta
     own = {
         "CARREL_URL": settings.api_url,
         "CARREL_PROJECT": meta.project,

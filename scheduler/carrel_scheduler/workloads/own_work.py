@@ -13,7 +13,7 @@ import msgspec
 
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import WorkloadSpec
-from carrel_scheduler.ledger.sections import Route
+from carrel_scheduler.ledger.sections import Route, TensorBoardSpec
 
 MODULES: Final[Mapping[WorkloadKind, str]] = {
     "notebook": "carrel.job.notebook",
@@ -23,7 +23,43 @@ ORDERS: Final = ".carrel"
 CPU_MILLI: Final[Mapping[WorkloadKind, int]] = {"tensorboard": 500}
 BACKOFF_LIMIT: Final[Mapping[WorkloadKind, int]] = {"notebook": 0}
 """A cell that fails does so again; what was lost or gave way is run again all the same."""
-IDLE_SECONDS: Final = 1800.0
+SEALED: Final = frozenset({"tensorboard"})
+"""Kinds whose tasks run a program of ours and nothing of their user's."""
+_FIELDS_OF_A_PROGRAM: Final = (
+    *("command", "environment", "secret_environment", "files"),
+    *("image", "routes", "volumes", "working_dir"),
+)
+
+
+def foreign_fields(kind: str, asked: object) -> list[str]:
+    """Fields of a request or a specification that work of this kind does not accept."""
+    if kind not in SEALED:
+        return []
+    return [name for name in _FIELDS_OF_A_PROGRAM if getattr(asked, name, None)]
+
+
+def expected(kind: str, field: str) -> str:
+    """What is right where a field was given that work of this kind does not accept."""
+    return f"no `{field}`: a {kind} is a program of its own"
+
+
+def sealed(spec: WorkloadSpec) -> WorkloadSpec:
+    """What is launched: of a sealed kind, our program whatever the specification says by now.
+
+    An object of a cluster can be changed after it was admitted.
+    """
+    if spec.kind not in SEALED:
+        return spec
+    return msgspec.structs.replace(
+        spec,
+        command=command_for(spec.kind),
+        environment={},
+        files={},
+        image="",
+        volumes=[],
+        read_only=[],
+        working_dir="",
+    )
 
 
 def command_for(kind: WorkloadKind) -> list[str]:
@@ -31,18 +67,19 @@ def command_for(kind: WorkloadKind) -> list[str]:
     module = MODULES.get(kind)
     if module is None:
         return []
-    # The pages of a TensorBoard run with the Hub's origin: nothing of its user's is imported.
-    alone = ["-I"] if kind == "tensorboard" else []
+    # Nothing is imported from folders that its user can write.
+    alone = ["-I"] if kind in SEALED else []
     return [sys.executable, *alone, "-m", module]
 
 
-def routes_for(kind: WorkloadKind) -> list[Route]:
+def routes_for(kind: WorkloadKind, board: TensorBoardSpec | None = None) -> list[Route]:
     """The ports by which work of this kind is reached, unless its owner names others."""
     if kind == "inference":
         return [Route()]
     if kind != "tensorboard":
         return []
-    return [Route(access="project", keep_prefix=True, idle_seconds=IDLE_SECONDS)]
+    idle = (board or TensorBoardSpec()).idle_seconds
+    return [Route(access="project", keep_prefix=True, idle_seconds=idle)]
 
 
 def events_of(uid: str, spec: WorkloadSpec) -> str:

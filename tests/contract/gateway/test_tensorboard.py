@@ -43,7 +43,7 @@ async def board(served: House, **more: Any) -> dict[str, Any]:
     """Ada's TensorBoard over the job, once it answers."""
     body = {"kind": "tensorboard", "name": "board", "project": "vision"}
     made: dict[str, Any] = await served.api(
-        "POST", "/workloads", body=body | {"tensorboard": {"jobs": ["train-1"]}} | more
+        "POST", "/workloads", body=body | {"tensorboard": {"jobs": ["train-1"], **more}}
     )
     await until(lambda: runs(served), lambda found: found == ["train-1"], "the runs")
     return made
@@ -91,8 +91,7 @@ async def looks(served: House) -> None:
 
 
 async def test_it_stops_when_nobody_looks_and_comes_back(served: House) -> None:
-    await board(served, routes=[{"access": "project", "keep_prefix": True,
-                                 "idle_seconds": IDLE_SECONDS}])  # fmt: skip
+    await board(served, idle_seconds=IDLE_SECONDS)
     stopped = await served.until("board", lambda one: one["phase"] == "stopped")
     assert stopped["reason"]["token"] == "Idle"
     assert stopped["reason"]["sentence"].startswith("Stopped: nobody has looked at it for ")

@@ -79,9 +79,18 @@ def test_schedules_that_say_nothing_right(
 
 
 @pytest.mark.parametrize(
-    "foreign", [{"command": ["x"]}, {"environment": {"LD_PRELOAD": "/x.so"}},
-                {"secret_environment": {"PYTHONPATH": "/x"}}],
-)  # fmt: skip
+    "foreign",
+    [
+        {"command": ["x"]},
+        {"environment": {"LD_PRELOAD": "/x.so"}},
+        {"secret_environment": {"PYTHONPATH": "/x"}},
+        {"files": {"tensorboard.py": "x"}},
+        {"image": "registry.invalid/x"},
+        {"routes": [{"port": 0}, {"name": "evil", "port": 23456, "access": "everyone"}]},
+        {"volumes": [{"source": "/home/ada", "destination": "runs"}]},
+        {"working_dir": "/home/ada"},
+    ],
+)
 def test_a_tensorboard_takes_no_program_of_others(foreign: dict[str, Any]) -> None:
     found = refusal(kind="tensorboard", tensorboard=BOARD, **foreign)
     assert found[1] == "own_program"

@@ -63,12 +63,19 @@ def test_only_the_spawner_may_spawn_and_nobody_is_superuser() -> None:
         assert "admin:servers" not in role["scopes"]
         assert "admin:auth_state" not in role["scopes"]
     assert scopes.ADMIN not in scopes.user_scopes()
-    assert scopes.SPAWN not in scopes.PASSED_ON
+    assert scopes.SPAWN not in scopes.AT_THE_CONSOLE
 
 
 def test_workspace_tokens_reach_the_api_and_what_is_their_owners() -> None:
     assert {scopes.USE, scopes.OWN_GROUPS, "users:activity!user"} <= set(scopes.SERVER_TOKEN)
     assert {one for one in scopes.SERVER_TOKEN if one.startswith("servers")} == {"servers!user"}
+
+
+def test_workspace_tokens_administer_nothing_whoever_they_belong_to() -> None:
+    mine = {"!user", "!server"}
+    for scope in set(scopes.SERVER_TOKEN) - {scopes.USE}:
+        assert any(end in scope for end in mine) or scope.startswith("access:services!service=")
+    assert scopes.ADMIN not in scopes.SERVER_TOKEN
 
 
 def test_the_console_acts_for_users_only_with_their_own_rights(

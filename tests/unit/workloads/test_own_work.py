@@ -7,11 +7,12 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import TaskSpec
-from carrel_scheduler.ledger.objects import WorkloadSpec
+from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import NotebookSpec, NotebookStatus, Route, TensorBoardSpec
 from carrel_scheduler.workloads import own_work
 from carrel_scheduler.workloads.contract import Report
 from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.namespaces.taking_on import Refused, completed
 from unit.workloads.desk import Desk
 
 BOARD: dict[str, Any] = {
@@ -88,6 +89,54 @@ async def test_a_tensorboard_may_read_the_event_files_of_its_jobs(desk: Desk) ->
     assert task.reads_events == ("uid-of-train",)
     order = json.loads(task.files[".carrel/tensorboard.json"])
     assert (order["jobs"], order["events"]) == (["train-1"], ["uid-of-train"])
+
+
+async def test_a_tensorboard_runs_our_program_whatever_its_object_was_changed_to(
+    desk: Desk,
+) -> None:
+    changed: dict[str, Any] = {
+        "command": ["/home/ada/page"],
+        "environment": {"PYTHONPATH": "/home/ada"},
+        "files": {"tensorboard.py": "x"},
+        "image": "registry.invalid/page",
+        "volumes": [("/home/ada", "runs")],
+        "working_dir": "/home/ada",
+    }
+    task = started(desk, await board(desk, **changed))
+    assert task.command[1:] == ("-I", "-m", "carrel.job.tensorboard")
+    assert "PYTHONPATH" not in task.environment
+    assert list(task.files) == [".carrel/tensorboard.json"]
+    assert (task.image, task.volumes, task.working_dir) == ("", (), "")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("command", ["x"]),
+        ("environment", {"PYTHONPATH": "/x"}),
+        ("files", {"x.py": "x"}),
+        ("image", "registry.invalid/page"),
+        ("routes", [Route(), Route(name="evil", port=23456, access="everyone")]),
+        ("volumes", [("/home/ada", "runs")]),
+        ("working_dir", "/home/ada"),
+    ],
+)
+def test_a_tensorboard_of_a_manifest_is_refused_with_a_program_of_its_author(
+    field: str, value: Any
+) -> None:
+    section = TensorBoardSpec(jobs=("train-1",))
+    spec = WorkloadSpec(kind="tensorboard", user="ada", tensorboard=section, **{field: value})
+    with pytest.raises(Refused, match=rf"spec\.{field}: no `{field}`") as refused:
+        completed(Workload(meta=Meta(name="board", project="vision"), spec=spec), {})
+    assert refused.value.reason == "OwnProgram"
+
+
+def test_a_tensorboard_of_a_manifest_gets_our_program_and_one_route() -> None:
+    section = TensorBoardSpec(jobs=("train-1",), idle_seconds=60.0)
+    spec = WorkloadSpec(kind="tensorboard", user="ada", tensorboard=section)
+    made = completed(Workload(meta=Meta(name="board", project="vision"), spec=spec), {}).spec
+    assert made.command[1:] == ["-I", "-m", "carrel.job.tensorboard"]
+    assert made.routes == [Route(access="project", keep_prefix=True, idle_seconds=60.0)]
 
 
 async def test_a_tensorboard_that_nobody_looks_at_is_stopped(desk: Desk) -> None:

@@ -212,6 +212,7 @@ class TensorBoardIn(Request):
     """A TensorBoard over the event files of jobs."""
 
     jobs: Annotated[list[fields.Name], Field(min_length=1, max_length=100)]
+    idle_seconds: fields.PositiveSeconds = 1800.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from carrel_scheduler.api.models import fields, sections
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.kinds import KINDS
+from carrel_scheduler.workloads import own_work
 
 MOST_ITEMS: Final = 1000
 Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]
@@ -111,13 +112,9 @@ class WorkloadCreate(Request):
         return self
 
     def _own_program(self) -> None:
-        """A TensorBoard's pages run with the Hub's origin, so its program is ours alone."""
-        if self.kind != "tensorboard":
-            return
-        names = ("command", "environment", "secret_environment")
-        foreign = [name for name in names if getattr(self, name)]
+        foreign = own_work.foreign_fields(self.kind, self)
         if foreign:
-            refuse(Code.OWN_PROGRAM, f"no `{foreign[0]}`: a TensorBoard is a program of its own")
+            refuse(Code.OWN_PROGRAM, own_work.expected(self.kind, foreign[0]))
 
     def _run_by_the_hub(self) -> None:
         if not self.external:

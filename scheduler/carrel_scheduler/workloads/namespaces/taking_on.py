@@ -20,6 +20,7 @@ from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.errors import NotFound as Gone
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import Department, Object, ObjectT, Project, Workload
@@ -202,6 +203,8 @@ class TakingOn:
             ) from None
 
     async def _check(self, obj: Object) -> None:
+        if isinstance(obj, Project) and (right := project_names.expected(obj.meta.name)):
+            raise Refused("Invalid", f"metadata.name is `{obj.meta.name}`: {right} is right.")
         if not isinstance(obj, Workload):
             return
         if obj.spec.owner:
@@ -253,8 +256,13 @@ def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
     if spec.priority == "":
         desk = spec.kind == "workspace" and spec.preemptible
         spec.priority = "build-preemptible" if desk else facts.priority
+    foreign = own_work.foreign_fields(spec.kind, spec)
+    if foreign:
+        field = f"spec.{foreign[0]}"
+        right = own_work.expected(spec.kind, foreign[0])
+        raise Refused("OwnProgram", f"{field}: {right} is right.")
     spec.command = spec.command or own_work.command_for(runs)
-    spec.routes = spec.routes or own_work.routes_for(runs)
+    spec.routes = spec.routes or own_work.routes_for(runs, spec.tensorboard)
     if "backoffLimit" not in given and runs in own_work.BACKOFF_LIMIT:
         spec.backoff_limit = own_work.BACKOFF_LIMIT[runs]
     if "cpu" not in given.get("resources", {}) and runs in own_work.CPU_MILLI:
