@@ -19,6 +19,8 @@ def server_arguments() -> list[str]:
     """What a workspace's Jupyter server is started with, besides its own arguments."""
     return [
         "--ServerApp.jpserver_extensions=carrel.workspace=True",
+        # Its handlers come guarded with ours.
+        "--ServerApp.jpserver_extensions=jupyter_server_proxy=False",
         f"--LabApp.extra_labextensions_path={LABEXTENSIONS}",
         f"--HubOAuth.cache_max_age={AUTH_CACHE_SECONDS}",
         # Ports of kernels could be reached by every account of the machine.
