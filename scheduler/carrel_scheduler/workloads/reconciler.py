@@ -72,6 +72,7 @@ from carrel_scheduler.workloads.messages import (
     ProjectChanged,
     SpecRead,
     StartRefused,
+    StopFailed,
     TaskSeen,
     Touched,
     UsedLately,
@@ -380,6 +381,8 @@ class Reconciler:
                 _claim_refused(cycle, entry, text)
             case MembersMet(_, members):
                 meeting.met(entry, members)
+            case StopFailed(task_id, text):
+                task_changes.stop_failed(cycle, entry, task_id, text)
 
     def _workload_changed(self, cycle: Cycle, message: WorkloadChanged) -> None:
         change = message.change

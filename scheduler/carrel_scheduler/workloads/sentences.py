@@ -6,6 +6,8 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.words import wording
 from carrel_scheduler.ledger.kinds import WorkloadKind
@@ -144,6 +146,16 @@ _KINDS_IN_WORDS: Final[dict[WorkloadKind, str]] = {
 
 def _many(kind: WorkloadKind) -> str:
     return f"{_KINDS_IN_WORDS.get(kind, kind)}s"
+
+
+def not_told(reason: ReasonInfo, why: str) -> ReasonInfo:
+    """Work that is to end cannot be told so yet; "": it can again."""
+    usual = reason.help.partition(_NOT_TOLD)[0].rstrip()
+    said = f"{_NOT_TOLD} ({why}); it is told again until it ends." if why else ""
+    return msgspec.structs.replace(reason, help=f"{usual} {said}".strip())
+
+
+_NOT_TOLD: Final = "It cannot be told to end at the moment"
 
 
 def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:
