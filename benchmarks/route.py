@@ -27,12 +27,11 @@ import aiohttp
 import psutil
 from aiohttp import web
 
+from benchmarks.node_proxy import find_node_proxy
 from benchmarks.ports import free_port
 from benchmarks.report import Figure, median, show
 from benchmarks.route_load import Caller, serve_target
 from benchmarks.standin_hub import Account, StandInHub
-from carrel_hub.up.nodeproxy import find_node_proxy
-from carrel_hub.up.trouble import Trouble
 
 GOAL_MILLISECONDS = 2.0
 CALLERS = 32
@@ -128,10 +127,11 @@ async def sides(stack: AsyncExitStack) -> list[Side]:
     await stack.enter_async_context(child(command))
     found = [Side("directly", target)]
     peers = {"configurable-http-proxy (Python)": [_script()]}
-    try:
-        peers["configurable-http-proxy (Node)"] = find_node_proxy()
-    except Trouble as trouble:
-        print(f"without Node's: {trouble}")
+    node = find_node_proxy()
+    if node is None:
+        print("without Node's: npm install -g configurable-http-proxy")
+    else:
+        peers["configurable-http-proxy (Node)"] = node
     for name, command in peers.items():
         port = free_port()
         where = [

@@ -26,10 +26,11 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel_hub.accounts.store import Accounts
+from carrel_hub.front import static
 from carrel_hub.keys import Keys
+from carrel_hub.product import hashed
 from carrel_hub.settings import Gpus, Ports, Settings
-from carrel_hub.up.checks import proxy_command
-from carrel_hub.up.parts import Part, all_parts, write_config
+from carrel_hub.up.parts import Part, all_parts, write_config, write_traefik
 
 PROJECT = "load"
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of accounts that live as long as the benchmark
@@ -53,9 +54,15 @@ c.JupyterHub.hub_bind_url = "{hub}"
 c.JupyterHub.db_url = "sqlite:///{folder}/hub/jupyterhub.sqlite"
 c.JupyterHub.cleanup_servers = False
 c.JupyterHub.cleanup_proxy = False
-c.ConfigurableHTTPProxy.should_start = False
-c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_api}"
-c.ConfigurableHTTPProxy.auth_token = {proxy_token!r}
+c.JupyterHub.proxy_class = "traefik_file"
+c.TraefikFileProviderProxy.should_start = False
+c.TraefikFileProviderProxy.traefik_entrypoint = {entry!r}
+c.TraefikFileProviderProxy.traefik_api_entrypoint = {api_entry!r}
+c.TraefikFileProviderProxy.traefik_api_url = "http://127.0.0.1:{proxy_api}"
+c.TraefikFileProviderProxy.traefik_api_username = "hub"
+c.TraefikFileProviderProxy.traefik_api_password = {proxy_token!r}
+c.TraefikFileProviderProxy.traefik_api_hashed_password = {proxy_hash!r}
+c.TraefikFileProviderProxy.dynamic_config_file = "{routes}/rules.toml"
 c.JupyterHub.authenticator_class = "dummy"
 c.DummyAuthenticator.password = {password!r}
 c.Authenticator.allow_all = True
@@ -111,7 +118,7 @@ class Stack:
             config = self._write_config()
             with config.open("a") as file:
                 file.write(self.extra)
-            parts = all_parts(self.settings, self.keys, config, proxy_command("python"))
+            parts = all_parts(self.settings, self.keys, config)
             for part in parts:
                 if part.name in self.wanted:
                     self._start(self._adapt(part))
@@ -154,6 +161,7 @@ class Stack:
             path = self.folder / "jupyter" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        write_traefik(self.settings)
         config.write_text(
             PLAIN.format(
                 public=self.url,
@@ -161,6 +169,10 @@ class Stack:
                 folder=self.folder,
                 proxy_api=self.settings.ports.proxy_api,
                 proxy_token=self.keys.proxy,
+                proxy_hash=hashed(self.keys.proxy),
+                routes=self.settings.routes_dir,
+                entry=static.PUBLIC,
+                api_entry=static.INTERNAL,
                 password=PASSWORD,
                 python=sys.executable,
                 arguments=["--allow-root"] if os.geteuid() == 0 else [],

@@ -4,14 +4,12 @@ Usable from anybody's ``jupyterhub_config.py``. What is set here can be set diff
 what Carrel needs to work is in ``product``.
 """
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
-from carrel_hub.accounts.signing_out import ending_sessions
 from carrel_hub.accounts.store import Accounts
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
@@ -55,15 +53,19 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
     c.JupyterHub.bind_url = f"{settings.public_url}/"
     c.JupyterHub.hub_bind_url = settings.hub_url
     c.JupyterHub.db_url = f"sqlite:///{settings.hub_dir / 'jupyterhub.sqlite'}"
-    product.lasting(c, keys)
-    c.ConfigurableHTTPProxy.command = [sys.executable, "-m", "carrel_hub.proxy"]
-    c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"
+    product.lasting(c, settings, keys)
+    c.RestingRoutes.traefik_api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"
+    c.RestingRoutes.dynamic_config_file = str(settings.routes_dir / "routes.yaml")
+    if settings.tls is not None:
+        c.JupyterHub.public_url = f"{settings.public_url}/"
+        c.RestingRoutes.tls_certificate = str(settings.tls.certificate or "")
+        c.RestingRoutes.tls_key = str(settings.tls.key or "")
 
 
 def _identity(c: Any, settings: Settings) -> None:
     """Accounts of this machine."""
     accounts = Accounts(settings.accounts_file).all()
-    c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
+    c.JupyterHub.authenticator_class = CarrelAuthenticator
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
     c.CarrelAuthenticator.allowed_users = set(accounts)
     c.CarrelAuthenticator.admin_users = {name for name, one in accounts.items() if one.admin}

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Any, Final
 
+import bcrypt
+
 from carrel_hub import scopes, services
-from carrel_hub.accounts.signing_out import HUB_VERSION
+from carrel_hub.front import static
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.queue import handlers
@@ -14,17 +16,30 @@ from carrel_hub.services import Places
 HERE: Final = Path(__file__).parent
 START_SECONDS: Final = 600
 NAMED_WORKSPACES: Final = 4
+API_USER: Final = "hub"
+_ROUNDS: Final = 4
+"""Of bcrypt, the fewest: a random key needs no stretching, which each call would pay for."""
 
 
-def lasting(c: Any, keys: Keys) -> None:
+def lasting(c: Any, places: Places, keys: Keys) -> None:
     """The Hub may restart without anybody noticing: proxy and workspaces go on meanwhile."""
     c.JupyterHub.upgrade_db = True
     c.JupyterHub.cookie_secret = bytes.fromhex(keys.cookie)
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.cleanup_proxy = False
     c.JupyterHub.proxy_class = RestingRoutes
-    c.ConfigurableHTTPProxy.should_start = False
-    c.ConfigurableHTTPProxy.auth_token = keys.proxy
+    c.RestingRoutes.should_start = False
+    c.RestingRoutes.traefik_entrypoint = static.PUBLIC
+    c.RestingRoutes.traefik_api_entrypoint = static.INTERNAL
+    c.RestingRoutes.traefik_api_username = API_USER
+    c.RestingRoutes.traefik_api_password = keys.proxy
+    c.RestingRoutes.traefik_api_hashed_password = hashed(keys.proxy)
+    c.RestingRoutes.away_url = places.gateway_url
+
+
+def hashed(key: str) -> str:
+    """The proxy's key as Traefik compares it."""
+    return bcrypt.hashpw(key.encode(), bcrypt.gensalt(_ROUNDS)).decode("ascii")
 
 
 def rights(c: Any) -> None:
@@ -72,5 +87,3 @@ def pages(c: Any) -> None:
     c.JupyterHub.template_vars = {"carrel": Pages}
     c.JupyterHub.default_url = "/hub/home"
     c.JupyterHub.extra_handlers = handlers()
-    # Strangers learn of no exact version; servers compare the first number with their own.
-    c.JupyterHub.tornado_settings = {"headers": {"X-JupyterHub-Version": HUB_VERSION, "Server": ""}}

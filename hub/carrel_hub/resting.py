@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jupyterhub.proxy import ConfigurableHTTPProxy
 from typing_extensions import override
 
+from carrel_hub.front.routes import FrontProxy
 from carrel_spawner.hubside import escape, join_url
 
 PAGES_OF_JUPYTER: Final = frozenset({
@@ -22,8 +22,8 @@ PAGES_OF_JUPYTER: Final = frozenset({
 })  # fmt: skip
 
 
-class RestingRoutes(ConfigurableHTTPProxy):
-    """The Hub's usual proxy, with routes for what is stopped."""
+class RestingRoutes(FrontProxy):
+    """The Hub's proxy, with routes for what is stopped."""
 
     app: Any
 

@@ -83,8 +83,8 @@ def load_roles() -> list[dict[str, Any]]:
         },
         {
             "name": "carrel-setup",
-            "description": "The person at the machine: first projects, accounts, the proxy",
-            "scopes": [USE, ADMIN, "admin:users", "proxy"],
+            "description": "The person at the machine: first projects and accounts",
+            "scopes": [USE, ADMIN, "admin:users"],
             "services": [SETUP],
         },
     ]

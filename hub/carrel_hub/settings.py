@@ -1,9 +1,13 @@
 """What one installation is: where it lies, where it listens, what its scheduler is told."""
 
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
+
+from carrel_hub.front.static import Tls
+
+HTTPS_PORT: Final = 443
 
 
 class Ports(msgspec.Struct, kw_only=True, frozen=True):
@@ -35,6 +39,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         database_url: the scheduler's ledger; empty means SQLite in the state folder.
         demo: demo notebooks in every home.
         environments: Python environments that workspaces are offered, name to prefix.
+        tls: how the public port speaks TLS; without, it speaks plain HTTP.
+        trusted_proxies: networks of proxies before ours, whose word on who asks is believed.
     """
 
     state_dir: Path
@@ -47,6 +53,8 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     managed: bool = True
     gateway_trust: str = "owner"
     environments: dict[str, str] = {}
+    tls: Tls | None = None
+    trusted_proxies: list[str] = []
 
     @property
     def hub_dir(self) -> Path:
@@ -54,9 +62,19 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         return self.state_dir / "hub"
 
     @property
+    def routes_dir(self) -> Path:
+        """What the Hub writes for the proxy."""
+        return self.hub_dir / "routes"
+
+    @property
     def log_dir(self) -> Path:
         """One log file for each part."""
         return self.state_dir / "logs"
+
+    @property
+    def access_log(self) -> Path:
+        """A line for each request that came in."""
+        return self.log_dir / "access.log"
 
     @property
     def accounts_file(self) -> Path:
@@ -66,9 +84,17 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def public_url(self) -> str:
         """What people type, without a final slash."""
+        if self.tls is None or not self.tls.acme_domains:
+            return self.front_url
+        port = "" if self.port == HTTPS_PORT else f":{self.port}"
+        return f"https://{self.tls.acme_domains[0]}{port}"
+
+    @property
+    def front_url(self) -> str:
+        """The public port as this machine reaches it."""
         host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://{shown}:{self.port}"
 
     @property
     def on_loopback(self) -> bool:

@@ -208,6 +208,10 @@ class ClusterStack(Stack):
             traits={
                 "CarrelKubeSpawner": {**QUICK, "port": self.cluster.port},
                 "JupyterHub": {"hub_bind_url": local.hub_url},
+                "RestingRoutes": {
+                    "provided_by": "file",
+                    "dynamic_config_file": str(local.routes_dir / "routes.yaml"),
+                },
             },
         )
         path.write_bytes(msgspec.json.encode(settings, enc_hook=str))

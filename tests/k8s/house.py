@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 from urllib.error import URLError
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,6 +24,9 @@ from carrel import Client
 from carrel.errors import CarrelError
 from carrel_hub import scopes, services
 from carrel_hub.accounts.store import Accounts
+from carrel_hub.front import static
+from carrel_hub.front.program import find_traefik
+from carrel_hub.front.provided import PROVIDED_PATH
 from carrel_hub.keys import Keys
 from carrel_hub.kubernetes.settings import ClusterSettings
 from contract.hub.stack import wait_until
@@ -218,14 +222,14 @@ class House:
         return (self.folder / f"{name}.log").read_text()
 
     def _proxy(self) -> tuple[list[str], dict[str, str]]:
-        public, api = (url.rpartition(":")[2] for url in (self.url, self.settings.proxy_api_url))
-        command = [
-            *(sys.executable, "-m", "carrel_hub.proxy", "--ip", "127.0.0.1", "--port", public),
-            *("--api-ip", "127.0.0.1", "--api-port", api),
-            *("--default-target", self.settings.hub_url),
-            *("--error-target", f"{self.settings.hub_url}/hub/error"),
-        ]
-        return command, {"CONFIGPROXY_AUTH_TOKEN": self.keys.proxy, "TZ": "UTC"}
+        listening = static.Listening(
+            public=urlsplit(self.url).netloc, internal=urlsplit(self.settings.proxy_api_url).netloc
+        )
+        routes = f"{self.settings.hub_url}/hub{PROVIDED_PATH}"
+        found = static.configuration(listening, static.from_hub(routes, self.keys.proxy))
+        file = self.folder / "traefik.yaml"
+        file.write_bytes(msgspec.json.encode(found))
+        return [find_traefik(), f"--configFile={file}"], {}
 
     def _hub(self) -> tuple[list[str], dict[str, str]]:
         config = str(self.folder / "jupyterhub_config.py")

@@ -42,6 +42,7 @@ from carrel_hub.proxy.wire.loops import new_loop
 log = logging.getLogger("carrel_hub.gateway")
 
 FAREWELL_SECONDS: Final = 5.0
+AWAY: Final = "What you asked for does not answer now. This is tried again."
 METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"})
 
 
@@ -109,6 +110,8 @@ class Gateway:
                 return await self._metrics(request)
         except HubUnavailable as error:
             return refusal(request, 503, "hub_unavailable", f"{error}; try again.", again=5)
+        if own == "away":  # asked by the proxy, for a part that does not answer
+            return refusal(request, 503, "away", AWAY, again=2)
         if own == "health":
             return web.json_response({"ready": self.feed.ready})
         return None

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
-from carrel_hub.accounts.signing_out import authenticator_named, ending_sessions
 from carrel_hub.accounts.store import Accounts
+from carrel_hub.front.provided import PROVIDED_PATH, ProvidedRoutes
 from carrel_hub.keys import Keys
-from carrel_hub.kubernetes.routes import KeptRoutes
 from carrel_hub.kubernetes.settings import ACCOUNTS, ClusterSettings
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
 
@@ -50,6 +49,8 @@ def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     product.registered(c, settings, keys)
     _workspaces(c, settings, keys)
     product.pages(c)
+    told_to_proxy = {"file": settings.routes_file, "token": keys.proxy}
+    c.JupyterHub.extra_handlers.append((PROVIDED_PATH, ProvidedRoutes, told_to_proxy))
     for name, values in settings.traits.items():
         for trait, value in values.items():
             setattr(c[name], trait, value)
@@ -62,20 +63,21 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.JupyterHub.hub_bind_url = f"http://:{urlsplit(settings.hub_url).port or HUB_PORT}"
     c.JupyterHub.hub_connect_url = settings.hub_url
     c.JupyterHub.db_url = settings.hub_db_url
-    product.lasting(c, keys)
-    c.JupyterHub.proxy_class = KeptRoutes
-    c.ConfigurableHTTPProxy.api_url = settings.proxy_api_url
+    product.lasting(c, settings, keys)
+    c.RestingRoutes.provided_by = "http"
+    c.RestingRoutes.traefik_api_url = settings.proxy_api_url
+    settings.routes_file.parent.mkdir(parents=True, exist_ok=True)
+    c.RestingRoutes.dynamic_config_file = str(settings.routes_file)
 
 
 def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.CryptKeeper.keys = [bytes.fromhex(keys.crypt)]
     if settings.authenticator != ACCOUNTS:
-        theirs = authenticator_named(settings.authenticator)
-        c.JupyterHub.authenticator_class = ending_sessions(theirs)
+        c.JupyterHub.authenticator_class = settings.authenticator
         return
     settings.accounts_file.parent.mkdir(parents=True, exist_ok=True)
     accounts = Accounts(settings.accounts_file).all()
-    c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
+    c.JupyterHub.authenticator_class = CarrelAuthenticator
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
     c.CarrelAuthenticator.allowed_users = set(accounts)
     c.CarrelAuthenticator.admin_users = {name for name, one in accounts.items() if one.admin}

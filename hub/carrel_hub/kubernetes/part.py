@@ -6,26 +6,35 @@ could say something else. ``NAME`` is ``proxy``, ``console`` or ``gateway``.
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from carrel_hub import scopes, services
+from carrel_hub.front import static
+from carrel_hub.front.program import TraefikMissingError, find_traefik
+from carrel_hub.front.provided import PROVIDED_PATH
 from carrel_hub.keys import Keys
 from carrel_hub.kubernetes.config import told
 from carrel_hub.kubernetes.settings import ClusterSettings
 
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose network policies say who comes
 PUBLIC_PORT: Final = 8000
+CONFIGURATION: Final = Path(tempfile.gettempdir()) / "traefik.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A command and what it is told beyond what the container has."""
+    """A command, what it is told beyond what the container has, and files that it reads."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
+    files: Mapping[Path, bytes] = field(default_factory=dict, repr=False)
 
 
 def process(name: str, settings: ClusterSettings, keys: Keys) -> Process:
@@ -38,15 +47,14 @@ def process(name: str, settings: ClusterSettings, keys: Keys) -> Process:
 
 
 def _proxy(settings: ClusterSettings, keys: Keys) -> Process:
+    """It asks the Hub for routes, so its configuration has the key and is for its reader alone."""
     api = urlsplit(settings.proxy_api_url).port or PUBLIC_PORT + 1
-    command = [
-        *(sys.executable, "-P", "-m", "carrel_hub.proxy"),
-        *("--ip", EVERYWHERE, "--port", str(PUBLIC_PORT)),
-        *("--api-ip", EVERYWHERE, "--api-port", str(api)),
-        *("--default-target", settings.hub_url),
-        *("--error-target", f"{settings.hub_url}/hub/error"),
-    ]
-    return Process(command, {"CONFIGPROXY_AUTH_TOKEN": keys.proxy, "TZ": "UTC"})
+    listening = static.Listening(
+        public=f":{PUBLIC_PORT}", internal=f":{api}", trusted_proxies=settings.trusted_proxies
+    )
+    provider = static.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", keys.proxy)
+    content = msgspec.json.encode(static.configuration(listening, provider))
+    return Process([find_traefik(), f"--configFile={CONFIGURATION}"], {}, {CONFIGURATION: content})
 
 
 def _service(name: str, settings: ClusterSettings, keys: Keys) -> Process:
@@ -64,9 +72,16 @@ def main() -> None:
         sys.exit("usage: python -m carrel_hub.kubernetes.part proxy|console|gateway")
     try:
         part = process(sys.argv[1], *told())
-    except (OSError, ValueError) as error:  # a file that cannot be read, or says something wrong
+        for path, content in part.files.items():
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+    except (
+        OSError,
+        ValueError,
+        TraefikMissingError,
+    ) as error:  # a file that cannot be read, or is wrong
         sys.exit(f"{sys.argv[1]}: {error}")
-    os.execve(sys.executable, list(part.command), {**os.environ, **part.environment})  # noqa: S606 - no shell
+    os.execve(part.command[0], list(part.command), {**os.environ, **part.environment})  # noqa: S606 - no shell
 
 
 if __name__ == "__main__":

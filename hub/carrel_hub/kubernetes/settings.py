@@ -9,6 +9,7 @@ import msgspec
 from carrel_hub import scopes
 
 ACCOUNTS: Final = "accounts"
+PRIVATE: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
 class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -18,7 +19,7 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
         public_url: what people type; TLS ends before the proxy.
         hub_url: the Hub as the other parts reach it.
         hub_url_for_workspaces: the same as workspaces do, where that is another; else empty.
-        proxy_api_url: where the Hub tells the proxy its routes.
+        proxy_api_url: where the Hub asks the proxy whether it knows a new route.
         scheduler_url, console_url, gateway_url: our services themselves, not through the proxy.
         state_dir: what the Hub keeps, on a volume.
         database_url: the Hub's database (SQLAlchemy); empty: SQLite in ``state_dir``.
@@ -28,6 +29,8 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
         authenticator: ``accounts`` is Carrel's own, with a file in ``state_dir``; else the name or
             the dotted path of a JupyterHub authenticator.
         demo: demo notebooks in every home.
+        trusted_proxies: networks of what stands before the proxy, such as an Ingress, whose word on
+            who asks is believed.
         traits: more of JupyterHub's configuration, by class: ``{CarrelKubeSpawner: {...}}``.
     """
 
@@ -45,6 +48,7 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     gateway_trust: str = "owner"
     authenticator: str = ACCOUNTS
     demo: bool = False
+    trusted_proxies: list[str] = msgspec.field(default_factory=lambda: list(PRIVATE))
     traits: dict[str, dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
@@ -71,6 +75,11 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     def accounts_file(self) -> Path:
         """Names and password hashes."""
         return self.state_dir / "hub" / "accounts.json"
+
+    @property
+    def routes_file(self) -> Path:
+        """What the proxy is told when it asks the Hub."""
+        return self.state_dir / "hub" / "routes.yaml"
 
     @classmethod
     def load(cls, path: Path) -> Self:

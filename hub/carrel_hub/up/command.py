@@ -26,8 +26,27 @@ GpuName = Annotated[str | None, typer.Option(help="Model of a simulated GPU, suc
 Demo = Annotated[
     bool, typer.Option("--demo", help="Two projects, three accounts and a notebook to try.")
 ]
-Proxy = Annotated[
-    str, typer.Option(help="python, or node where configurable-http-proxy is installed with npm.")
+TlsCert = Annotated[Path | None, typer.Option(help="Speak TLS with this certificate (PEM).")]
+TlsKey = Annotated[Path | None, typer.Option(help="Its key (PEM).")]
+AcmeDomains = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--acme-domain",
+        help="Speak TLS with a certificate for this name that Let's Encrypt gives, which has to "
+        "reach port 443 of it; may be repeated.",
+    ),
+]
+AcmeEmail = Annotated[str, typer.Option(help="Where Let's Encrypt writes to.")]
+PlainPort = Annotated[
+    int, typer.Option(min=0, max=65535, help="With TLS: redirect plain HTTP from this port.")
+]
+TrustedProxies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="NETWORK",
+        help="A proxy of yours before this one; may be repeated.",
+    ),
 ]
 Database = Annotated[
     str,
@@ -54,7 +73,12 @@ def up(
     gpu_memory: GpuMemory = None,
     gpu_name: GpuName = None,
     demo: Demo = False,
-    proxy: Proxy = "auto",
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    acme_domain: AcmeDomains = None,
+    acme_email: AcmeEmail = "",
+    plain_port: PlainPort = 0,
+    trusted_proxy: TrustedProxies = None,
     database: Database = "",
     environment: Environments = None,
     stop_jobs: StopJobs = False,
@@ -68,6 +92,7 @@ def up(
         from carrel_hub.settings import Gpus
         from carrel_hub.up.environments import offered
         from carrel_hub.up.machine import Wish, run
+        from carrel_hub.up.public import networks, tls
         from carrel_hub.up.sizes import mebibytes
 
         memory = None if gpu_memory is None else mebibytes(gpu_memory, "--gpu-memory")
@@ -77,9 +102,10 @@ def up(
             port=port,
             gpus=Gpus(count=gpus, memory_mib=memory, name=gpu_name),
             demo=demo,
-            proxy=proxy,
             database_url=database,
             environments=offered(environment or ()),
+            tls=tls(tls_cert, tls_key, acme_domain or [], acme_email, plain_port),
+            trusted_proxies=networks(trusted_proxy or []),
             stop_jobs=stop_jobs,
         )
         run(wish, screen)

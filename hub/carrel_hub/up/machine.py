@@ -14,6 +14,7 @@ import msgspec
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel_hub.accounts.store import AccountError, Accounts
+from carrel_hub.front.static import Tls
 from carrel_hub.keys import KEYS_FILE, Keys
 from carrel_hub.settings import Gpus, Settings
 from carrel_hub.up import checks, ending, facts, readiness
@@ -38,9 +39,10 @@ class Wish:
     port: int
     gpus: Gpus
     demo: bool
-    proxy: str
     database_url: str
     environments: dict[str, str]
+    tls: Tls | None
+    trusted_proxies: list[str]
     stop_jobs: bool
 
 
@@ -48,7 +50,7 @@ def run(wish: Wish, screen: Screen) -> None:
     """Start, serve until a signal, stop. Raises ``Trouble``; then nothing is left running."""
     checks.check_distribution()
     checks.check_modules()
-    proxy = checks.proxy_command(wish.proxy)
+    checks.check_proxy()
     checks.prepare_folder(wish.state_dir)
     with only_one(wish.state_dir):
         checks.check_port(wish.host, wish.port)
@@ -56,7 +58,7 @@ def run(wish: Wish, screen: Screen) -> None:
         config = settings.hub_dir / "jupyterhub_config.py"
         settings_file = settings.hub_dir / "settings.json"
         write_config(settings, settings_file, wish.state_dir / KEYS_FILE, config)
-        parts = all_parts(settings, keys, config, proxy)
+        parts = all_parts(settings, keys, config)
         asyncio.run(_Machine(wish, settings, keys, parts, new, screen).serve())
 
 
@@ -76,6 +78,8 @@ def _prepare(wish: Wish, screen: Screen) -> tuple[Settings, Keys, list[NewAccoun
         demo=wish.demo,
         managed=False,
         environments=wish.environments,
+        tls=wish.tls,
+        trusted_proxies=wish.trusted_proxies,
     )
     try:
         keys = Keys.load_or_create(wish.state_dir / KEYS_FILE)
@@ -152,13 +156,9 @@ class _Machine:
         health = readiness.health(self.settings, self.keys)
         for part in self.parts:
             watchdog = Watchdog(over_http(asking, *health[part.name]))
-            self.supervisor.keep_running(part, watchdog, self._revived)
+            self.supervisor.keep_running(part, watchdog)
+        self.supervisor.keep_short(self.parts[0], self.settings.access_log)
         self.screen.ready(self.settings, self.new, facts.gpu_line(nodes), facts.account_line())
-
-    async def _revived(self, part: Part) -> None:
-        """A new proxy knows no routes."""
-        if part.name == "proxy":
-            await readiness.sync_proxy(self.settings, self.keys)
 
     async def _say_goodbye(self, client: AsyncClient) -> None:
         left = await ending.running(client)

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from carrel_hub import scopes, services
+from carrel_hub.front.program import find_traefik
+from carrel_hub.front.static import Listening, configuration, from_file
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
 
@@ -43,7 +47,7 @@ class Part:
     environment: Mapping[str, str] = field(repr=False)
 
 
-def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]) -> list[Part]:
+def all_parts(settings: Settings, keys: Keys, config: Path) -> list[Part]:
     """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used."""
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
@@ -60,9 +64,7 @@ def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]
         return part(label, shown, services.commands()[name], told)
 
     return [
-        # Its log is in UTC, like the activity times it tells the Hub.
-        part("proxy", "Proxy", _proxy(settings, proxy),
-             {"CONFIGPROXY_AUTH_TOKEN": keys.proxy, "TZ": "UTC"}),
+        part("proxy", "Proxy", [find_traefik(), f"--configFile={traefik_file(settings)}"], {}),
         part("hub", "Hub", [sys.executable, "-m", "jupyterhub", "-f", str(config)],
              {"JUPYTERHUB_CRYPT_KEY": keys.crypt}),
         service(scopes.SCHEDULER, "Scheduler"),
@@ -71,19 +73,31 @@ def all_parts(settings: Settings, keys: Keys, config: Path, proxy: Sequence[str]
     ]  # fmt: skip
 
 
-def _proxy(settings: Settings, command: Sequence[str]) -> list[str]:
-    return [
-        *command,
-        *("--ip", settings.host, "--port", str(settings.port)),
-        *("--api-ip", "127.0.0.1", "--api-port", str(settings.ports.proxy_api)),
-        *("--default-target", settings.hub_url),
-        *("--error-target", f"{settings.hub_url}/hub/error"),
-    ]
+def traefik_file(settings: Settings) -> Path:
+    """What the proxy is started with."""
+    return settings.hub_dir / "traefik.yaml"
+
+
+def write_traefik(settings: Settings) -> None:
+    """The proxy's configuration, and the folder where it finds routes."""
+    settings.routes_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    listening = Listening(
+        public=f"{host}:{settings.port}",
+        internal=f"127.0.0.1:{settings.ports.proxy_api}",
+        tls=settings.tls,
+        trusted_proxies=settings.trusted_proxies,
+        access_log=settings.access_log,
+        state=settings.hub_dir,
+    )
+    found = configuration(listening, from_file(settings.routes_dir))
+    traefik_file(settings).write_bytes(msgspec.json.encode(found))
 
 
 def write_config(settings: Settings, settings_file: Path, keys_file: Path, config: Path) -> None:
-    """The Hub's configuration: it reads the settings and calls ``install``."""
+    """What Hub and proxy are started with; the Hub reads the settings and calls ``install``."""
     settings.save(settings_file)
+    write_traefik(settings)
     config.write_text(
         '"""Written by `carrel up` at each start; what is changed here is lost."""\n\n'
         "from carrel_hub.config import install_from\n\n"

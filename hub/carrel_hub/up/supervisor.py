@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ LONGEST_PAUSE_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 15.0
 TERMINATE_SECONDS: Final = 2.0
+ROTATE_SECONDS: Final = 30.0
 MOST_LOG_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -54,14 +55,13 @@ class Supervisor:
                 f"{last_line(part.log)} The whole log: {part.log}"
             )
 
-    def keep_running(
-        self,
-        part: Part,
-        watchdog: Watchdog,
-        revived: Callable[[Part], Awaitable[None]] | None = None,
-    ) -> None:
-        """From now on start it again when it dies or falls silent, and then call ``revived``."""
-        self._watchers.append(asyncio.create_task(self._watch(part, watchdog, revived)))
+    def keep_running(self, part: Part, watchdog: Watchdog) -> None:
+        """From now on start it again when it dies or falls silent."""
+        self._watchers.append(asyncio.create_task(self._watch(part, watchdog)))
+
+    def keep_short(self, part: Part, log: Path) -> None:
+        """From now on put a log that it writes itself aside when large; SIGUSR1 has it reopened."""
+        self._watchers.append(asyncio.create_task(self._rotate(part, log)))
 
     async def stop(self) -> None:
         """Ask all to stop, wait, and kill what is left."""
@@ -83,12 +83,7 @@ class Supervisor:
             if self._group:
                 os.killpg(self._group, signal.SIGKILL)
 
-    async def _watch(
-        self,
-        part: Part,
-        watchdog: Watchdog,
-        revived: Callable[[Part], Awaitable[None]] | None,
-    ) -> None:
+    async def _watch(self, part: Part, watchdog: Watchdog) -> None:
         """Start it again after each end, soon at first, more slowly when it keeps dying."""
         loop = asyncio.get_running_loop()
         pause, patience = FIRST_PAUSE_SECONDS, SILENCE_SECONDS
@@ -103,8 +98,13 @@ class Supervisor:
                 patience = min(patience * 2, LONGEST_SILENCE_SECONDS)
                 await _end(process)
             pause = await self._start_again(part, pause)
-            if revived is not None:
-                await revived(part)
+
+    async def _rotate(self, part: Part, log: Path) -> None:
+        while not self._stopping:
+            await asyncio.sleep(ROTATE_SECONDS)
+            if rotate(log):
+                with contextlib.suppress(ProcessLookupError):  # a new process opens it anyway
+                    self._running[part.name].send_signal(signal.SIGUSR1)
 
     async def _start_again(self, part: Part, pause: float) -> float:
         """Start it after ``pause`` seconds, and again until that works; returns the next pause."""
@@ -180,10 +180,12 @@ async def _end(process: Process) -> None:
     await process.wait()
 
 
-def rotate(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:
-    """Put a log that has grown large aside; one such is kept."""
-    if log.exists() and log.stat().st_size > most_bytes:
-        log.replace(log.with_name(f"{log.name}.1"))
+def rotate(log: Path, most_bytes: int = MOST_LOG_BYTES) -> bool:
+    """Put a log that has grown large aside; one such is kept. Returns whether it had."""
+    if not log.exists() or log.stat().st_size <= most_bytes:
+        return False
+    log.replace(log.with_name(f"{log.name}.1"))
+    return True
 
 
 def last_line(log: Path) -> str:

@@ -39,9 +39,7 @@ def make_app(
             *routes(operations, services),
             URLSpec(deps.prefix + health.PATH, health.HealthHandler),
             URLSpec(
-                deps.prefix + health.READY_PATH,
-                health.ReadyHandler,
-                {"trouble": deps.trouble, "faults": deps.live.faults},
+                deps.prefix + health.READY_PATH, health.ReadyHandler, {"trouble": deps.trouble}
             ),
         ],
         default_handler_class=NothingHere,

@@ -7,11 +7,7 @@ import msgspec
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as the scheduler and people see it.
-
-    ``broken``: nothing new starts there; ``lost``: it is not there any more either, so that what
-    ran on it cannot go on. ``message`` says why.
-    """
+    """One GPU as the scheduler and people see it."""
 
     index: int
     uuid: str
@@ -19,7 +15,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     simulated: bool
     broken: bool = False
-    lost: bool = False
     message: str = ""
 
 
@@ -38,10 +33,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine.
-
-    ``counted``: its devices are known by number only, so that nobody can say which of them is lost.
-    """
+    """One machine."""
 
     name: str
     cpu_milli: int
@@ -49,7 +41,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...]
     simulated: bool
     driver: str = ""
-    counted: bool = False
 
 
 class DeviceProvider(Protocol):

@@ -127,8 +127,7 @@ def done(cycle: Cycle, entry: Entry, index: int) -> None:
 
 def lose(cycle: Cycle, entry: Entry, how: str, *, lost: bool = False) -> None:
     """A gang cannot go on: all its members are to end, to start again together."""
-    alone = entry.workload.spec.tasks == 1
-    entry.workload.status.reason = sentences.gang_lost(how, lost=lost, alone=alone)
+    entry.workload.status.reason = sentences.gang_lost(how, lost=lost)
     end_all(cycle, entry)
 
 

@@ -139,7 +139,7 @@ async def test_starts_stops_and_comes_back(running: Up) -> None:
 
 async def test_parts_that_die_come_back(running: Up) -> None:
     await asyncio.to_thread(running.start)
-    before = {what: running.part(what) for what in ("carrel_scheduler", "jupyterhub", "proxy")}
+    before = {what: running.part(what) for what in ("carrel_scheduler", "jupyterhub", "traefik")}
     for process in before.values():
         process.kill()
     for what, old in before.items():

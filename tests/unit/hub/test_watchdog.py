@@ -169,15 +169,9 @@ async def test_a_silent_part_is_ended_and_started_again(part: Part) -> None:
     hung, fresh = Child(stopped=True), Child()
     children = Children([hung, fresh], [])
     await children.start(part)
-    world = World(lambda now: now < 30)
-    revived: list[str] = []
-
-    async def note(one: Part) -> None:
-        revived.append(one.name)
-        world.lives = lambda _: True
-
-    children.keep_running(part, world.dog, note)
-    await rounds(lambda: bool(revived))
+    world = World(lambda now: now < 30 or not children.made)
+    children.keep_running(part, world.dog)
+    await rounds(lambda: not children.made)
     assert hung.signals == ["terminate", "kill"]
     assert not fresh.signals
     assert children.said == ["Hub runs but does not answer; it is started again."]

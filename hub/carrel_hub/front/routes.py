@@ -1,0 +1,145 @@
+"""The Hub's proxy class: routes in one file, which Traefik reads.
+
+Of ``jupyterhub-traefik-proxy`` comes all that talks to the Hub and to Traefik. Ours are how the
+file is written, rules that quote names, and the page for a part that does not answer. What we set
+ourselves is set at each start, so that a new address or a new key is not overruled by an old file.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+# The package has no types.
+from jupyterhub_traefik_proxy.fileprovider import (  # type: ignore[import-untyped]
+    TraefikFileProviderProxy,
+)
+from jupyterhub_traefik_proxy.traefik_utils import generate_alias  # type: ignore[import-untyped]
+from tornado.httpclient import HTTPClientError
+from traitlets import Unicode, default, observe
+
+from carrel_hub.front import static
+from carrel_hub.front.rules import rule
+
+AWAY = "carrel-away"
+"""The middleware and the service that answer for a part that does not."""
+
+
+class RoutesFile:
+    """JSON, which is YAML too, for its owner alone; a reader sees the old one or the new one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> dict[str, Any]:
+        """What is there. One that cannot be read counts as none: the Hub knows all routes."""
+        try:
+            found = json.loads(self._path.read_text())
+        except ValueError as error:
+            raise FileNotFoundError(f"{self._path} is no file of routes: {error}") from error
+        if not isinstance(found, dict):
+            raise FileNotFoundError(f"{self._path} is no file of routes")
+        return found
+
+    def atomic_dump(self, data: dict[str, Any]) -> None:
+        """Replace it."""
+        descriptor, name = tempfile.mkstemp(prefix=".routes-", dir=self._path.parent)
+        fresh = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+                json.dump(data, out, ensure_ascii=False)
+                out.flush()
+                os.fsync(out.fileno())
+            fresh.replace(self._path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
+    """See the module."""
+
+    away_url = Unicode(help="Where the page comes from that says what does not answer.").tag(
+        config=True
+    )
+    provided_by = Unicode("file", help="How Traefik hears of routes: file or http.").tag(
+        config=True
+    )
+    tls_certificate = Unicode(help="PEM file of the public port.").tag(config=True)
+    tls_key = Unicode(help="PEM file of its key.").tag(config=True)
+    dynamic_config: dict[str, Any]
+
+    @default("provider_name")
+    def _provider(self) -> str:
+        return self.provided_by
+
+    @observe("dynamic_config_file")
+    def _set_dynamic_config_file(self, change: Any) -> None:
+        self.dynamic_config_handler = RoutesFile(Path(change.new))
+
+    async def _setup_traefik_dynamic_config(self) -> None:
+        """Ours stand beside the routes that the file has from before."""
+        http = self.dynamic_config["http"]
+        ours = own_part(self)
+        for kind, named in ours["http"].items():
+            http[kind] = {**http.get(kind, {}), **named}
+        self.dynamic_config["tls"] = ours["tls"]
+        await self._apply_dynamic_config({}, None)
+
+    async def _check_for_traefik_service(self, routespec: str, kind: str) -> bool:
+        """Whether Traefik has this route as the file has it now, not as it was before."""
+        alias = generate_alias(self.validate_routespec(routespec), kind)
+        wanted = self.dynamic_config["http"][f"{kind}s"].get(alias)
+        try:
+            path = f"/api/http/{kind}s/{alias}@{self.provider_name}"
+            found = json.loads((await self._traefik_api_request(path)).body)
+        except (HTTPClientError, OSError, ValueError) as error:
+            self.log.debug("Traefik does not have the %s of %s yet: %s", kind, routespec, error)
+            return False
+        if wanted is None:  # deleted meanwhile
+            return True
+        if kind == "service":
+            return bool(found["loadBalancer"]["servers"] == wanted["loadBalancer"]["servers"])
+        return bool(found["rule"] == wanted["rule"] and found["status"] == "enabled")
+
+    def _dynamic_config_for_route(
+        self, routespec: str, target: str, data: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        traefik, hub = super()._dynamic_config_for_route(routespec, target, data)
+        (router,) = traefik["http"]["routers"].values()
+        router["rule"], router["priority"] = rule(routespec)
+        router["middlewares"] = [AWAY]
+        return traefik, hub
+
+
+def own_part(proxy: FrontProxy) -> dict[str, Any]:
+    """What stands in the file beside routes: Traefik's API for the Hub, the page, TLS."""
+    credentials = f"{proxy.traefik_api_username}:{proxy.traefik_api_hashed_password}"
+    page = {
+        # 502: nobody listens there. 504: nobody answered in time.
+        "errors": {
+            "status": ["502", "504"],
+            "statusRewrites": {"502": 503, "504": 503},
+            "service": AWAY,
+            "query": "/services/gateway/away",
+        }
+    }
+    tls: dict[str, Any] = {"options": {"default": {"minVersion": "VersionTLS12"}}}
+    if proxy.tls_certificate:
+        files = {"certFile": proxy.tls_certificate, "keyFile": proxy.tls_key}
+        tls["stores"] = {"default": {"defaultCertificate": files}}
+    return {
+        "http": {
+            "routers": {
+                "carrel-api": {
+                    "rule": 'PathPrefix("/api")',
+                    "entryPoints": [static.INTERNAL],
+                    "service": "api@internal",
+                    "middlewares": ["carrel-api"],
+                }
+            },
+            "middlewares": {"carrel-api": {"basicAuth": {"users": [credentials]}}, AWAY: page},
+            "services": {AWAY: {"loadBalancer": {"servers": [{"url": proxy.away_url}]}}},
+        },
+        "tls": tls,
+    }
