@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
+from carrel_hub.accounts.signing_out import ending_sessions
 from carrel_hub.accounts.store import Accounts
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
@@ -65,7 +66,7 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
 def _identity(c: Any, settings: Settings) -> None:
     """Accounts of this machine."""
     accounts = Accounts(settings.accounts_file).all()
-    c.JupyterHub.authenticator_class = CarrelAuthenticator
+    c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
     c.CarrelAuthenticator.allowed_users = set(accounts)
     c.CarrelAuthenticator.admin_users = {name for name, one in accounts.items() if one.admin}

@@ -6,6 +6,7 @@ from typing import Any, Final
 import bcrypt
 
 from carrel_hub import scopes, services
+from carrel_hub.accounts.signing_out import HUB_VERSION
 from carrel_hub.front import static
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
@@ -87,3 +88,5 @@ def pages(c: Any) -> None:
     c.JupyterHub.template_vars = {"carrel": Pages}
     c.JupyterHub.default_url = "/hub/home"
     c.JupyterHub.extra_handlers = handlers()
+    # Strangers learn of no exact version; servers compare the first number with their own.
+    c.JupyterHub.tornado_settings = {"headers": {"X-JupyterHub-Version": HUB_VERSION, "Server": ""}}

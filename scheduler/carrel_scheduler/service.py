@@ -34,6 +34,7 @@ from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.detect import detect
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service_cluster import Cluster, Lead, lead
 from carrel_scheduler.service_local import OneMachine
 from carrel_scheduler.service_settings import BadSetting, MissingSetting, Settings
@@ -43,6 +44,7 @@ from carrel_scheduler.workloads.controllers import experiments_trials
 from carrel_scheduler.workloads.controllers.inference import Inference
 from carrel_scheduler.workloads.controllers.probing import Prober
 from carrel_scheduler.workloads.controllers.schedules import Schedules
+from carrel_scheduler.workloads.faults.handling import FATAL
 from carrel_scheduler.workloads.fitting import Fitting
 from carrel_scheduler.workloads.guests import hands
 from carrel_scheduler.workloads.hub import WorkspaceStarter
@@ -107,7 +109,12 @@ class Service:
     """Everything of one scheduler process."""
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, engine: Engine, around: Surroundings
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        engine: Engine,
+        around: Surroundings,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -121,6 +128,7 @@ class Service:
             clock=time.time,
             ports=around.ports,
             settings=settings.core,
+            quarantine=quarantine,
         )
         experiments, trials, self._studies = experiments_trials.wired(
             ledger, engine, self.loop.composites, clock=time.time
@@ -173,7 +181,7 @@ class Service:
                 group.create_task(pump_workloads(self._ledger, self.loop, workloads)),
                 group.create_task(self.loop.run()),
                 group.create_task(self.loop.composites.run()),
-                group.create_task(self._results.sweep(self._known)),
+                group.create_task(self._sweep()),
             ]
             if self._settings.past_use.factor:
                 past = PastUse(self._ledger, self._settings.past_use.half_life_s)
@@ -184,6 +192,11 @@ class Service:
             await self._close()
             for task in work:
                 task.cancel()
+
+    async def _sweep(self) -> None:
+        """Results that cannot be swept away lie there until the next start."""
+        with self.loop.quarantine.guard("message", "results", fatal=FATAL):
+            await self._results.sweep(self._known)
 
     async def _known(self, uid: str) -> bool:
         """Whether there is a workload of this uid."""
@@ -221,7 +234,8 @@ async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
     engine = LocalEngine(settings.state_dir / "engine", socket.gethostname(), clock=time.time)
     ledger = await open_ledger(settings.database_url, clock=time.time, ids=new_id)
     try:
-        await Service(settings, ledger, engine, OneMachine(settings, provider)).run(stop)
+        around = OneMachine(settings, provider)
+        await Service(settings, ledger, engine, around, Quarantine(time.time)).run(stop)
     finally:
         await engine.close()
         await ledger.close()
@@ -238,7 +252,8 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
                 return
             around = Cluster(settings, client, ledger, leading)
             try:
-                await Service(settings, ledger, around.engine, around).run(stop)
+                quarantine = Quarantine(time.time)
+                await Service(settings, ledger, around.engine, around, quarantine).run(stop)
             finally:
                 await around.engine.close()
                 await around.close()

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -26,7 +27,11 @@ CONFIGURATION_ERROR: Final = 78
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prepare and exec; does not return."""
+    """Prepare and exec; does not return.
+
+    The kernels' sockets lie in a folder of this server's own: a home's path may be too long for a
+    socket (107 characters), and its file system may not hold any.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     own, server = _split(given)
     os.umask(PRIVATE_UMASK)
@@ -44,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if "--set-up" in own:
         os.environ.update(workspace_side.environment())
         server = [*workspace_side.server_arguments(), *server]
+    os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
     command = [sys.executable, "-m", "jupyterhub.singleuser", *terminals(os.environ), *server]
     os.execv(sys.executable, command)  # noqa: S606 - there is no shell to start
 

@@ -126,11 +126,20 @@ class TestNamespaces:
         assert ours.get(claims)["spec"]["storageClassName"] == "fast"
         assert (await ledger.get(Project, "fresh")).status.observed_generation == 1
 
-    async def test_what_was_there_is_adopted_and_left_when_the_project_goes(
+    async def test_what_was_there_is_adopted_when_an_admin_says_so_and_left_when_the_project_goes(
         self, namespaces: Namespaces, ledger: KubernetesLedger, ours: ControlPlane
     ) -> None:
         make_namespace(ours, "carrel-theirs", team="yes")
-        await namespaces.ensure(await ledger.create(project("theirs")))
+        made = await ledger.create(project("theirs"))
+        with pytest.raises(NamespaceTaken, match=r"annotation carrel\.dev/adopt=theirs"):
+            await namespaces.ensure(made)
+        assert set(ours.get("/api/v1/namespaces/carrel-theirs")["metadata"]["labels"]) == {
+            "kubernetes.io/metadata.name",
+            "team",
+        }
+        notes = {"metadata": {"annotations": {"carrel.dev/adopt": "theirs"}}}
+        ours.ask("PATCH", "/api/v1/namespaces/carrel-theirs", notes)
+        await namespaces.ensure(made)
         labels = ours.get("/api/v1/namespaces/carrel-theirs")["metadata"]["labels"]
         assert labels["carrel.dev/project"] == "theirs"
         assert "carrel.dev/made-by" not in labels
@@ -153,6 +162,55 @@ class TestNamespaces:
         ours.ask("POST", "/api/v1/namespaces/carrel-homes/persistentvolumeclaims", claim)
         await namespaces.retire("homes")
         assert ours.get("/api/v1/namespaces/carrel-homes")["status"]["phase"] == "Active"
+
+    async def test_a_project_that_comes_again_gets_its_namespace_back(
+        self, namespaces: Namespaces, ledger: KubernetesLedger, ours: ControlPlane
+    ) -> None:
+        await namespaces.ensure(await ledger.create(project("back")))
+        claim = {
+            "metadata": {"name": "home-ada"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}},
+        }
+        ours.ask("POST", "/api/v1/namespaces/carrel-back/persistentvolumeclaims", claim)
+        await ledger.delete(Project, "back")
+        await namespaces.retire("back")
+        await namespaces.ensure(await ledger.create(project("back")))
+        labels = ours.get("/api/v1/namespaces/carrel-back")["metadata"]["labels"]
+        assert labels["carrel.dev/project"] == "back"
+
+    @pytest.mark.parametrize("name", ["system", "default", "kube-system", "a" * 57])
+    async def test_no_project_gets_a_namespace_of_the_installation_or_of_the_cluster(
+        self, namespaces: Namespaces, ours: ControlPlane, kubectl: Kubectl, name: str
+    ) -> None:
+        make_namespace(ours, "carrel-system")
+        told = kubectl.apply(
+            {
+                "apiVersion": "carrel.dev/v1alpha1",
+                "kind": "Project",
+                "metadata": {"name": name},
+                "spec": {},
+            }
+        )
+        assert told.code
+        assert "a name o" in told.error
+        before = ours.get("/api/v1/namespaces/carrel-system")["metadata"]["labels"]
+        with pytest.raises(NamespaceTaken, match="should be"):
+            await namespaces.ensure(project(name))
+        assert ours.get("/api/v1/namespaces/carrel-system")["metadata"]["labels"] == before
+
+    async def test_the_installations_namespace_is_none_of_a_project_whatever_it_is_called(
+        self, ledger: KubernetesLedger, client: KubeClient, ours: ControlPlane
+    ) -> None:
+        make_namespace(ours, "carrel-ops", **{"carrel.dev/made-by": "carrel"})
+        installed = Namespaces(
+            ledger,
+            client,
+            system="carrel-ops",
+            checkpoints=Checkpoints(size=""),
+            chance=random.random,
+        )
+        with pytest.raises(NamespaceTaken, match="of the installation"):
+            await installed.ensure(project("ops"))
 
     async def test_one_of_another_project_is_not_taken(
         self, namespaces: Namespaces, ledger: KubernetesLedger, ours: ControlPlane

@@ -11,13 +11,20 @@ from typing import Any
 PACKAGE = Path(__file__).resolve().parent.parent
 LABEXTENSIONS = PACKAGE / "lab" / "labextensions"
 KERNEL_STARTUP = PACKAGE / "notebook" / "startup.py"
+AUTH_CACHE_SECONDS = 5
+"""For how long a workspace lets somebody in whose session the Hub has ended since."""
 
 
 def server_arguments() -> list[str]:
     """What a workspace's Jupyter server is started with, besides its own arguments."""
     return [
         "--ServerApp.jpserver_extensions=carrel.workspace=True",
+        # Its handlers come guarded with ours.
+        "--ServerApp.jpserver_extensions=jupyter_server_proxy=False",
         f"--LabApp.extra_labextensions_path={LABEXTENSIONS}",
+        f"--HubOAuth.cache_max_age={AUTH_CACHE_SECONDS}",
+        # Ports of kernels could be reached by every account of the machine.
+        "--KernelManager.transport=ipc",
     ]
 
 

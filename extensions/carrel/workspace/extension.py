@@ -4,6 +4,7 @@ Outside a workspace (no ``CARREL_URL``, or no token) it says so once and does no
 """
 
 import time
+from importlib.util import find_spec
 from typing import Any, Final
 
 from jupyter_server.extension.application import ExtensionApp
@@ -20,6 +21,8 @@ from carrel.workspace.reporter import Reporter
 from carrel.workspace.watch import Watch
 
 READ_SECONDS: Final = 3.0
+PROXY: Final = "jupyter_server_proxy"
+"""Disabled in workspaces, which have its handlers from here."""
 
 
 class CarrelWorkspace(ExtensionApp):
@@ -45,17 +48,21 @@ class CarrelWorkspace(ExtensionApp):
 
     @override
     def initialize_handlers(self) -> None:
-        """Open the endpoints, when there is a scheduler to speak to."""
+        """Open ports; open the endpoints, when there is a scheduler to speak to."""
+        server = self.serverapp
+        if server is None:
+            raise RuntimeError("an extension gets its server before its handlers")
+        web_app: Any = server.web_app
+        if server.jpserver_extensions.get(PROXY) is False and find_spec(PROXY) is not None:
+            from carrel.workspace.ports import handlers as ports
+
+            web_app.add_handlers(".*$", ports.rules(server))
         try:
             self.client = AsyncClient(read_timeout=READ_SECONDS)
         except CarrelError as error:
             self.log.info("Not connected to Carrel: %s", error)
             return
         self.desk = Desk(self.client, Surroundings.of(), time.time)
-        server = self.serverapp
-        if server is None:
-            raise RuntimeError("an extension gets its server before its handlers")
-        web_app: Any = server.web_app
         self.watch = Watch(self.client, self.desk.surroundings.user, time.time)
         web_app.add_handlers(".*$", rules(server.base_url, self.desk))
         web_app.add_handlers(".*$", work_handlers.rules(server.base_url, self.desk, self.watch))

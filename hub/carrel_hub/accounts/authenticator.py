@@ -1,103 +1,158 @@
 """The Hub's sign-in with the accounts file.
 
-An account that is removed loses its session at the next refresh. A new account's first projects
-become Hub groups when the Hub first meets the user; afterwards the groups are the truth, and this
-file has no say in them.
+The file says who there is and who is an admin; the Hub's groups say who belongs to which project,
+but for the first projects of a new account. What the file says is applied at the Hub's start, at
+each request of a user (``refresh_user``) and by ``AccountsController`` whenever it changed, so a
+removed account or a replaced password takes effect at once, whether the Hub ran or not.
 """
 
 import asyncio
+import secrets
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jupyterhub import orm
 from jupyterhub.auth import Authenticator
-from sqlalchemy.orm import object_session
 from tornado import web
-from traitlets import Unicode
+from traitlets import Bool, Integer, Unicode
 from typing_extensions import override
 
-from carrel_hub.accounts.passwords import hash_password, verify
-from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.accounts.throttle import Throttle
-from carrel_hub.scopes import ADMIN_GROUP
+from carrel_hub.accounts import sessions
+from carrel_hub.accounts.controller import AccountsController, stop_servers
+from carrel_hub.accounts.passwords import LONGEST, hash_password, verify
+from carrel_hub.accounts.store import Account, AccountError, Accounts
+from carrel_hub.accounts.throttle import Busy, HashingSlots, Throttle, source_of
 
-GROUP_PREFIX = "project-"
+KNOWN_BROWSER: Final = "carrel-known-browser"
+KNOWN_BROWSER_DAYS: Final = 90
 
 
 class CarrelAuthenticator(Authenticator):
     """Names and passwords from a file."""
 
     accounts_file = Unicode(help="The accounts file, absolute.").tag(config=True)
+    auth_refresh_age = Integer(1, help="Seconds between two looks at a user's account.").tag(
+        config=True
+    )
+    auth_refresh_strict = Bool(
+        True,  # noqa: FBT003 - a traitlet's default
+        help="Tokens of a removed account are refused as its sessions are.",
+    ).tag(config=True)
 
     def __init__(self, **kwargs: Any) -> None:
         base: Any = super()
         base.__init__(**kwargs)
         self.accounts = Accounts(Path(self.accounts_file))
         self.throttle = Throttle(time.monotonic)
+        self.slots = HashingSlots()
         self.allow_all = True  # only who has an account gets as far as being allowed
         self._nobody = hash_password("nobody's password")
+        self.controller = AccountsController(self.accounts, self.log)
+        self._running: asyncio.Task[None] | None = None
+        self._app: Any = None
+
+    @override
+    def get_handlers(self, app: Any) -> list[Any]:
+        """Called once by the Hub, inside its event loop; begins to look after accounts."""
+        self._app = app
+        self._running = asyncio.create_task(self.controller.run(app))
+        base: Any = super()
+        handlers: list[Any] = base.get_handlers(app)
+        return handlers
 
     @override
     async def authenticate(self, handler: Any, data: dict[str, str]) -> dict[str, Any] | None:
         """The user's name and whether they are an admin; ``None`` when the password is wrong."""
         normalize: Any = self.normalize_username
         name = normalize(data.get("username", ""))
-        wait = self.throttle.wait_seconds(name)
+        password = data.get("password", "")
+        source = self._source(handler, name)
+        wait = self.throttle.begin(source, name)
         if wait > 0:
             raise web.HTTPError(429, f"Too many wrong passwords; try again in {round(wait)} s.")
-        try:
-            account = self.accounts.find(name)
-        except AccountError as error:
-            self.log.exception("Nobody can sign in")
-            raise web.HTTPError(503, "The accounts cannot be read; ask an admin.") from error
+        account = self._found(name)
         # An unknown name takes as long as a known one.
         stored = account.password if account else self._nobody
-        right = await asyncio.to_thread(verify, data.get("password", ""), stored)
-        if account is None or not right:
-            self.throttle.failed(name)
+        try:
+            async with self.slots.one():
+                right = await asyncio.to_thread(verify, password[:LONGEST], stored)
+        except Busy:
+            raise web.HTTPError(503, "Too many people sign in at once; try again.") from None
+        if account is None or not right or len(password) > LONGEST:
             return None
-        self.throttle.succeeded(name)
+        self.throttle.succeeded(source, name)
+        # What the account asks for comes before the session that begins now.
+        user = handler.db.query(orm.User).filter_by(name=name).first()
+        if user is not None:
+            self.controller.apply(user)
+        _remember_browser(handler, name)
         return {"name": name, "admin": account.admin}
 
     @override
     async def refresh_user(self, user: Any, handler: Any = None) -> bool | dict[str, Any]:
-        """Whether the account is still there, and whether it is an admin's."""
-        account = self.accounts.find(user.name)
+        """Whether the session or token that the user came with still counts."""
+        account = self._found(user.name)
         if account is None:
             return False
-        self._join(user)
-        return {"name": user.name, "admin": account.admin}
+        self.controller.apply(user.orm_user)
+        if account.revoke:
+            return False
+        return user.admin == account.admin or {"name": user.name, "admin": account.admin}
 
     @override
     def add_user(self, user: Any) -> None:
-        """Called for every user at the Hub's start and for each new one."""
+        """Called for every user at the Hub's start, with its row, and for each new one.
+
+        Raises ``AccountError`` when a user without an account is made, as on the Hub's admin page.
+        """
+        at_start = not hasattr(user, "orm_user")
+        row: Any = user if at_start else user.orm_user
+        if not at_start and self.accounts.find(row.name) is None:
+            raise AccountError(
+                f"{row.name} has no account: make one where Carrel runs, "
+                f"with `carrel user add {row.name}`."
+            )
         base: Any = super()
         base.add_user(user)
-        self._join(user)
+        self.controller.apply(row)
 
-    def _join(self, user: Any) -> None:
-        """Make the user a member of what the account says: first projects, and the admins."""
-        account = self.accounts.find(user.name)
-        if account is None:
-            return
-        member: Any = getattr(user, "orm_user", user)
-        present = {group.name for group in member.groups}
-        wanted = {f"{GROUP_PREFIX}{project}" for project in self.accounts.take_joins(user.name)}
-        if account.admin:
-            wanted.add(ADMIN_GROUP)
-        if wanted <= present:
-            return
-        database: Any = object_session(member)
-        for name in sorted(wanted - present):
-            member.groups.append(_group(database, name))
-        database.commit()
+    @override
+    async def delete_user(self, user: Any) -> None:
+        """Called when a user is deleted, as on the Hub's admin page: the account goes too."""
+        if self.accounts.find(user.name) is not None:
+            self.accounts.remove(user.name)
+        sessions.revoke(user.orm_user)
+        await stop_servers(self._app, user, list(user.orm_spawners))
+        base: Any = super()
+        base.delete_user(user)
+
+    def _found(self, name: str) -> Account | None:
+        try:
+            return self.accounts.find(name)
+        except AccountError as error:
+            self.log.exception("Nobody can sign in")
+            raise web.HTTPError(503, "The accounts cannot be read; ask an admin.") from error
+
+    def _source(self, handler: Any, name: str) -> str:
+        """Where an attempt comes from; a browser that signed in before is a source of its own."""
+        known = handler.get_secure_cookie(KNOWN_BROWSER, max_age_days=KNOWN_BROWSER_DAYS)
+        owner, _, browser = (known or b"").decode("utf-8", "replace").rpartition(" ")
+        if known and owner == name:
+            return f"browser {browser}"
+        request = handler.request
+        forwarded = ",".join(request.headers.get_list("X-Forwarded-For"))
+        return source_of(forwarded, request.remote_ip, self._app.trusted_downstream_ips)
 
 
-def _group(database: Any, name: str) -> Any:
-    """The Hub's group, made when it is missing."""
-    group = database.query(orm.Group).filter_by(name=name).first()
-    if group is None:
-        group = orm.Group(name=name)
-        database.add(group)
-    return group
+def _remember_browser(handler: Any, name: str) -> None:
+    """Give the browser a counter of its own for this account, so that no stranger locks it out."""
+    handler.set_secure_cookie(
+        KNOWN_BROWSER,
+        f"{name} {secrets.token_hex(16)}",
+        expires_days=KNOWN_BROWSER_DAYS,
+        path=handler.hub.base_url,
+        httponly=True,
+        samesite="Lax",
+        secure=handler.request.protocol == "https",
+    )

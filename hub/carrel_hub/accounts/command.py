@@ -38,7 +38,7 @@ def add(
 
 @app.command("password")
 def password_(name: Name, state_dir: StateDir = None) -> None:
-    """Give an account a new password and print it, once."""
+    """Give an account a new password and print it, once. Sessions and tokens of the old one end."""
     accounts, _ = _accounts(state_dir)
     password = generate()
     with _told():
@@ -65,12 +65,12 @@ def list_(state_dir: StateDir = None) -> None:
 
 @app.command()
 def remove(name: Name, state_dir: StateDir = None) -> None:
-    """Remove an account. Its files, jobs and history stay."""
+    """Remove an account, its sessions, tokens and memberships. Files, jobs and history stay."""
     accounts, folder = _accounts(state_dir)
     with _told():
         accounts.remove(name)
     _tell_hub(folder, "DELETE", name)
-    typer.echo(f"Removed {name}; its files, jobs and history stay.")
+    typer.echo(f"Removed {name}; files, jobs and history stay, workspaces stop.")
 
 
 def _accounts(state_dir: Path | None) -> tuple[Accounts, Path]:
@@ -113,6 +113,6 @@ async def _ask_hub(folder: Path, method: str, name: str) -> None:
             session.request(method, f"{settings.hub_url}/hub/api/users/{name}") as answer,
         ):
             if answer.status >= 400 and answer.status not in (404, 409):
-                typer.echo(f"The Hub answered {answer.status}.", err=True)
+                typer.echo(f"The Hub answered {answer.status}; it tries again.", err=True)
     except (aiohttp.ClientError, TimeoutError) as error:
-        typer.echo(f"The Hub learns of it at the next sign-in ({error}).", err=True)
+        typer.echo(f"The Hub learns of it when it answers again ({error}).", err=True)

@@ -11,6 +11,7 @@ ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _COST, _BLOCK, _PARALLEL, _BYTES = 2**14, 8, 1, 32
 _MEMORY: Final = 64 * 1024 * 1024
 SHORTEST: Final = 8
+LONGEST: Final = 256
 
 
 def generate() -> str:

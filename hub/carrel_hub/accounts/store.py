@@ -6,19 +6,28 @@ beside it.
 
 import fcntl
 import os
+import pwd
 import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from carrel_hub import scopes
 from carrel_hub.accounts.passwords import SHORTEST, hash_password
 
 T = TypeVar("T")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,30}[a-z0-9])?\Z")
+# Of the Hub's services, whose names appear beside those of users, and of accounts with power.
+_RESERVED: Final = frozenset(
+    {"root", "nobody", "daemon", "system", scopes.SCHEDULER, scopes.CONSOLE, scopes.GATEWAY}
+)
+_RESERVED_PREFIX: Final = "carrel-"
+_LOWEST_PERSON: Final = 1000
+_NOBODY: Final = 65534
 
 
 class AccountError(Exception):
@@ -32,11 +41,14 @@ class Account(msgspec.Struct, kw_only=True):
         password: its scrypt hash.
         joins: projects to become a member of when the Hub first meets this user; from then on the
             Hub's groups are the truth and this is empty.
+        revoke: what the Hub still has to take away. ``sessions`` after a new password: sessions
+            and tokens; ``everything`` for a new account: whatever an earlier one of its name held.
     """
 
     password: str
     admin: bool = False
     joins: list[str] = []
+    revoke: Literal["", "sessions", "everything"] = ""
 
 
 class _File(msgspec.Struct):
@@ -81,33 +93,41 @@ class Accounts:
                     f"There is already an account {name}. "
                     f"For a new password: carrel user password {name}."
                 )
-            file.accounts[name] = Account(password=hashed, admin=admin, joins=list(joins or []))
+            file.accounts[name] = Account(
+                password=hashed, admin=admin, joins=list(joins or []), revoke="everything"
+            )
 
         self._change(change)
 
     def set_password(self, name: str, password: str) -> None:
-        """Replace a password. Raises ``AccountError`` when there is no such account."""
+        """Replace a password and end the sessions that began with the old one.
+
+        Raises ``AccountError`` when there is no such account.
+        """
         hashed = _hashed(password)
-        self._change(lambda file: setattr(_known(file, name), "password", hashed))
+
+        def change(file: _File) -> None:
+            account = _known(file, name)
+            account.password = hashed
+            account.revoke = account.revoke or "sessions"
+
+        self._change(change)
 
     def remove(self, name: str) -> None:
         """Remove an account. Raises ``AccountError`` when there is no such account."""
         self._change(lambda file: _remove(file, name))
 
-    def take_joins(self, name: str) -> list[str]:
-        """The projects this user still has to join; they are handed out once."""
-        account = self.find(name)
-        if account is None or not account.joins:
-            return []
+    def applied(self, name: str, seen: Account) -> None:
+        """The Hub did what an account asked for; it is asked for no more unless it changed since.
 
-        def change(file: _File) -> list[str]:
-            known = file.accounts.get(name)
-            if known is None:
-                return []
-            joins, known.joins = known.joins, []
-            return joins
+        Raises ``AccountError``.
+        """
 
-        return self._change(change)
+        def change(file: _File) -> None:
+            if file.accounts.get(name) == seen:
+                file.accounts[name] = msgspec.structs.replace(seen, joins=[], revoke="")
+
+        self._change(change)
 
     def _read(self) -> _File:
         try:
@@ -155,6 +175,19 @@ def check_name(name: str) -> None:
             f"{name!r} cannot be a user name: use 1 to 32 lower-case letters, digits, dots, "
             f"dashes and underscores, beginning and ending with a letter or digit."
         )
+    if name in _RESERVED or name.startswith(_RESERVED_PREFIX) or _is_of_the_system(name):
+        raise AccountError(
+            f"{name!r} cannot be a user name: it is reserved for this machine or for Carrel itself."
+        )
+
+
+def _is_of_the_system(name: str) -> bool:
+    """Whether the operating system has an account of this name that is no person's."""
+    try:
+        uid = pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return False
+    return uid < _LOWEST_PERSON or uid == _NOBODY
 
 
 def _hashed(password: str) -> str:

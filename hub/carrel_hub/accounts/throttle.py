@@ -1,42 +1,116 @@
-"""A brake on guessing: after some failures for a name, that name has to wait.
+"""Limit attempts to sign in, for each source and account, and the work that they cause.
 
-Counted per name and not per address, because behind the proxy all come from one. A name is free
-again by itself; a right password in time does not count what went before.
+A source is an address, or a browser that signed in to the same account before: a stranger who
+guesses has counters of its own and locks nobody else out. Attempts count when they begin, so that
+many at once are not let through together; a right password takes its own back. Everything is
+forgotten after a minute and bounded in number.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
-FREE_FAILURES: Final = 5
+from cachetools import TTLCache
+
+ATTEMPTS_PER_ACCOUNT: Final = 5
+ATTEMPTS_PER_SOURCE: Final = 30
 WINDOW_SECONDS: Final = 60.0
-MOST_NAMES: Final = 1000
+MOST_COUNTERS: Final = 20_000
+HASHES_AT_ONCE: Final = 2
+MOST_WAITING: Final = 64
+
+
+class Busy(Exception):  # noqa: N818 - an outcome to handle
+    """Too many passwords are being compared."""
 
 
 @dataclass(slots=True)
+class _Counter:
+    """Attempts of one window."""
+
+    ends_at: float
+    attempts: int = 0
+
+
 class Throttle:
-    """Failures of the last minute by name; ``clock`` in seconds, monotonic."""
+    """Attempts of the last minute by source and by source and account; ``clock`` in seconds."""
 
-    clock: Callable[[], float]
-    _failures: dict[str, list[float]] = field(default_factory=dict)
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._by_account = _counters(clock)
+        self._by_source = _counters(clock)
 
-    def wait_seconds(self, name: str) -> float:
-        """How long this name has to wait before the next attempt; 0 when it need not."""
-        recent = self._recent(name)
-        if len(recent) < FREE_FAILURES:
-            return 0.0
-        return max(0.0, recent[-FREE_FAILURES] + WINDOW_SECONDS - self.clock())
+    def begin(self, source: str, account: str) -> float:
+        """Count an attempt; returns the seconds to wait, or 0 when it may go on."""
+        now = self._clock()
+        counters = (
+            (self._by_account, f"{source} {account}", ATTEMPTS_PER_ACCOUNT),
+            (self._by_source, source, ATTEMPTS_PER_SOURCE),
+        )
+        found = [
+            (cache.setdefault(key, _Counter(now + WINDOW_SECONDS)), most)
+            for cache, key, most in counters
+        ]
+        wait = max((one.ends_at - now for one, most in found if one.attempts >= most), default=0.0)
+        if wait > 0:
+            return wait
+        for one, _ in found:
+            one.attempts += 1
+        return 0.0
 
-    def failed(self, name: str) -> None:
-        """Count a failure."""
-        if name not in self._failures and len(self._failures) >= MOST_NAMES:
-            self._failures.pop(next(iter(self._failures)))
-        self._failures[name] = [*self._recent(name), self.clock()]
+    def succeeded(self, source: str, account: str) -> None:
+        """Forget the source's attempts at this account."""
+        counter = self._by_account.pop(f"{source} {account}", None)
+        of_source = self._by_source.get(source)
+        if counter and of_source:
+            of_source.attempts = max(0, of_source.attempts - counter.attempts)
 
-    def succeeded(self, name: str) -> None:
-        """Forget this name's failures."""
-        self._failures.pop(name, None)
+    def __len__(self) -> int:
+        """Counters kept."""
+        return len(self._by_account) + len(self._by_source)
 
-    def _recent(self, name: str) -> list[float]:
-        start = self.clock() - WINDOW_SECONDS
-        return [at for at in self._failures.get(name, []) if at > start]
+
+def _counters(clock: Callable[[], float]) -> TTLCache[str, _Counter]:
+    return TTLCache(MOST_COUNTERS, WINDOW_SECONDS, timer=clock)
+
+
+class HashingSlots:
+    """Bounds how many passwords are hashed at once, and how many wait for that."""
+
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(HASHES_AT_ONCE)
+        self._inside = 0
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Hold one slot. Raises ``Busy``."""
+        if self._inside >= HASHES_AT_ONCE + MOST_WAITING:
+            raise Busy
+        self._inside += 1
+        try:
+            async with self._slots:
+                yield
+        finally:
+            self._inside -= 1
+
+
+def source_of(forwarded_for: str, peer: str, trusted: Collection[str] = ()) -> str:
+    """The address that an attempt comes from: the last one that no trusted proxy of ours added.
+
+    An IPv6 source is its network of 64 bits, which one subscriber has to himself.
+    """
+    hops = [one.strip() for one in forwarded_for.split(",") if one.strip()]
+    named = next((one for one in reversed(hops) if one not in trusted), peer)
+    try:
+        address = ipaddress.ip_address(named.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address):
+        mapped = address.ipv4_mapped
+        if mapped is None:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+        return str(mapped)
+    return str(address)

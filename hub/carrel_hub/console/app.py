@@ -31,7 +31,7 @@ _LARGEST_FORM_BYTES = 1024 * 1024
 # Keeps a quiet websocket open through proxies, and finds out who has gone without a word.
 _PING_SECONDS = 20
 # How long a change of somebody's rights may take to be seen here; the scheduler has its own.
-_AUTH_CACHE_SECONDS = 60
+_AUTH_CACHE_SECONDS = 5
 
 
 def hub_oauth(settings: Settings, **more: Any) -> HubOAuth:

@@ -22,7 +22,7 @@ from carrel.client.transport import Transport
 from carrel.errors import ApiError, CarrelError
 from carrel_hub.gateway.settings import Settings
 
-REMEMBER_SECONDS: Final = 10.0
+REMEMBER_SECONDS: Final = 5.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0
 REMEMBER_AT_MOST: Final = 4096
 ANSWER_SECONDS: Final = 10.0

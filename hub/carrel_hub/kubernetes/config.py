@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from carrel_hub import product
 from carrel_hub.accounts.authenticator import CarrelAuthenticator
+from carrel_hub.accounts.signing_out import authenticator_named, ending_sessions
 from carrel_hub.accounts.store import Accounts
 from carrel_hub.front.provided import PROVIDED_PATH, ProvidedRoutes
 from carrel_hub.keys import Keys
@@ -73,11 +74,12 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
 def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.CryptKeeper.keys = [bytes.fromhex(keys.crypt)]
     if settings.authenticator != ACCOUNTS:
-        c.JupyterHub.authenticator_class = settings.authenticator
+        theirs = authenticator_named(settings.authenticator)
+        c.JupyterHub.authenticator_class = ending_sessions(theirs)
         return
     settings.accounts_file.parent.mkdir(parents=True, exist_ok=True)
     accounts = Accounts(settings.accounts_file).all()
-    c.JupyterHub.authenticator_class = CarrelAuthenticator
+    c.JupyterHub.authenticator_class = ending_sessions(CarrelAuthenticator)
     c.CarrelAuthenticator.accounts_file = str(settings.accounts_file)
     c.CarrelAuthenticator.allowed_users = set(accounts)
     c.CarrelAuthenticator.admin_users = {name for name, one in accounts.items() if one.admin}

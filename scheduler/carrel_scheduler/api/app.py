@@ -39,7 +39,9 @@ def make_app(
             *routes(operations, services),
             URLSpec(deps.prefix + health.PATH, health.HealthHandler),
             URLSpec(
-                deps.prefix + health.READY_PATH, health.ReadyHandler, {"trouble": deps.trouble}
+                deps.prefix + health.READY_PATH,
+                health.ReadyHandler,
+                {"trouble": deps.trouble, "faults": deps.live.faults},
             ),
         ],
         default_handler_class=NothingHere,

@@ -1,17 +1,22 @@
 """Whether this process answers, and whether it can work: for those who restart it or send to it.
 
 ``/health`` says that the event loop turns; ``/ready`` that nothing is known to be in the way of
-work, else what. Neither needs a token, and neither says more.
+work, else what. Neither needs a token. ``/ready`` also names, by uid or name only, inputs that were
+set aside and invariants that are violated; work goes on beside these, so it stays ready.
 """
 
 from collections.abc import Callable
+from typing import Any, Final
 
 from tornado import web
 from typing_extensions import override
 
+from carrel_scheduler.workloads.contract import Faults
+
 PATH = "/health"
 READY_PATH = "/ready"
 _UNAVAILABLE = 503
+MOST_NAMED: Final = 20
 
 
 class HealthHandler(web.RequestHandler):
@@ -27,9 +32,9 @@ class ReadyHandler(web.RequestHandler):
     """Says whether work can be done."""
 
     @override
-    def initialize(self, trouble: Callable[[], str]) -> None:
-        """``trouble``: what is in the way, in words; empty for nothing."""
-        self._trouble = trouble
+    def initialize(self, trouble: Callable[[], str], faults: Callable[[], Faults]) -> None:
+        """``trouble``: what is in the way, in words; empty for nothing. ``faults``: what is odd."""
+        self._trouble, self._faults = trouble, faults
 
     @override
     def get(self) -> None:
@@ -37,7 +42,21 @@ class ReadyHandler(web.RequestHandler):
         if trouble := self._trouble():
             not_ready(self, trouble)
         else:
-            self.write({"ready": True})
+            self.write({"ready": True, **_told(self._faults())})
+
+
+def _told(faults: Faults) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if faults.set_aside:
+        latest = faults.set_aside[-MOST_NAMED:]
+        told["set_aside_count"] = len(faults.set_aside)
+        told["set_aside"] = [
+            {"source": one.source, "key": one.key, "reason": one.reason, "since": one.since}
+            for one in latest
+        ]
+    if faults.violated:
+        told["violated_invariants"] = list(faults.violated)
+    return told
 
 
 def not_ready(handler: web.RequestHandler, reason: str) -> None:

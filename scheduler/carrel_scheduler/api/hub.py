@@ -2,7 +2,7 @@
 
 Tokens are looked up with the token itself (``GET /user``), so no right of ours can be borrowed;
 groups come from the same answer, or, where the token may not read them, are asked with the
-service's own token. Answers are remembered for 30 s under the token's hash. A Hub that does not
+service's own token. Answers are remembered for 5 s under the token's hash. A Hub that does not
 answer is ``IdentityUnavailable``, never "unknown token".
 """
 
@@ -26,7 +26,7 @@ from carrel_scheduler.api.identity import (
 )
 from carrel_scheduler.api.members import Members
 
-REMEMBER_SECONDS: Final = 30.0
+REMEMBER_SECONDS: Final = 5.0
 REMEMBER_UNKNOWN_SECONDS: Final = 5.0
 REMEMBER_AT_MOST: Final = 4096
 ANSWER_WITHIN_SECONDS: Final = 10.0

@@ -87,6 +87,7 @@ class Code(StrEnum):
     TOO_SHORT = "too_short"
     UNKNOWN_VALUE = "unknown_value"
     BAD_NAME = "bad_name"
+    RESERVED_NAME = "reserved_name"
     BAD_ENVIRONMENT_NAME = "bad_environment_name"
     BAD_CURSOR = "bad_cursor"
     BAD_LABEL = "bad_label"

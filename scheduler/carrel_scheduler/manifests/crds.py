@@ -124,14 +124,7 @@ def _definition(
             "spec": spec,
             "status": status,
         },
-        "x-kubernetes-validations": [
-            rules.rule(
-                "size(self.metadata.name) <= 63"
-                " && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-                "a name of 1 to 63 lower-case letters, digits and hyphens, beginning and ending"
-                " with a letter or digit",
-            )
-        ],
+        "x-kubernetes-validations": rules.of_name(named),
     }
     version = {
         "name": VERSION,

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from carrel_scheduler.core.mig.parts import EXPECTED, FORM
+from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
 from carrel_scheduler.ledger.resources import quantities
+from carrel_scheduler.ledger.resources.kinds import PROJECT, Named
 from carrel_scheduler.workloads import own_work
 
 Rule = dict[str, Any]
@@ -18,6 +20,29 @@ def rule(what: str, message: str, *, path: str = "") -> Rule:
     """One rule; ``path`` is the field that is to blame."""
     blamed = {"fieldPath": path} if path else {}
     return {"rule": what, "message": message, **blamed}
+
+
+def of_name(named: Named) -> list[Rule]:
+    """What an object may be called."""
+    if named is PROJECT:
+        return [
+            rule(
+                f"self.metadata.name.matches('{project_names.PATTERN}')",
+                f"a name of {project_names.WORDS}",
+            ),
+            rule(
+                f"!self.metadata.name.matches('{project_names.RESERVED}')",
+                project_names.RESERVED_WORDS,
+            ),
+        ]
+    return [
+        rule(
+            "size(self.metadata.name) <= 63"
+            " && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "a name of 1 to 63 lower-case letters, digits and hyphens, beginning and ending"
+            " with a letter or digit",
+        )
+    ]
 
 
 _GPUS: Final = rule(

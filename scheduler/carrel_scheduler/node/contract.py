@@ -7,7 +7,11 @@ import msgspec
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as the scheduler and people see it."""
+    """One GPU as the scheduler and people see it.
+
+    ``broken``: nothing new starts there; ``lost``: it is not there any more either, so that what
+    ran on it cannot go on. ``message`` says why.
+    """
 
     index: int
     uuid: str
@@ -15,6 +19,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     simulated: bool
     broken: bool = False
+    lost: bool = False
     message: str = ""
 
 
@@ -33,7 +38,10 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine."""
+    """One machine.
+
+    ``counted``: its devices are known by number only, so that nobody can say which of them is lost.
+    """
 
     name: str
     cpu_milli: int
@@ -41,6 +49,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...]
     simulated: bool
     driver: str = ""
+    counted: bool = False
 
 
 class DeviceProvider(Protocol):

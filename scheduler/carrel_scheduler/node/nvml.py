@@ -13,6 +13,7 @@ from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 
 MIB = 1024 * 1024
 NO_GPUS = ("NVML_ERROR_LIBRARY_NOT_FOUND", "NVML_ERROR_DRIVER_NOT_LOADED")
+LOST = ("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_GPU_NOT_FOUND")
 UNSUPPORTED = ("NVML_ERROR_NOT_SUPPORTED", "NVML_ERROR_NO_PERMISSION")
 
 
@@ -71,7 +72,8 @@ class NvmlProvider:
         except nvml.NVMLError as error:
             blank = Device(index=index, uuid="", name="", memory_mib=0, simulated=False)
             known = self._known.get(index, blank)
-            return msgspec.structs.replace(known, broken=True, message=str(error))
+            lost = error.value in [getattr(nvml, name, None) for name in LOST]
+            return msgspec.structs.replace(known, broken=True, lost=lost, message=str(error))
         self._known[index] = device
         return device
 

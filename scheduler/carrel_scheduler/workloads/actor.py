@@ -2,12 +2,16 @@
 
 Orders for one workload are carried out one after the other, those of different workloads side by
 side. What comes of them reaches the loop as messages.
+
+No order is dropped because it failed: what ends tasks and clears them away is repeated for as long
+as there is something to end, and a start that failed in an unforeseen way counts as refused only
+once the engine knows nothing of the task.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -27,7 +31,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle, Stop
 from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.messages import ClaimRefused, StartRefused, TaskSeen
+from carrel_scheduler.workloads.messages import ClaimRefused, StartRefused, StopFailed, TaskSeen
 from carrel_scheduler.workloads.starting import Ready, get_ready
 
 if TYPE_CHECKING:
@@ -37,8 +41,11 @@ log = logging.getLogger(__name__)
 # Ended tasks are forgotten in one order a turn: it concerns nothing that still happens to them.
 FORGETTING: Final = "forgetting"
 NO_TRACE: Final = "no trace of it was found"
-# Nobody else would end what was told to: an engine that cannot pass that on is asked again.
-STOP_AGAIN_SECONDS: Final = (0.5, 2.0, 5.0, 15.0, 30.0)
+# Nobody else would do what was ordered: an engine that cannot do it is asked again, the last pause
+# over and over.
+AGAIN_SECONDS: Final = (0.5, 2.0, 5.0, 15.0, 30.0, 60.0)
+SHOWN_FROM: Final = 2
+"""After so many failures in a row people are told."""
 
 
 class HubStarter(Protocol):
@@ -100,7 +107,8 @@ class Actor:
     ) -> None:
         """Give out the orders of a turn; returns at once."""
         if ready is not None:
-            self._give_starts(await ready, loop)
+            starts = [one for one in await ready if one.entry.uid not in cycle.unrecorded]
+            self._give_starts(starts, loop)
         for stop in cycle.stops:
             self._spawn(stop.task.workload_uid, self._stop(stop, loop))
         if cycle.forgets:
@@ -117,12 +125,16 @@ class Actor:
             entry = ready.entry
             if loop.book.get(entry.uid) is not entry:
                 continue
-            refusal = loop.ports.refusal(entry.workload.spec.routes)
+            refusal = ready.refusal or loop.ports.refusal(entry.workload.spec.routes)
             if refusal:
                 for index in ready.tasks:
                     loop.tell(StartRefused(entry.task_id(index), refusal))
             else:
                 self._spawn(_line_of(entry), self._start(ready.specs, loop))
+
+    async def listed(self) -> Sequence[TaskStatus]:
+        """The tasks that the engine knows."""
+        return await self._engine.list()
 
     async def idle(self) -> None:
         """Wait until every order given so far is carried out."""
@@ -173,32 +185,81 @@ class Actor:
         except EngineError as error:
             elsewhere = isinstance(error, NotOnThisNode)
             loop.tell(StartRefused(spec.id, str(error), elsewhere))
+        except Exception as error:
+            log.exception("starting task %s failed", spec.id)
+            text = f"starting it failed: {error!r}"
+            self._spawn(f"start {spec.id}", self._undo_start(spec.id, text, loop))
+
+    async def _undo_start(self, task: TaskId, text: str, loop: "Reconciler") -> None:
+        """End what may have been started; its room is free once that has ended, or never was."""
+        try:
+            await self._insist(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
+        except UnknownTask:
+            loop.tell(StartRefused(task, text))
 
     async def _stop(self, stop: Stop, loop: "Reconciler") -> None:
         if stop.why is not None and self.announcer is not None:
             await self.announcer.announce(stop.task, stop.why)
-        for pause in STOP_AGAIN_SECONDS:
-            try:
-                await self._engine.stop(stop.task, stop.grace_seconds)
-            except UnknownTask:
-                loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
-                return
-            except EngineError as error:
-                log.warning("task %s is told to end once more in %g s: %s", stop.task, pause, error)
-                await asyncio.sleep(pause)
-            else:
-                return
-        await _known(self._engine.stop(stop.task, stop.grace_seconds))
+        try:
+            await self._engine.stop(stop.task, stop.grace_seconds)
+        except UnknownTask:
+            loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
+        except Exception as error:  # noqa: BLE001 - said, and tried again
+            _say_failed(f"ending task {stop.task}", error)
+            # In a line of its own: other tasks of the workload are told to end meanwhile.
+            self._spawn(f"stop {stop.task}", self._stop_again(stop, loop))
+
+    async def _stop_again(self, stop: Stop, loop: "Reconciler") -> None:
+        def show(text: str) -> None:
+            loop.tell(StopFailed(stop.task, text))
+
+        async def end() -> None:
+            await self._engine.stop(stop.task, stop.grace_seconds)
+
+        await asyncio.sleep(AGAIN_SECONDS[0])
+        try:
+            await self._insist(f"ending task {stop.task}", end, show)
+        except UnknownTask:
+            loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
 
     async def _forget(self, tasks: Sequence[TaskId]) -> None:
         for task in tasks:
             try:
                 await _known(self._engine.forget(task))
-            except EngineError as error:
-                log.warning("the record of task %s stays: %s", task, error)
+            except Exception as error:  # noqa: BLE001 - the next start forgets it
+                _say_failed(f"dropping the record of task {task}", error)
 
     async def _remove(self, uid: str) -> None:
-        await self._engine.remove_workload(uid)
+        await self._insist(
+            f"removing what workload {uid} left", lambda: self._engine.remove_workload(uid)
+        )
+
+    async def _insist(
+        self,
+        doing: str,
+        work: Callable[[], Awaitable[None]],
+        show: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Do something until it succeeds. Raises ``UnknownTask``.
+
+        ``show``: told why it has failed for a while, and "" once it has not.
+        """
+        shown = ""
+        for number, pause in enumerate(_pauses()):
+            try:
+                await work()
+            except UnknownTask:
+                raise
+            except Exception as error:  # noqa: BLE001 - said, and tried again
+                _say_failed(doing, error, pause)
+                if number + 1 >= SHOWN_FROM and str(error) != shown:
+                    shown = str(error)
+                    show(shown)
+                await asyncio.sleep(pause)
+            else:
+                break
+        if shown:
+            show("")
 
     async def _wake(self, entry: Entry, loop: "Reconciler") -> None:
         try:
@@ -213,6 +274,18 @@ def _line_of(entry: Entry) -> str:
     A pod that somebody else makes may have to be waited for: a stop does not wait behind that.
     """
     return f"{entry.uid} (outside)" if entry.workload.spec.external else entry.uid
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between tries, for ever."""
+    yield from AGAIN_SECONDS
+    while True:
+        yield AGAIN_SECONDS[-1]
+
+
+def _say_failed(doing: str, error: Exception, pause: float = AGAIN_SECONDS[0]) -> None:
+    trace = None if isinstance(error, EngineError) else error
+    log.warning("%s failed, tried again in %g s: %s", doing, pause, error, exc_info=trace)
 
 
 def _vanished(task: TaskId, now: float) -> TaskStatus:

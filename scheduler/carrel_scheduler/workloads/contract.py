@@ -17,6 +17,7 @@ from carrel_scheduler.ledger.objects import (
     Workload,
 )
 from carrel_scheduler.ledger.sections import NotebookStatus
+from carrel_scheduler.quarantine import Skipped, Source
 from carrel_scheduler.workloads.fitting import Misfit
 
 
@@ -174,8 +175,28 @@ class NotAccepted(Exception):  # noqa: N818
         self.code, self.detail, self.field = code, detail, field
 
 
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """What is not as it should be, while everything else goes on.
+
+    Attributes:
+        set_aside: inputs that could not be processed.
+        skipped: how often that happened since the start, by source and reason.
+        violated: names of invariants that the last looks found violated.
+        violations: how many looks found an invariant violated since the start, by its name.
+    """
+
+    set_aside: Sequence[Skipped] = ()
+    skipped: Mapping[tuple[Source, str], int] = {}
+    violated: Sequence[str] = ()
+    violations: Mapping[str, int] = {}
+
+
 class Live(Protocol):
     """The running scheduler."""
+
+    def faults(self) -> Faults:
+        """What was set aside, and what should never be."""
+        ...
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""

@@ -55,6 +55,7 @@ class Cycle:
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
         queued: uids that began to wait in the core's queue.
         wakes: when to look at which uids again.
+        unrecorded: uids whose part of the turn could not be written: nothing of them is started.
         ports: who chooses the ports of tasks.
         guests: pods that others made; what is not in the book may be theirs.
     """
@@ -77,6 +78,7 @@ class Cycle:
     wake_hub: list[str] = field(default_factory=list)
     queued: list[str] = field(default_factory=list)
     wakes: list[tuple[float, str]] = field(default_factory=list)
+    unrecorded: set[str] = field(default_factory=set)
     ports: PortGiver = field(default_factory=FixedPorts)
 
     def mark(self, entry: Entry) -> None:

@@ -25,8 +25,8 @@ def changed(book: Book, state: State, change: Change[Department]) -> None:
             state.apply(QueueGone(department_queue(name)))
         return
     came = name not in book.departments
-    book.departments[name] = department
     state.apply(department_event(department))
+    book.departments[name] = department
     if came:
         _move_projects(book, state, name)
 

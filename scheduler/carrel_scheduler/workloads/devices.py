@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.faults import lost_devices
+from carrel_scheduler.workloads.faults.withheld import Withheld
 
 ACTIVE_UTILIZATION = 0.01
 """A device busier than this counts as working."""
@@ -20,12 +22,18 @@ class NodeState:
 
 
 def take(
-    cycle: Cycle, nodes: dict[str, NodeState], facts: NodeFacts, use: tuple[DeviceUse, ...]
+    cycle: Cycle,
+    nodes: dict[str, NodeState],
+    facts: NodeFacts,
+    use: tuple[DeviceUse, ...],
+    withheld: Withheld,
 ) -> None:
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)
+    held = lost_devices.held_on(cycle.book, facts.name)
+    facts = lost_devices.complete(known.facts if known else None, facts, held)
     if known is None or known.facts != facts:
-        cycle.state.apply(node_event(facts))
+        cycle.state.apply(withheld.added_to(node_event(facts)))
         cycle.book.largest_gpus = max(cycle.book.largest_gpus, len(facts.devices))
     idle = known.idle_since if known else {}
     working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION or not one.known}
@@ -42,6 +50,7 @@ def take(
             entry.working_on.add(facts.name)
         else:
             entry.working_on.discard(facts.name)
+    lost_devices.requeue(cycle, facts)
 
 
 def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:

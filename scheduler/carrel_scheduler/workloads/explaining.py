@@ -59,6 +59,11 @@ class Explaining:
         """Whether some have not been looked at since the latest plan."""
         return self._unseen > 0 or bool(self._first)
 
+    @property
+    def due_at(self) -> float | None:
+        """When the next slice falls due that was put off; ``None`` where nothing is left to say."""
+        return self.pacing.due_at if self.pending else None
+
     def queued(self, uids: Iterable[str]) -> None:
         """They wait and have not been told why; the next plan will say."""
         self._arrived += uids

@@ -10,10 +10,11 @@ from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
+from carrel_scheduler.engines.kubernetes.pods.nodes import Standing
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
-from carrel_scheduler.node.contract import Device
+from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
 from carrel_scheduler.workloads import fitting, open_groups, sentences, tenure
 from carrel_scheduler.workloads.book import Book, Entry, project_event, queued_event
@@ -21,6 +22,7 @@ from carrel_scheduler.workloads.contract import (
     Activity,
     DeviceHolder,
     DeviceView,
+    Faults,
     NodeView,
     NotAccepted,
     PodCounts,
@@ -30,6 +32,7 @@ from carrel_scheduler.workloads.contract import (
     Report,
 )
 from carrel_scheduler.workloads.devices import NodeState
+from carrel_scheduler.workloads.faults.lost_devices import NOT_SHOWN
 from carrel_scheduler.workloads.fitting import Fitting, Misfit
 from carrel_scheduler.workloads.guests.counting import holder_of, pod_counts
 from carrel_scheduler.workloads.guests.own_volumes import Claims
@@ -54,6 +57,16 @@ class LiveView:
     def misfit(self, workload: Workload) -> Misfit | None:
         """What of it cannot be here whatever time brings; else ``None``."""
         return self._fits(workload) or open_groups.misfit(self._loop.guests, workload)
+
+    def faults(self) -> Faults:
+        """What was set aside, and which invariants are violated."""
+        quarantine, audit = self._loop.quarantine, self._loop.audit
+        return Faults(
+            set_aside=quarantine.items,
+            skipped=dict(quarantine.counts),
+            violated=sorted(audit.violated),
+            violations=dict(audit.counts),
+        )
 
     def nodes(self) -> Sequence[NodeView]:
         """All nodes and devices."""
@@ -237,17 +250,19 @@ class LiveView:
         )
 
     def _node(self, view: node_views.NodeView) -> NodeView:
-        known = self._loop.nodes[view.name]
+        known = self._loop.nodes.get(view.name)
+        facts = _facts(view) if known is None else known.facts
+        told = {device.index: device for device in facts.devices}
         devices = tuple(
-            self._device(known, device, shown)
-            for device, shown in zip(known.facts.devices, view.devices, strict=True)
+            self._device(known, told.get(shown.index) or _untold(shown), shown)
+            for shown in view.devices
         )
         free = sum(1 for device in view.devices if device.free_milli == MILLI and not device.broken)
         return NodeView(
             name=view.name,
-            status="ready" if view.schedulable else "cordoned",
-            simulated=known.facts.simulated,
-            driver=known.facts.driver,
+            status=self._status(view, known),
+            simulated=facts.simulated,
+            driver=facts.driver,
             cpu_milli=view.cpu_milli,
             cpu_allocated_milli=view.cpu_allocated_milli,
             memory_bytes=view.memory_mib * MIB,
@@ -259,8 +274,16 @@ class LiveView:
             devices=devices,
         )
 
-    def _device(self, node: NodeState, device: Device, shown: node_views.DeviceView) -> DeviceView:
-        use = node.use.get(device.index)
+    def _status(self, view: node_views.NodeView, known: NodeState | None) -> str:
+        standing = self._loop.guests.nodes.standing(view.name)
+        if known is None or standing is Standing.GONE:
+            return "lost"
+        return "ready" if view.schedulable else "cordoned"
+
+    def _device(
+        self, node: NodeState | None, device: Device, shown: node_views.DeviceView
+    ) -> DeviceView:
+        use = node.use.get(device.index) if node else None
         holders = [
             holder
             for one in shown.holders
@@ -280,7 +303,7 @@ class LiveView:
             broken=device.broken,
             message=device.message,
             allocated_milli=sum(one.gpu_milli for one in shown.holders),
-            idle_since=node.idle_since.get(device.index),
+            idle_since=node.idle_since.get(device.index) if node else None,
             holders=tuple(holders),
         )
 
@@ -306,6 +329,31 @@ class LiveView:
             since=status.started_at or status.queued_at or meta.created_at,
             color=_color(self._loop.book, meta.project),
         )
+
+
+def _facts(view: node_views.NodeView) -> NodeFacts:
+    """A node that work is recorded on and that nobody tells of."""
+    return NodeFacts(
+        name=view.name,
+        cpu_milli=view.cpu_milli,
+        memory_mib=view.memory_mib,
+        devices=tuple(_untold(shown) for shown in view.devices),
+        simulated=False,
+    )
+
+
+def _untold(shown: node_views.DeviceView) -> Device:
+    """A device that work is recorded on and that its node does not show."""
+    return Device(
+        index=shown.index,
+        uuid="",
+        name="GPU",
+        memory_mib=0,
+        simulated=False,
+        broken=True,
+        lost=True,
+        message=NOT_SHOWN,
+    )
 
 
 def _color(book: Book, project: str) -> int | None:

@@ -59,7 +59,8 @@ async def pump_meetings(
         for entry in tuple(loop.book.holding):
             if entry.meet_until is None:
                 continue
-            seen = await met_at(entry, gangs.port_of(entry.workload))
-            if seen - entry.joined:
-                loop.tell(MembersMet(entry.uid, seen))
+            with loop.quarantine.guard("task", f"meeting {entry.uid}"):
+                seen = await met_at(entry, gangs.port_of(entry.workload))
+                if seen - entry.joined:
+                    loop.tell(MembersMet(entry.uid, seen))
         await asyncio.sleep(look_seconds)

@@ -127,7 +127,8 @@ def done(cycle: Cycle, entry: Entry, index: int) -> None:
 
 def lose(cycle: Cycle, entry: Entry, how: str, *, lost: bool = False) -> None:
     """A gang cannot go on: all its members are to end, to start again together."""
-    entry.workload.status.reason = sentences.gang_lost(how, lost=lost)
+    alone = entry.workload.spec.tasks == 1
+    entry.workload.status.reason = sentences.gang_lost(how, lost=lost, alone=alone)
     end_all(cycle, entry)
 
 

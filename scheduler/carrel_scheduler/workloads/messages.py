@@ -48,6 +48,19 @@ class StartRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class StopFailed:
+    """A task was told to end, and the engine cannot pass that on; "" once it can."""
+
+    task: TaskId
+    message: str
+
+    @property
+    def uid(self) -> str:
+        """Of the task's workload."""
+        return self.task.workload_uid
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRefused:
     """The Hub could not start a workspace whose turn had come."""
 
@@ -118,7 +131,9 @@ class UsedLately:
     average: Mapping[str, tuple[float, float, float]]
 
 
-EntryMessage = ClaimRefused | Judge | SpecRead | Touched | Claimed | MembersMet | Vanished
+EntryMessage = (
+    ClaimRefused | Judge | SpecRead | StopFailed | Touched | Claimed | MembersMet | Vanished
+)
 """Messages about one workload, by ``uid``."""
 
 Message = (

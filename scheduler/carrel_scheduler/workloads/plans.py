@@ -4,11 +4,12 @@ from collections.abc import Collection
 from typing import Final
 
 from carrel_scheduler.core.events import Outcome, RoomPromised
-from carrel_scheduler.core.plan import Binding, Eviction, Plan
+from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.workloads import gangs, membership, sentences
 from carrel_scheduler.workloads.book import Entry, Place
 from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.faults.handling import Handling
 from carrel_scheduler.workloads.giving_way import give_way
 
 CLAIM_SECONDS = membership.CLAIM_SECONDS
@@ -22,25 +23,33 @@ RULES: Final = {
 """What a preemption is called in the ledger."""
 
 
-def carry(cycle: Cycle, plan: Plan) -> None:
+def carry(cycle: Cycle, plan: Plan, handling: Handling) -> None:
     """Put a plan into entries, rows and orders for the engine; ``explaining`` has its reasons."""
     came: dict[str, list[int]] = {}
     for binding in plan.bindings:
-        _bind(cycle, binding, came)
+        with handling.step(cycle, "decision", binding.uid, binding.uid):
+            _bind(cycle, binding, came)
     for uid, parts in came.items():
         entry = cycle.book.get(uid)
         if entry is not None:
-            membership.placed(cycle, entry, parts)
+            with handling.step(cycle, "decision", uid, uid):
+                membership.placed(cycle, entry, parts)
     for eviction in plan.evictions:
-        _evict(cycle, eviction)
+        with handling.step(cycle, "decision", eviction.uid, eviction.uid):
+            _evict(cycle, eviction)
     for nomination in plan.nominations:
-        cycle.state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
-        entry = cycle.book.get(nomination.uid)
-        if entry is not None:
-            cycle.decide(entry, "nominate")
-        else:
-            cycle.guests.nominate(nomination)
+        with handling.step(cycle, "decision", nomination.uid, nomination.uid):
+            _nominate(cycle, nomination)
     cycle.book.fair_share = dict(plan.fair_share)
+
+
+def _nominate(cycle: Cycle, nomination: Nomination) -> None:
+    cycle.state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+    entry = cycle.book.get(nomination.uid)
+    if entry is not None:
+        cycle.decide(entry, "nominate")
+    else:
+        cycle.guests.nominate(nomination)
 
 
 def _bind(cycle: Cycle, binding: Binding, came: dict[str, list[int]]) -> None:

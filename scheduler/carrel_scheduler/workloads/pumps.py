@@ -1,13 +1,13 @@
 """Carrying what happens elsewhere into the loop: the ledger's watch, the engine's, the devices."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.objects import Department, ObjectT, Project, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
-from carrel_scheduler.node.contract import DeviceProvider
+from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.messages import (
     DepartmentChanged,
     DevicesSampled,
@@ -72,16 +72,32 @@ async def pump_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Even
         loop.tell(TaskSeen(status))
 
 
-async def pump_devices(provider: DeviceProvider, loop: Reconciler) -> None:
-    """Look at the devices every few seconds, in a thread: NVML calls may block."""
+async def pump_devices(
+    provider: DeviceProvider,
+    loop: Reconciler,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Look at the devices every few seconds, in a thread: NVML calls may block.
+
+    A look that fails leaves what is known as it is; without a use, facts are told all the same.
+    """
     while True:
-        pids: dict[int, list[int]] = {}
-        for entry in loop.book:
-            for info in entry.workload.status.tasks:
-                if info.pid and info.ended_at is None:
-                    for device in info.devices:
-                        pids.setdefault(device, []).append(info.pid)
-        facts = await asyncio.to_thread(provider.facts)
-        use = await asyncio.to_thread(provider.sample, pids)
-        loop.tell(DevicesSampled(facts, tuple(use)))
-        await asyncio.sleep(SAMPLE_SECONDS)
+        facts: NodeFacts | None = None
+        with loop.quarantine.guard("device", "facts"):
+            facts = await asyncio.to_thread(provider.facts)
+        if facts is not None:
+            use: Sequence[DeviceUse] = ()
+            with loop.quarantine.guard("device", "use"):
+                use = await asyncio.to_thread(provider.sample, _pids_by_device(loop))
+            loop.tell(DevicesSampled(facts, tuple(use)))
+        await pause(SAMPLE_SECONDS)
+
+
+def _pids_by_device(loop: Reconciler) -> dict[int, list[int]]:
+    pids: dict[int, list[int]] = {}
+    for entry in loop.book:
+        for info in entry.workload.status.tasks:
+            if info.pid and info.ended_at is None:
+                for device in info.devices:
+                    pids.setdefault(device, []).append(info.pid)
+    return pids

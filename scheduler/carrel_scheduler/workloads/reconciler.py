@@ -7,11 +7,15 @@
 * A write that meets a newer specification reads it and writes again; a write that meets a newer
   scheduler (``Fenced``) ends the process, as does any failure of the ledger: the next start
   recovers, whereas going on would mean acting on what is not recorded.
+* No input ends it: each message, timer and step of a plan is handled by itself, and what fails is
+  set aside (``faults``) while everything else goes on.
 """
 
+import asyncio
 import heapq
 import logging
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -20,11 +24,13 @@ from carrel_scheduler.core.events import QueueGone
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Workload
-from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.records import Ledger, MetricPoint
 from carrel_scheduler.ledger.store import ChangeType
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads import (
     departments,
     devices,
@@ -45,6 +51,11 @@ from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.explaining import Explaining
+from carrel_scheduler.workloads.faults.audit import Audit
+from carrel_scheduler.workloads.faults.deciding import Deciding
+from carrel_scheduler.workloads.faults.handling import FATAL, Handling
+from carrel_scheduler.workloads.faults.readmission import Readmission
+from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.guests.guests import Guests
 from carrel_scheduler.workloads.guests.messages import GuestsHeard
 from carrel_scheduler.workloads.inbox import Inbox
@@ -61,6 +72,7 @@ from carrel_scheduler.workloads.messages import (
     ProjectChanged,
     SpecRead,
     StartRefused,
+    StopFailed,
     TaskSeen,
     Touched,
     UsedLately,
@@ -77,13 +89,15 @@ from carrel_scheduler.workloads.set_back import ClockWatch
 from carrel_scheduler.workloads.stream import Stream
 
 log = logging.getLogger(__name__)
+LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 class Reconciler:
     """See the module.
 
     ``clock`` gives epoch seconds; ``actor`` does what was recorded; ``ports`` chooses the
-    ports of tasks; ``settings`` are those of the core.
+    ports of tasks; ``settings`` are those of the core; ``quarantine``: where inputs go that cannot
+    be processed.
     """
 
     def __init__(
@@ -94,6 +108,7 @@ class Reconciler:
         clock: Callable[[], float],
         ports: PortGiver | None = None,
         settings: Settings = DEFAULTS,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.ledger = ledger
         self.actor = actor
@@ -102,9 +117,16 @@ class Reconciler:
         self.state = State(settings)
         self.book = Book()
         self.stream = Stream()
-        self.composites = Manager(ledger, clock=clock, publish=self.publish)
+        self.quarantine = quarantine or Quarantine(clock)
+        self.readmission = Readmission(self)
+        self.handling = Handling(self.quarantine, self.readmission)
+        self.withheld = Withheld()
+        self.audit = Audit(clock)
+        self.composites = Manager(
+            ledger, clock=clock, publish=self.publish, quarantine=self.quarantine
+        )
         self.reports = PendingReports()
-        self.recorder = Recorder(ledger, self)
+        self.recorder = Recorder(ledger, self, self.quarantine)
         self.nodes: dict[str, NodeState] = {}
         self.epoch = 0
         self._inbox = Inbox()
@@ -115,6 +137,9 @@ class Reconciler:
         self._decided: int | None = None
         self._pacing = Pacing(clock)
         self._second_looks = SecondLooks()
+        self._deciding = Deciding(
+            self.state, self.quarantine, self._not_decidable, lambda now: decide(self.state, now)
+        )
         self._explaining = Explaining(clock, self.look)
         self._looked: Plan | None = None
         self.book.queue = lambda: self.look().queue
@@ -122,31 +147,53 @@ class Reconciler:
         self.guests = Guests(
             self.state, facts=self._node_known, queued=lambda uid: self._explaining.queued([uid])
         )
+        self.guests.quarantine = self.quarantine
+        self.guests.nodes.withheld = self.withheld
+        self._failures = 0
 
     def tell(self, message: Message) -> None:
         """Hand a message to the loop."""
         self._inbox.put(message)
 
     async def run(self) -> None:
-        """Turn for ever."""
+        """Turn for ever; raises what ends a scheduler (``FATAL``) and nothing else."""
         while True:
             await self._something_happened()
-            await self.turn()
+            with self.quarantine.guard("message", "turn", fatal=FATAL) as guard:
+                await self.turn()
+            self._failures = self._failures + 1 if guard.failed else 0
+            if guard.failed:
+                await asyncio.sleep(min(0.1 * 2.0**self._failures, LONGEST_PAUSE_SECONDS))
 
     async def turn(self) -> None:
         """One turn over everything that waits now."""
         back = self._clock_watch.look(self, self.clock())
         if back:
-            self._timers = [(when - back, uid) for when, uid in self._timers]
-            self._second_looks.set_back(back)
+            self._set_back(back)
         cycle = self.begin()
-        while not self.quiet:
-            self._handle(cycle, self._inbox.take())
-        self._due_timers(cycle)
-        if self.guests.settle(cycle.now):
-            self._decided = None
-        self._decide(cycle)
-        await self._explain(cycle)
+        try:
+            while not self.quiet:
+                message = self._inbox.take()
+                with self.handling.message(cycle, message):
+                    self._handle(cycle, message)
+            self._due_timers(cycle)
+            if self.guests.settle(cycle.now):
+                self._decided = None
+            self._decide(cycle)
+            await self._explain(cycle)
+        except Exception:
+            for uid in cycle.dirty:
+                self.readmission.damaged(uid)
+            raise
+        await self.readmission.run()
+        self.audit.look(self.state)
+
+    def _set_back(self, seconds: float) -> None:
+        self._timers = [(when - seconds, uid) for when, uid in self._timers]
+        self._second_looks.set_back(seconds)
+        self._deciding.set_back(seconds)
+        self.readmission.set_back(seconds)
+        self.composites.set_back(seconds)
 
     async def _explain(self, cycle: Cycle) -> None:
         """Finish the turn, with a slice of the waiters' reasons if it is time for one."""
@@ -155,7 +202,8 @@ class Reconciler:
             await self.finish(cycle)
             return
         with explaining.pacing.measured():
-            explaining.slice(cycle)
+            with self.handling.step(cycle, "decision", "reasons"):
+                explaining.slice(cycle)
             await self.finish(cycle)
         if explaining.pending and not explaining.pacing.put_off(self.clock()):
             self.tell(Wake())
@@ -177,16 +225,19 @@ class Reconciler:
 
     async def finish(self, cycle: Cycle) -> None:
         """Record the turn, then act on it and tell the listeners."""
-        self._note_borrowing(cycle)
+        with self.handling.step(cycle, "decision", "borrowing"):
+            self._note_borrowing(cycle)
         await self._write_last_values(cycle)
         async with self.actor.getting_ready(cycle, self) as ready:
             version = await self.recorder.record(cycle)
         self._input_version = max(self._input_version, version)
         await self._write_reports(cycle)
-        for uid in cycle.finished:
-            self.book.drop(uid)
-        for uid in cycle.removed:
-            self.book.drop(uid)
+        for uid in cycle.unrecorded:
+            self.readmission.damaged(uid)
+        for uid in (*cycle.finished, *cycle.removed):
+            if uid not in cycle.unrecorded:
+                self.book.drop(uid)
+                self.readmission.forget(uid)
         for when, uid in cycle.wakes:
             self.wake_at(when, uid)
         await self.actor.act(cycle, self, ready)
@@ -228,8 +279,9 @@ class Reconciler:
         due = (
             timer,
             self.reports.due_at,
-            self._pacing.due_at or self._second_looks.due_at,
-            self._explaining.pacing.due_at,
+            self._deciding.due_at or self._pacing.due_at or self._second_looks.due_at,
+            self._explaining.due_at,
+            self.readmission.due_at,
             self.guests.next_due,
         )
         return min((when for when in due if when is not None), default=None)
@@ -239,7 +291,11 @@ class Reconciler:
         for row in cycle.transitions:
             last = self.reports.last_of(row.workload_uid) if row.to_phase in AT_REST else []
             if last:
-                await self.ledger.add_metrics(row.workload_uid, last)
+                await self._write_points(row.workload_uid, last)
+
+    async def _write_points(self, uid: str, values: list[MetricPoint]) -> None:
+        with self.quarantine.guard("record", uid, fatal=FATAL):
+            await self.ledger.add_metrics(uid, values)
 
     async def _write_reports(self, cycle: Cycle) -> None:
         """Write what jobs reported, once it has waited long enough."""
@@ -247,7 +303,7 @@ class Reconciler:
             return
         points, touched = self.reports.empty()
         for uid, values in points.items():
-            await self.ledger.add_metrics(uid, values)
+            await self._write_points(uid, values)
         late = self.begin()
         for uid in sorted(touched):
             entry = self.book.get(uid)
@@ -270,16 +326,13 @@ class Reconciler:
             case DepartmentChanged(department):
                 departments.changed(self.book, self.state, department)
             case TaskSeen(task):
-                task_changes.on_task(cycle, task)
-                self._follow_up(cycle, task.id.workload_uid)
+                self._task_seen(cycle, task)
             case StartRefused(task_id, text, elsewhere):
                 log.warning("task %s could not be started: %s", task_id, text)
                 task_changes.start_failed(cycle, task_id, text, elsewhere=elsewhere)
                 self._follow_up(cycle, task_id.workload_uid)
-            case DevicesSampled(facts, use):
-                devices.take(cycle, self.nodes, facts, use)
-                for busy in filter(tenure.resumed_work, tuple(self.book)):
-                    self._judge(cycle, busy)
+            case DevicesSampled():
+                self._devices_sampled(cycle, message)
             case GuestsHeard(news):
                 self.guests.hear(news, cycle.now)
                 disruptions.follow(cycle)
@@ -291,6 +344,24 @@ class Reconciler:
                 entry = self.book.get(message.uid)
                 if entry is not None:
                     self._handle_entry(cycle, entry, message)
+
+    def _task_seen(self, cycle: Cycle, task: TaskStatus) -> None:
+        if task.phase is TaskPhase.ENDED:
+            self.withheld.ended(task.id, self.state)
+        task_changes.on_task(cycle, task)
+        self._follow_up(cycle, task.id.workload_uid)
+
+    def _devices_sampled(self, cycle: Cycle, message: DevicesSampled) -> None:
+        devices.take(cycle, self.nodes, message.facts, message.use, self.withheld)
+        for busy in filter(tenure.resumed_work, tuple(self.book)):
+            with self.handling.step(cycle, "message", busy.uid, busy.uid):
+                self._judge(cycle, busy)
+
+    def look_at_nodes(self, cycle: Cycle) -> None:
+        """See once more what work is on which nodes, now that all of it is known."""
+        for node in tuple(self.nodes.values()):
+            with self.handling.step(cycle, "node", node.facts.name):
+                devices.take(cycle, self.nodes, node.facts, (), self.withheld)
 
     def _handle_entry(self, cycle: Cycle, entry: Entry, message: EntryMessage) -> None:
         """Messages about one workload that is live."""
@@ -310,6 +381,8 @@ class Reconciler:
                 _claim_refused(cycle, entry, text)
             case MembersMet(_, members):
                 meeting.met(entry, members)
+            case StopFailed(task_id, text):
+                task_changes.stop_failed(cycle, entry, task_id, text)
 
     def _workload_changed(self, cycle: Cycle, message: WorkloadChanged) -> None:
         change = message.change
@@ -346,8 +419,8 @@ class Reconciler:
             self.guests.project_gone(name, cycle.now)
             self.state.apply(QueueGone(name))
             return
-        self.book.projects[name] = project
         self.state.apply(project_event(project, self.book.departments))
+        self.book.projects[name] = project
         self.guests.project_changed(name)
         for entry in self.book:
             if entry.workload.meta.project != name:
@@ -383,7 +456,8 @@ class Reconciler:
         for uid in sorted(due):
             entry = self.book.get(uid)
             if entry is not None:
-                self._timer(cycle, entry)
+                with self.handling.step(cycle, "message", uid, uid):
+                    self._timer(cycle, entry)
 
     def _timer(self, cycle: Cycle, entry: Entry) -> None:
         status = entry.workload.status
@@ -417,14 +491,18 @@ class Reconciler:
 
     def _decide(self, cycle: Cycle) -> None:
         self._explaining.queued(cycle.queued)
+        self._deciding.queued(cycle.queued)
         if self._decided == self.state.version and not self._second_looks.due(cycle.now):
             return
-        if self._pacing.put_off(self.clock()):
+        if self._pacing.put_off(self.clock()) or self._deciding.waits(cycle.now):
             return
         with self._pacing.measured():
-            plan = decide(self.state, cycle.now)
+            plan = self._deciding.plan(cycle.now)
+        if plan is None:
+            self._decided = None
+            return
         self._second_looks.decided(cycle.now, waiting=self.state.asking > 0)
-        plans.carry(cycle, plan)
+        plans.carry(cycle, plan, self.handling)
         self._explaining.decided(self.state.asking)
         for uid in cycle.wake_hub:
             self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
@@ -432,6 +510,14 @@ class Reconciler:
             self.tell(Wake())
         else:
             self._decided, self._looked = self.state.version, plan
+
+    def _not_decidable(self, uid: str) -> None:
+        """Nothing can be decided while this workload is in the queue: it was taken out."""
+        entry = self.book.get(uid)
+        if entry is not None:
+            entry.queued = False
+            entry.workload.status.reason = sentences.set_aside()
+            self.tell(Touched(uid))
 
     def _note_borrowing(self, cycle: Cycle) -> None:
         """A running workload may come to lie within or beyond its quota by what others do."""

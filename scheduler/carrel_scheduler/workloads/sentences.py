@@ -6,6 +6,8 @@ Tokens are stable; sentences are for people and follow one voice: what happened,
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.words import wording
 from carrel_scheduler.ledger.kinds import WorkloadKind
@@ -146,6 +148,16 @@ def _many(kind: WorkloadKind) -> str:
     return f"{_KINDS_IN_WORDS.get(kind, kind)}s"
 
 
+def not_told(reason: ReasonInfo, why: str) -> ReasonInfo:
+    """Work that is to end cannot be told so yet; "": it can again."""
+    usual = reason.help.partition(_NOT_TOLD)[0].rstrip()
+    said = f"{_NOT_TOLD} ({why}); it is told again until it ends." if why else ""
+    return msgspec.structs.replace(reason, help=f"{usual} {said}".strip())
+
+
+_NOT_TOLD: Final = "It cannot be told to end at the moment"
+
+
 def timed_out(kind: WorkloadKind, project: str, limit_seconds: float) -> ReasonInfo:
     """The project's time limit for its workspaces or its trainings struck."""
     return ReasonInfo(
@@ -241,14 +253,33 @@ def member_ended(index: int, how: str) -> str:
     return f"worker {index}: {how}"
 
 
-def gang_lost(how: str, *, lost: bool) -> ReasonInfo:
-    """A gang cannot go on, and its members are being ended."""
+def gang_lost(how: str, *, lost: bool, alone: bool = False) -> ReasonInfo:
+    """A gang, or a task ``alone``, cannot go on; what of it still runs is being ended."""
     return ReasonInfo(
         token=GANG_LOST,
-        sentence=f"The workers are being stopped together ({how}).",
-        help="They start again together from the last checkpoint.",
+        sentence=f"It is being stopped ({how})."
+        if alone
+        else f"The workers are being stopped together ({how}).",
+        help="It starts again from its last checkpoint."
+        if alone
+        else "They start again together from the last checkpoint.",
         data={"how": how, "lost": lost},
     )
+
+
+def gpus_lost(indices: Sequence[int], node: str) -> str:
+    """GPUs went away under work that ran there."""
+    which = ", ".join(map(str, indices))
+    return (
+        f"GPU {which} of {node} was lost"
+        if len(indices) == 1
+        else f"GPUs {which} of {node} were lost"
+    )
+
+
+def stopped_by_loss(how: str) -> ReasonInfo:
+    """Work that is not started again by itself was on a GPU that went away."""
+    return ReasonInfo(token="Lost", cls="stopped", sentence=f"Stopped: {how}.", help=_START_AGAIN)
 
 
 def never_joined(indices: Sequence[int], port: int, seconds: float) -> str:
@@ -287,4 +318,14 @@ def lost(how: str) -> ReasonInfo:
         token="Lost",
         cls="held-back",
         sentence=f"Its process was lost ({how}); it starts again from its last checkpoint.",
+    )
+
+
+def set_aside() -> ReasonInfo:
+    """Nothing can be decided while it is in the queue."""
+    return ReasonInfo(
+        token="SetAside",
+        cls="held-back",
+        sentence="Set aside: the scheduler failed over this workload and goes on without it.",
+        help="Tell an administrator; a change of it, or a restart, lets it be tried again.",
     )

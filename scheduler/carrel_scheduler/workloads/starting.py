@@ -4,6 +4,7 @@ Secrets are read and specifications of tasks made while the disk is busy; nothin
 engine before the turn is durable.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,14 +15,20 @@ from carrel_scheduler.workloads.book import Book, Entry
 from carrel_scheduler.workloads.cycle import Start
 from carrel_scheduler.workloads.launch import LaunchSettings, task_specs
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Tasks of one workload, as the engine is to be told of them."""
+    """Tasks of one workload, as the engine is to be told of them.
+
+    ``refusal``: why it cannot be told of them; empty where it can.
+    """
 
     entry: Entry
     tasks: tuple[int, ...]
     specs: Sequence[TaskSpec]
+    refusal: str = ""
 
 
 async def get_ready(
@@ -38,6 +45,19 @@ async def get_ready(
         entry = book.get(start.uid)
         if entry is not None:
             own = secrets.get(start.uid, {})
-            specs = task_specs(entry, start.tasks, facts, own, settings)
-            ready.append(Ready(entry, start.tasks, specs))
+            ready.append(_ready(entry, start.tasks, facts, own, settings))
     return ready
+
+
+def _ready(
+    entry: Entry,
+    tasks: tuple[int, ...],
+    facts: Mapping[str, NodeFacts],
+    secrets: Mapping[str, str],
+    settings: LaunchSettings,
+) -> Ready:
+    try:
+        return Ready(entry, tasks, task_specs(entry, tasks, facts, secrets, settings))
+    except Exception:
+        log.exception("the tasks of workload %s cannot be described to the engine", entry.uid)
+        return Ready(entry, tasks, (), "its tasks cannot be described; the log says why")

@@ -9,7 +9,7 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo
 from carrel_scheduler.policy.limits import rule_for
-from carrel_scheduler.workloads import disruptions, gangs, meeting, membership
+from carrel_scheduler.workloads import disruptions, gangs, meeting, membership, sentences
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.cycle import Cycle, Stop
 from carrel_scheduler.workloads.outcomes import how_task_ended, outcome
@@ -49,6 +49,20 @@ def start_failed(cycle: Cycle, task: TaskId, message: str, *, elsewhere: bool = 
         misplaced=elsewhere,
     )
     on_task(cycle, ended)
+
+
+def stop_failed(cycle: Cycle, entry: Entry, task: TaskId, message: str) -> None:
+    """Show that the engine cannot pass on that a task is to end; "": it can again."""
+    if not entry.holding or not _is_present(entry, task):
+        return
+    status = entry.workload.status
+    if status.reason is not None:
+        status.reason = sentences.not_told(status.reason, message)
+    infos = [
+        msgspec.structs.replace(info, message=message) if info.index == task.index else info
+        for info in status.tasks
+    ]
+    cycle.put_tasks(entry, infos)
 
 
 def _is_present(entry: Entry, task: TaskId) -> bool:

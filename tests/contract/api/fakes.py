@@ -22,6 +22,7 @@ from carrel_scheduler.workloads.contract import (
     Activity,
     DeviceHolder,
     DeviceView,
+    Faults,
     LiveEvent,
     NodeView,
     NotAccepted,
@@ -216,6 +217,7 @@ class FakeLive:
         self.not_accepted: NotAccepted | None = None
         self.forecast_reason = waiting_reason("speech", "speech-secret-job", "speech-secret-user")
         self.previewed: list[bytes] = []
+        self.told_faults = Faults()
 
     def nodes(self) -> Sequence[NodeView]:
         devices = (
@@ -243,6 +245,9 @@ class FakeLive:
             waits("speech", "speech-waiting-job", "carl", 1),
             waits("vision", "vision-waiting-job", "ada", 2),
         ]
+
+    def faults(self) -> Faults:
+        return self.told_faults
 
     def pods(self) -> PodCounts | None:
         pending = {"active": 2, "gated": 1, "unschedulable": 0}

@@ -7,6 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from carrel_scheduler.ledger.records import Transition
+from carrel_scheduler.quarantine import Skipped
+from carrel_scheduler.workloads.contract import Faults
 from contract.api.service import Desk
 
 
@@ -36,6 +38,28 @@ async def test_whoever_watches_over_the_process_needs_no_token(desk: Desk) -> No
     desk.identity.down = True
     assert (await desk.ask("GET", "/health", None, base="/services/carrel")).status == 200
     assert (await desk.ask("GET", "/ready", None, base="/services/carrel")).status == 200
+
+
+async def test_what_is_set_aside_is_told_while_work_goes_on(desk: Desk) -> None:
+    desk.live.told_faults = Faults(
+        set_aside=[Skipped("node", f"gpu-{n}", "bad_quantity", 5.0) for n in range(30)],
+        skipped={("node", "bad_quantity"): 31},
+        violated=["limits_held"],
+        violations={"limits_held": 2},
+    )
+    told = (await desk.ask("GET", "/ready", None, base="/services/carrel")).body
+    assert (told["ready"], told["set_aside_count"], len(told["set_aside"])) == (True, 30, 20)
+    assert told["set_aside"][-1] == {
+        "source": "node",
+        "key": "gpu-29",
+        "reason": "bad_quantity",
+        "since": 5.0,
+    }
+    assert told["violated_invariants"] == ["limits_held"]
+    found = await samples(desk)
+    assert found["carrel_skipped_inputs_total", "bad_quantity", "node"] == 31
+    assert found["carrel_set_aside_inputs",] == 30
+    assert found["carrel_invariant_violations_total", "limits_held"] == 2
 
 
 async def test_a_hub_that_is_down_is_not_an_unknown_token(desk: Desk) -> None:

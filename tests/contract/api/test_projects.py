@@ -26,6 +26,27 @@ async def test_a_project_is_made_with_its_group_and_a_colour_of_its_own(desk: De
     assert colors == set(range(2, 12)) | {1}
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("system", "reserved_name"),
+        ("default", "reserved_name"),
+        ("kube-system", "reserved_name"),
+        ("a" * 57, "bad_name"),
+        ("a" * 63, "bad_name"),
+        ("a\n", "bad_name"),
+    ],
+)
+async def test_names_that_no_cluster_has_a_namespace_for_are_refused_here_too(
+    desk: Desk, name: str, code: str
+) -> None:
+    reply = await desk.ask("POST", "/projects", "root", json={"name": name})
+    assert (reply.status, reply.code) == (422, code), reply.body
+    assert [(one["field"], one["code"]) for one in reply.body["errors"]] == [("name", code)]
+    with pytest.raises(NotFound):
+        await desk.ledger.get(Project, name)
+
+
 async def test_without_the_hub_no_half_a_project_is_made_or_removed(desk: Desk) -> None:
     desk.membership.down = True
     made = await desk.ask("POST", "/projects", "root", json={"name": "robots"})

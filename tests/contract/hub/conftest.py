@@ -11,8 +11,8 @@ PEOPLE = {
     "ada": ["vision"],
     "grace": ["speech"],
     "linus": ["vision", "speech"],
-    "nobody": [],
-    "root": [],
+    "outsider": [],
+    "admin": [],
 }
 
 

@@ -37,7 +37,7 @@ QUICK = """
 c.CarrelSpawner.settle_seconds = 0.1
 c.CarrelSpawner.poll_interval = 1
 c.CarrelSpawner.believed_seconds = 2
-c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 60}
+c.JupyterHub.tornado_settings["slow_spawn_timeout"] = 60
 """
 
 
@@ -85,7 +85,7 @@ class Stack:
         keys_file.write_bytes(msgspec.json.encode(self.keys))
         accounts = Accounts(self.settings.accounts_file)
         for name, projects in self.people.items():
-            accounts.add(name, PASSWORD, admin=name == "root", joins=projects)
+            accounts.add(name, PASSWORD, admin=name == "admin", joins=projects)
         config = self.settings.hub_dir / "config.py"
         self.write_config(config, keys_file)
         parts = all_parts(self.settings, self.keys, config)

@@ -65,7 +65,7 @@ async def test_a_workspaces_own_token(stack: Stack) -> None:
 
 
 async def test_an_admins_tokens_carry_the_admins_right(stack: Stack) -> None:
-    async with person(stack, "root") as root:
+    async with person(stack, "admin") as root:
         for token in (await own_token(root), await console_token(root)):
             model = token_model(stack, token)
             assert scopes.ADMIN in model["scopes"]

@@ -63,7 +63,7 @@ async def test_a_refusal_is_counted_by_its_reason(stack: Stack) -> None:
     async with person(stack, "ada") as ada:
         await refused(stack, ada, reason())
         await refused(stack, ada, reason("NoNodeFits"))
-    async with person(stack, "root") as root:
+    async with person(stack, "admin") as root:
         _, metrics = await root.get("/hub/metrics")
         assert 'spawn_duration_seconds_count{reason="quota",status="failure"}' in metrics
         assert 'spawn_duration_seconds_count{reason="capacity",status="failure"}' in metrics
@@ -211,9 +211,9 @@ async def test_choices_are_checked_whatever_way_they_come(stack: Stack) -> None:
         status, page, _ = await ada.post("/hub/spawn/ada", {"project": "speech", "gpus": "1"})
         assert status == 400
         assert "one of your projects (vision)" in page
-    async with person(stack, "nobody") as nobody:
-        status, answer = await nobody.api("POST", "/users/nobody/server", {"user_options": {}})
+    async with person(stack, "outsider") as outsider:
+        status, answer = await outsider.api("POST", "/users/outsider/server", {"user_options": {}})
         assert status == 400
         assert "you are not in any" in answer["message"]
-        _, page = await nobody.get("/hub/spawn/nobody")
+        _, page = await outsider.get("/hub/spawn/outsider")
         assert "not a member of a project yet" in page

@@ -76,7 +76,7 @@ async def test_a_silent_scheduler_does_not_stop_workspaces(stack: Stack) -> None
 
 
 async def test_groups_changed_at_runtime_survive(stack: Stack) -> None:
-    async with person(stack, "root") as root:
+    async with person(stack, "admin") as root:
         await root.api("POST", "/groups/project-new", {})
         await root.api("POST", "/groups/project-new/users", {"users": ["grace"]})
         await root.api("DELETE", "/groups/project-speech/users", {"users": ["grace"]})

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ class Lab:
     url: str
     folder: Path
     log: Path
+    runtime: Path
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         """Ask its API."""
@@ -51,6 +54,7 @@ def running_lab(scheduler: FakeScheduler, home: Path) -> Iterator[Lab]:
     """A server of ada's with its own home, stopped at the end."""
     folder, log, port = home / "work", home / "lab.log", free_port()
     folder.mkdir()
+    runtime = Path(tempfile.mkdtemp(prefix="jupyter-"))
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1",
         f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}",
@@ -61,18 +65,19 @@ def running_lab(scheduler: FakeScheduler, home: Path) -> Iterator[Lab]:
     own = {
         "HOME": str(home), "CARREL_URL": scheduler.url, "CARREL_TOKEN": scheduler.token("ada"),
         "JUPYTERHUB_USER": "ada", "JUPYTERHUB_SERVER_NAME": "",
-        "JUPYTER_PLATFORM_DIRS": "1", **environment(),
+        "JUPYTER_PLATFORM_DIRS": "1", "JUPYTER_RUNTIME_DIR": str(runtime), **environment(),
     }  # fmt: skip
     kept = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=kept | own, cwd=folder, stdout=out, stderr=out)
-    running = Lab(f"http://127.0.0.1:{port}{BASE}", folder, log)
+    running = Lab(f"http://127.0.0.1:{port}{BASE}", folder, log, runtime)
     try:
         _await_server(running, process)
         yield running
     finally:
         process.terminate()
         process.wait(60)
+        shutil.rmtree(runtime, ignore_errors=True)
 
 
 def write_notebook(folder: Path, name: str, *cells: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind
 from carrel_scheduler.kube.errors import Unavailable
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.guests import watching
 from carrel_scheduler.workloads.guests.messages import GuestsHeard, OwnSeen, PodGone, StrangerSeen
 
@@ -60,7 +61,9 @@ async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
         if len(told) >= news:
             enough.set()
 
-    pump = asyncio.create_task(watching.pump_pods(heard, reader, tell, synced))
+    pump = asyncio.create_task(
+        watching.pump_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
+    )
     waiting = asyncio.create_task(enough.wait())
     await asyncio.wait([pump, waiting], return_when=asyncio.FIRST_COMPLETED)
     assert not pump.done()

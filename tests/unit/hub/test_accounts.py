@@ -1,5 +1,6 @@
 """Accounts: the file, its hashes, the brake on guessing, the commands."""
 
+import asyncio
 import stat
 import threading
 from pathlib import Path
@@ -9,7 +10,15 @@ from typer.testing import CliRunner
 
 from carrel_hub.accounts import command, passwords
 from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.accounts.throttle import Throttle
+from carrel_hub.accounts.throttle import (
+    HASHES_AT_ONCE,
+    MOST_COUNTERS,
+    MOST_WAITING,
+    Busy,
+    HashingSlots,
+    Throttle,
+    source_of,
+)
 
 PASSWORD = "correct-horse"
 
@@ -63,11 +72,27 @@ def test_changes_are_seen_by_another_reader(accounts: Accounts) -> None:
     assert reader.all() == {}
 
 
-def test_projects_to_join_are_handed_out_once(accounts: Accounts) -> None:
+def test_what_the_hub_still_has_to_do_is_asked_for_until_it_is_done(accounts: Accounts) -> None:
     accounts.add("ada", PASSWORD, joins=["vision", "speech"])
-    assert accounts.take_joins("ada") == ["vision", "speech"]
-    assert accounts.take_joins("ada") == []
-    assert accounts.take_joins("nobody") == []
+    new = accounts.all()["ada"]
+    assert (new.joins, new.revoke) == (["vision", "speech"], "everything")
+    accounts.set_password("ada", "another-horse")
+    accounts.applied("ada", new)
+    assert accounts.all()["ada"].revoke == "everything", "it changed since it was seen"
+    accounts.applied("ada", accounts.all()["ada"])
+    assert (accounts.all()["ada"].joins, accounts.all()["ada"].revoke) == ([], "")
+    accounts.set_password("ada", PASSWORD)
+    assert accounts.all()["ada"].revoke == "sessions"
+    accounts.applied("nobody", new)
+    assert list(accounts.all()) == ["ada"]
+
+
+@pytest.mark.parametrize(
+    "name", ["root", "daemon", "nobody", "system", "carrel", "console", "gateway", "carrel-setup"]
+)
+def test_reserved_names_are_refused(accounts: Accounts, name: str) -> None:
+    with pytest.raises(AccountError, match="is reserved"):
+        accounts.add(name, PASSWORD)
 
 
 @pytest.mark.parametrize(
@@ -106,28 +131,83 @@ def test_concurrent_changes_lose_nothing(accounts: Accounts) -> None:
     assert sorted(accounts.all()) == names
 
 
-def test_guessing_is_slowed_and_forgiven() -> None:
+def test_guessing_is_slowed_for_its_source_and_forgiven() -> None:
     now = [0.0]
     throttle = Throttle(lambda: now[0])
     for _ in range(5):
-        assert throttle.wait_seconds("ada") == 0
-        throttle.failed("ada")
-    assert throttle.wait_seconds("ada") == pytest.approx(60)
-    assert throttle.wait_seconds("grace") == 0
+        assert throttle.begin("192.0.2.1", "ada") == 0
+    assert throttle.begin("192.0.2.1", "ada") == pytest.approx(60)
+    assert throttle.begin("192.0.2.1", "grace") == 0
+    assert throttle.begin("192.0.2.2", "ada") == 0
     now[0] = 59.0
-    assert throttle.wait_seconds("ada") == pytest.approx(1)
+    assert throttle.begin("192.0.2.1", "ada") == pytest.approx(1)
     now[0] = 61.0
-    assert throttle.wait_seconds("ada") == 0
-    throttle.failed("ada")
-    throttle.succeeded("ada")
-    assert throttle.wait_seconds("ada") == 0
+    assert throttle.begin("192.0.2.1", "ada") == 0
+    throttle.succeeded("192.0.2.1", "ada")
+    assert [throttle.begin("192.0.2.1", "ada") for _ in range(5)] == [0] * 5
 
 
-def test_the_brake_forgets_names_rather_than_fill_memory() -> None:
+def test_a_source_has_so_many_attempts_whatever_the_names() -> None:
     throttle = Throttle(lambda: 0.0)
-    for number in range(2000):
-        throttle.failed(f"user{number}")
-    assert len(throttle._failures) <= 1000
+    waits = [throttle.begin("192.0.2.1", f"user{number}") for number in range(40)]
+    assert waits[:30] == [0] * 30
+    assert all(wait > 0 for wait in waits[30:])
+    assert throttle.begin("192.0.2.2", "user1") == 0
+
+
+def test_people_behind_one_address_who_know_their_passwords_are_not_slowed() -> None:
+    throttle = Throttle(lambda: 0.0)
+    for number in range(100):
+        assert throttle.begin("192.0.2.1", f"user{number}") == 0
+        throttle.succeeded("192.0.2.1", f"user{number}")
+
+
+def test_counters_are_bounded_and_go_after_a_minute() -> None:
+    now = [0.0]
+    throttle = Throttle(lambda: now[0])
+    for number in range(MOST_COUNTERS + 10):
+        throttle.begin(f"source{number}", "ada")
+    assert len(throttle) <= 2 * MOST_COUNTERS
+    now[0] = 61.0
+    assert len(throttle) == 0
+
+
+@pytest.mark.parametrize(
+    ("forwarded", "trusted", "source"),
+    [
+        ("", (), "127.0.0.1"),
+        ("192.0.2.7", (), "192.0.2.7"),
+        ("198.51.100.1, 192.0.2.7", (), "192.0.2.7"),
+        ("198.51.100.1, 192.0.2.7", ("192.0.2.7",), "198.51.100.1"),
+        ("2001:db8:1:2:3::4", (), "2001:db8:1:2::/64"),
+        ("::ffff:192.0.2.7", (), "192.0.2.7"),
+        ("unknown", (), "127.0.0.1"),
+    ],
+)
+def test_the_source_is_what_our_own_proxy_saw(
+    forwarded: str, trusted: tuple[str, ...], source: str
+) -> None:
+    assert source_of(forwarded, "127.0.0.1", trusted) == source
+
+
+async def test_few_passwords_are_hashed_at_once_and_few_wait() -> None:
+    slots, release = HashingSlots(), asyncio.Event()
+    inside = 0
+
+    async def attempt() -> None:
+        nonlocal inside
+        async with slots.one():
+            inside += 1
+            await release.wait()
+
+    attempts = [asyncio.create_task(attempt()) for _ in range(HASHES_AT_ONCE + MOST_WAITING)]
+    await asyncio.sleep(0)
+    assert inside == HASHES_AT_ONCE
+    with pytest.raises(Busy):
+        await attempt()
+    release.set()
+    await asyncio.gather(*attempts)
+    assert inside == HASHES_AT_ONCE + MOST_WAITING
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from oauthenticator.github import GitHubOAuthenticator
 from traitlets.config import Config
 
 from carrel_hub import scopes
@@ -93,7 +94,9 @@ def test_the_file_has_the_last_word(settings: ClusterSettings, keys: Keys) -> No
 
 def test_another_sign_in(settings: ClusterSettings, keys: Keys) -> None:
     other = msgspec.structs.replace(settings, authenticator="github")
-    assert installed(other, keys).JupyterHub.authenticator_class == "github"
+    chosen = installed(other, keys).JupyterHub.authenticator_class
+    assert issubclass(chosen, GitHubOAuthenticator)
+    assert chosen.__name__ == "GitHubOAuthenticator"
     assert "accounts_file" in installed(settings, keys).CarrelAuthenticator
 
 

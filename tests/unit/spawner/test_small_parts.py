@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import stat
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -158,11 +160,15 @@ def test_the_launcher_becomes_the_server(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "execv", lambda _, command: became.append(command))
     monkeypatch.setattr(os, "umask", lambda mask: mask)
     monkeypatch.setenv("SHELL", "/bin/zsh")
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", "")
     launch.main(["--demo", "--", "--debug"])
     plain_shell = "--ServerApp.terminado_settings={'shell_command': ['/bin/zsh']}"
     assert became[0][1:] == ["-m", "jupyterhub.singleuser", plain_shell, "--debug"]
     assert Path.cwd() == tmp_path
     assert list(tmp_path.glob("*.ipynb"))
+    sockets = Path(os.environ["JUPYTER_RUNTIME_DIR"])
+    assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+    sockets.rmdir()
 
 
 def test_in_an_image_the_launcher_tells_the_server_of_what_is_there(
@@ -171,6 +177,8 @@ def test_in_an_image_the_launcher_tells_the_server_of_what_is_there(
     became: list[list[str]] = []
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONSTARTUP", "")
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", "")
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(tmp_path / "runtime"))
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setattr(os, "execv", lambda _, command: became.append(command))
     monkeypatch.setattr(os, "umask", lambda mask: mask)

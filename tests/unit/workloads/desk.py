@@ -242,13 +242,14 @@ class Desk:
         await self.settle()
         return stored.meta.uid
 
-    async def change(self, uid: str, **fields: Any) -> None:
+    async def change(self, uid: str, *, settle: bool = True, **fields: Any) -> None:
         """Change the specification as the API does."""
         workload = await self.ledger.get_by_uid(Workload, uid)
         for name, value in fields.items():
             setattr(workload.spec, name, value)
         self._changed(await self.ledger.update(workload))
-        await self.settle()
+        if settle:
+            await self.settle()
 
     async def resume(self, uid: str) -> None:
         """Resume as the API does."""

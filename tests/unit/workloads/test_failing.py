@@ -127,11 +127,11 @@ async def test_a_member_that_is_gone_without_a_trace_is_not_waited_for(desk: Des
 async def test_an_engine_that_does_not_pass_a_stop_on_is_asked_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor, "STOP_AGAIN_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(actor, "AGAIN_SECONDS", (0.0, 0.0))
     await desk.project("vision", 2)
     uid = await desk.submit("vision", "train-1", 1)
     await desk.runs(uid)
-    desk.engine.deaf = 3
+    desk.engine.deaf = 20
     await desk.change(uid, suspend=True)
     assert list(desk.engine.stopping) == desk.tasks_of(uid)
 

@@ -9,6 +9,7 @@ from carrel.workspace import LABEXTENSIONS, environment, server_arguments
 def test_arguments_enable_both_halves() -> None:
     arguments = server_arguments()
     assert "--ServerApp.jpserver_extensions=carrel.workspace=True" in arguments
+    assert "--ServerApp.jpserver_extensions=jupyter_server_proxy=False" in arguments
     assert f"--LabApp.extra_labextensions_path={LABEXTENSIONS}" in arguments
 
 

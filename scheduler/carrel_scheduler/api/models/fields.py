@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.mig.parts import EXPECTED, is_profile
+from carrel_scheduler.ledger import project_names
 
 MOST_GPUS: Final = 65_536
 GPU_SHARES: Final = tuple(hundredths / 100 for hundredths in range(1, 100))
@@ -78,6 +79,14 @@ def _matching(pattern: str, code: Code, expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _project_name(value: str) -> str:
+    if not project_names.is_formed(value):
+        refuse(Code.BAD_NAME, project_names.WORDS)
+    if project_names.is_reserved(value):
+        refuse(Code.RESERVED_NAME, project_names.RESERVED_WORDS)
+    return value
+
+
 def _relative_path(value: str) -> str:
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts or not path.parts or value.endswith("/"):
@@ -122,6 +131,11 @@ Name = Annotated[
     str,
     _matching(DNS_LABEL, Code.BAD_NAME, DNS_LABEL_WORDS),
     Field(json_schema_extra={"pattern": DNS_LABEL}),
+]
+ProjectName = Annotated[
+    str,
+    AfterValidator(_project_name),
+    Field(json_schema_extra={"pattern": project_names.PATTERN}),
 ]
 NamePrefix = Annotated[
     str,

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import Project
-from carrel_scheduler.workloads.contract import NodeView, PodCounts, ProjectUse, QueueEntry
+from carrel_scheduler.workloads.contract import Faults, NodeView, PodCounts, ProjectUse, QueueEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Snapshot:
     use: Mapping[str, ProjectUse]
     queue: Sequence[QueueEntry]
     nodes: Sequence[NodeView]
+    faults: Faults
     pods: PodCounts | None = None
 
 
@@ -27,10 +28,27 @@ def families(found: Snapshot) -> Iterator[GaugeMetricFamily | CounterMetricFamil
     """All gauges, and what the scheduler of pods counts."""
     if found.pods is not None:
         yield from _pods(found.pods)
+    yield from _faults(found.faults)
     yield from _projects(found)
     yield from _queue(found)
     yield from _nodes(found.nodes)
     yield from _devices(found.nodes)
+
+
+def _faults(faults: Faults) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    words = "Inputs that could not be processed, by source and reason"
+    skipped = CounterMetricFamily("carrel_skipped_inputs", words, labels=["source", "reason"])
+    for (source, reason), count in sorted(faults.skipped.items()):
+        skipped.add_metric([source, reason], count)
+    yield skipped
+    aside = GaugeMetricFamily("carrel_set_aside_inputs", "Inputs that are set aside now")
+    aside.add_metric([], len(faults.set_aside))
+    yield aside
+    words = "Looks that found an invariant of the scheduler violated"
+    violations = CounterMetricFamily("carrel_invariant_violations", words, labels=["invariant"])
+    for name, count in sorted(faults.violations.items()):
+        violations.add_metric([name], count)
+    yield violations
 
 
 def _projects(found: Snapshot) -> Iterator[GaugeMetricFamily]:

@@ -59,6 +59,7 @@ class Metrics:
                 queue=list(live.queue()),
                 nodes=list(live.nodes()),
                 pods=live.pods(),
+                faults=live.faults(),
             )
             return generate_latest(self._registry)
 

@@ -10,7 +10,7 @@ import errno
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 from carrel_scheduler.engines.contract import (
@@ -87,6 +87,11 @@ class LocalEngine:
         """What this machine allows, in words for the person who starts the service."""
         return await asyncio.to_thread(find_capabilities, self._accounts, self._limiter)
 
+    @property
+    def trouble(self) -> str:
+        """What the machine has run out of, in words; empty for nothing."""
+        return "" if self._registry is None else self._registry.notices.trouble
+
     async def open(self) -> None:
         """Find the tasks of earlier schedulers; the first verb does it by itself."""
         await self._opened()
@@ -115,7 +120,7 @@ class LocalEngine:
         """Start once."""
         registry = await self._opened()
         await asyncio.to_thread(self._launcher.start, task)
-        registry.adopt(task.id)
+        registry.adopt(task.id)  # from here on it runs: nothing may fail any more
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
         """Ask to end; the supervisor keeps the time, with or without us."""
@@ -126,10 +131,11 @@ class LocalEngine:
             return
         folder = self._layout.task(task)
         deadline = time.monotonic() + grace_seconds
-        with contextlib.suppress(FileNotFoundError):  # asked for the first time
-            deadline = min(deadline, float((folder / "stop").read_text()))
-        write_whole(folder / "stop", repr(deadline).encode())
-        _poke(folder / "control")
+        with _told(f"task {task} cannot be told to end"):
+            with contextlib.suppress(FileNotFoundError):  # asked for the first time
+                deadline = min(deadline, float((folder / "stop").read_text()))
+            write_whole(folder / "stop", repr(deadline).encode())
+            _poke(folder / "control")
 
     async def list(self) -> Sequence[TaskStatus]:
         """Every recorded task."""
@@ -144,7 +150,8 @@ class LocalEngine:
         registry = await self._opened()
         if registry[task].phase is not TaskPhase.ENDED:
             raise EngineError(f"task {task} has not ended: stop it first")
-        write_whole(self._layout.task(task) / FORGOTTEN, b"")
+        with _told(f"the record of task {task} cannot be dropped"):
+            write_whole(self._layout.task(task) / FORGOTTEN, b"")
         registry.drop(task)
 
     async def remove_workload(self, workload_uid: str) -> None:
@@ -156,12 +163,15 @@ class LocalEngine:
             raise EngineError(f"task {alive[0]} has not ended: stop it first")
         for task in tasks:
             registry.drop(task)
-        await asyncio.to_thread(self._layout.discard, self._layout.workload(workload_uid))
+        with _told(f"the folders of workload {workload_uid} cannot be deleted"):
+            await asyncio.to_thread(self._layout.discard, self._layout.workload(workload_uid))
 
     @staticmethod
     def _alive(registry: Registry, task: TaskId) -> bool:
-        status = registry.get(task)
-        return status is not None and status.phase is not TaskPhase.ENDED
+        try:
+            return registry[task].phase is not TaskPhase.ENDED
+        except UnknownTask:
+            return False
 
     def logs(
         self,
@@ -220,6 +230,15 @@ class LocalEngine:
             self._registry.close()
         await asyncio.to_thread(self._launcher.close)
         self._limiter.close()
+
+
+@contextlib.contextmanager
+def _told(failure: str) -> Iterator[None]:
+    """Say of an error of the system what could not be done."""
+    try:
+        yield
+    except OSError as error:
+        raise EngineError(f"{failure}: {error}") from error
 
 
 def _poke(control: Path) -> None:

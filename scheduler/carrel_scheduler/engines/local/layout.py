@@ -65,7 +65,8 @@ class Layout:
     def recorded(self) -> Iterator[TaskId]:
         """Every task that was ever started and not removed since."""
         for workload in os.scandir(self.tasks):
-            yield from self.attempts(workload.name)
+            if _UID.fullmatch(workload.name) and workload.is_dir():
+                yield from self.attempts(workload.name)
 
     def attempts(self, uid: str) -> Iterator[TaskId]:
         """The tasks of one workload; none when it is unknown."""

@@ -2,9 +2,14 @@
 
 A task's folder is watched from before it is read, so no change falls between. The kernel also
 tells when the last holder of a lock is gone, which is how the death of a supervisor is noticed.
+
+Looking at a task may fail for a while (no descriptors, no memory): it is looked at again until that
+succeeds. A list of tasks is complete or fails, because who is told that a task is not there may
+start it once more.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -28,6 +33,7 @@ from carrel_scheduler.engines.local.shim import tree
 
 FORGOTTEN: Final = "forgotten"
 RETRY_SECONDS: Final = 5.0
+ENDING: Final = "its supervisor is gone; what is left of it is ended"
 _TELLING: Final = {"pid.json", "exit.json", ""}
 _log = logging.getLogger(__name__)
 
@@ -52,47 +58,62 @@ class Registry:
         self._layout, self._limiter = layout, limiter
         self._clock, self._publish = clock, publish
         self._statuses: dict[TaskId, TaskStatus] = {}
+        self._listeners: dict[TaskId, _Listener] = {}
         self._unwatch: dict[TaskId, Callable[[], None]] = {}
         self._settling: dict[TaskId, asyncio.Task[None]] = {}
         self._rechecks: set[asyncio.Task[None]] = set()
         self.notices = inotify.Inotify()
 
     def __getitem__(self, task: TaskId) -> TaskStatus:
-        """Raises ``UnknownTask``."""
+        """Raises ``UnknownTask``, and ``EngineError`` if it is here and cannot be looked at."""
+        if task not in self._statuses:
+            try:
+                self.look(task)
+            except OSError as error:
+                raise EngineError(f"task {task} cannot be looked at: {error}") from error
+        if task in self._settling and task not in self._statuses:
+            self._set(self._undead(task, ENDING))
         if task not in self._statuses:
             raise UnknownTask(f"no task {task} here")
         return self._statuses[task]
 
-    def get(self, task: TaskId) -> TaskStatus | None:
-        """The status, if the task is known."""
-        return self._statuses.get(task)
-
     async def scan(self) -> list[TaskStatus]:
-        """Look at every record again; what is left of lost tasks is ended first."""
-        for task in list(self._layout.recorded()):
-            known = self._statuses.get(task)
-            if known is None:
-                self.adopt(task)
-            elif known.phase is not TaskPhase.ENDED:
-                self.refresh(task)
+        """Look at every record again; what is left of lost tasks is ended first.
+
+        Raises ``EngineError`` if one cannot be looked at.
+        """
+        try:
+            for task in list(self._layout.recorded()):
+                known = self._statuses.get(task)
+                if known is None or known.phase is not TaskPhase.ENDED:
+                    self.look(task)
+        except OSError as error:
+            raise EngineError(f"the records of tasks cannot be read: {error}") from error
         if self._settling:
             await asyncio.wait(self._settling.values(), timeout=RETRY_SECONDS)
+        for task in self._settling.keys() - self._statuses.keys():
+            self._set(self._undead(task, ENDING))
         return list(self._statuses.values())
 
     def adopt(self, task: TaskId) -> None:
-        """Begin to follow a recorded task."""
-        folder = self._layout.task(task)
-        if task in self._statuses or os.path.lexists(f"{folder}/{FORGOTTEN}"):
-            return
-        if not os.path.lexists(f"{folder}/exit.json"):
-            mask = inotify.MOVED_IN | inotify.WRITER_CLOSED
-            listener = _Listener(self, task)
-            self._unwatch[task] = self.notices.watch(folder, mask, listener)
-        self.refresh(task)
+        """Begin to follow a recorded task; if that fails, it is tried again soon."""
+        self.notices.look(self._listener(task))
 
-    def refresh(self, task: TaskId) -> None:
-        """Read a task's folder and tell what changed."""
-        status = truth.read_status(self._layout.task(task), task)
+    def _listener(self, task: TaskId) -> "_Listener":
+        return self._listeners.setdefault(task, _Listener(self, task))
+
+    def look(self, task: TaskId) -> None:
+        """Read a task's folder, watching it from before, and tell what changed."""
+        folder = self._layout.task(task)
+        if not os.path.lexists(folder):
+            self.drop(task)  # removed by another scheduler
+            return
+        if task not in self._statuses and os.path.lexists(f"{folder}/{FORGOTTEN}"):
+            return
+        if task not in self._unwatch and not os.path.lexists(f"{folder}/exit.json"):
+            mask = inotify.MOVED_IN | inotify.WRITER_CLOSED
+            self._unwatch[task] = self.notices.watch(folder, mask, self._listener(task))
+        status = truth.read_status(folder, task)
         if status is not None:
             self._set(status)
         elif task not in self._settling:
@@ -108,42 +129,51 @@ class Registry:
         self._publish(status)
 
     async def _settle(self, task: TaskId) -> None:
-        """End what is left of a lost task, then record the loss."""
+        """End what is left of a lost task, then record the loss; tried until that is done."""
         folder = self._layout.task(task)
-        while True:
-            started = truth.read_started(folder)
+        while folder.exists():
             try:
-                await end_leftovers(folder, started, self._limiter.find(str(task)))
+                await self._end(task, folder)
                 break
-            except EngineError as error:
-                _log.error("%s", error)
-                self._set(self._undead(task, started, str(error)))
+            except Exception as error:  # noqa: BLE001 - shown to people, and tried again
+                self._trouble(task, error)
             await asyncio.sleep(RETRY_SECONDS)
-        await asyncio.to_thread(remove_tree, folder / "tmp")
+        del self._settling[task]
+        self.adopt(task)
+
+    async def _end(self, task: TaskId, folder: Path) -> None:
+        groups = self._limiter.find(str(task))
+        await end_leftovers(folder, truth.read_started(folder), groups)
+        try:
+            await asyncio.to_thread(remove_tree, folder / "tmp")
+        except OSError as error:
+            _log.warning("what is left of /tmp of task %s stays: %s", task, error)
         if truth.read_ended(folder) is None:
             truth.record_loss(folder, self._clock())
-        del self._settling[task]
-        self.refresh(task)
 
-    def _undead(self, task: TaskId, started: truth.Started | None, message: str) -> TaskStatus:
-        record = truth.read_record(self._layout.task(task))
-        status = TaskStatus(
-            id=task,
-            phase=TaskPhase.RUNNING,
-            node=record.node,
-            devices=record.devices,
-            message=message,
-        )
-        if started is None:
-            return status
-        return msgspec.structs.replace(status, pid=started.pid, started_at=started.started_at)
+    def _trouble(self, task: TaskId, error: Exception) -> None:
+        """Say in the log and in the status why a lost task is not yet known to have ended."""
+        said = f"its end cannot be recorded: {error}"
+        known = self._statuses.get(task)
+        if known is None or known.message != said:
+            expected = isinstance(error, EngineError | OSError)
+            _log.error("task %s: %s", task, said, exc_info=None if expected else error)
+            self._set(self._undead(task, said))
+
+    def _undead(self, task: TaskId, message: str) -> TaskStatus:
+        known = self._statuses.get(task)
+        if known is None:
+            known = TaskStatus(id=task, phase=TaskPhase.RUNNING, node="")
+            with contextlib.suppress(OSError):
+                known = truth.described(self._layout.task(task), known)
+        return msgspec.structs.replace(known, phase=TaskPhase.RUNNING, message=message)
 
     def noticed(self, task: TaskId, name: str) -> None:
         """The kernel says that a file of the task's folder changed."""
         if self.notices.closed:
             return
         if name in _TELLING:
-            self.refresh(task)
+            self.look(task)
         elif name == "lock":
             recheck = asyncio.create_task(self._recheck(self._layout.task(task), task))
             self._rechecks.add(recheck)
@@ -151,18 +181,21 @@ class Registry:
 
     async def _recheck(self, folder: Path, task: TaskId) -> None:
         """The notice of a closed lock comes just before the kernel frees it."""
-        for _ in range(tree.REMOVAL_TRIES):
-            if not truth.Lock.held(folder):
-                break
-            await asyncio.sleep(0.002)
-        if task in self._unwatch and folder.exists():
-            self.refresh(task)
+        with contextlib.suppress(OSError):  # looking fails in the same way then, and is repeated
+            for _ in range(tree.REMOVAL_TRIES):
+                if not truth.Lock.held(folder):
+                    break
+                await asyncio.sleep(0.002)
+        if task in self._unwatch:
+            self.adopt(task)
 
     def drop(self, task: TaskId) -> None:
         """Know a task no more."""
         self._statuses.pop(task, None)
         if task in self._unwatch:
             self._unwatch.pop(task)()
+        if task in self._listeners:
+            self.notices.forget(self._listeners.pop(task))
 
     def close(self) -> None:
         """Stop following."""
@@ -172,7 +205,7 @@ class Registry:
 
 
 class _Listener:
-    """Ties notices of one folder to its task; comparable, so that it can be taken back."""
+    """Ties notices of one folder to its task; one for each task, so that it can be taken back."""
 
     def __init__(self, registry: Registry, task: TaskId) -> None:
         self._registry, self._task = registry, task

@@ -6,15 +6,18 @@ looked for, because a supervisor writes the file before it lets the lock go.
 """
 
 import fcntl
+import logging
 import os
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.local.layout import write_whole
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 LOST: Final = "nobody saw how it ended: its supervisor was killed or the machine went down"
 NEVER_RAN: Final = "it never ran: the scheduler was interrupted while starting it"
 
@@ -84,23 +87,33 @@ class Lock:
 
 
 def read_record(folder: Path) -> TaskRecord:
-    """``task.json``; it is there before the folder has its name."""
-    return msgspec.json.decode(_read(folder, "task.json"), type=TaskRecord)
+    """``task.json``; it is there before the folder has its name.
+
+    Raises ``EngineError`` if it holds something else: a machine that went down may leave that.
+    """
+    record = _decoded(folder, "task.json", TaskRecord)
+    if record is None:
+        raise EngineError(f"{folder}/task.json is missing or damaged")
+    return record
 
 
 def read_started(folder: Path) -> Started | None:
     """``pid.json``, once there."""
-    try:
-        return msgspec.json.decode(_read(folder, "pid.json"), type=Started)
-    except FileNotFoundError:
-        return None
+    return _decoded(folder, "pid.json", Started)
 
 
 def read_ended(folder: Path) -> Ended | None:
     """``exit.json``, once there."""
+    return _decoded(folder, "exit.json", Ended)
+
+
+def _decoded(folder: Path, name: str, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(_read(folder, "exit.json"), type=Ended)
+        return msgspec.json.decode(_read(folder, name), type=kind)
     except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        log.warning("%s/%s is damaged and left out: %s", folder, name, error)
         return None
 
 
@@ -116,18 +129,10 @@ def _read(folder: Path, name: str) -> bytes:
 def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
     """The state of a task; ``None`` when it is lost and nobody has said so yet."""
     held = Lock.held(folder)
-    ended, started, record = read_ended(folder), read_started(folder), read_record(folder)
+    ended = read_ended(folder)
     if ended is None and not held:
         return None
-    phase = TaskPhase.RUNNING if started else TaskPhase.STARTING
-    status = TaskStatus(
-        id=task,
-        phase=phase,
-        node=record.node,
-        pid=started.pid if started else 0,
-        started_at=started.started_at if started else 0.0,
-        devices=record.devices,
-    )
+    status = described(folder, TaskStatus(id=task, phase=TaskPhase.STARTING, node=""))
     if ended is None:
         return status
     return msgspec.structs.replace(
@@ -136,15 +141,29 @@ def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
         ended_at=ended.ended_at,
         exit_code=ended.exit_code,
         signal=ended.signal,
-        message=ended.message or _memory_message(ended, record),
+        message=ended.message or _memory_message(ended, folder),
         lost=ended.lost,
     )
 
 
-def _memory_message(ended: Ended, record: TaskRecord) -> str:
+def described(folder: Path, status: TaskStatus) -> TaskStatus:
+    """A status with what the folder tells of the task's start and devices, as far as it does."""
+    started, record = read_started(folder), _decoded(folder, "task.json", TaskRecord)
+    if record is not None:
+        status = msgspec.structs.replace(status, node=record.node, devices=record.devices)
+    if started is not None:
+        status = msgspec.structs.replace(
+            status, phase=TaskPhase.RUNNING, pid=started.pid, started_at=started.started_at
+        )
+    return status
+
+
+def _memory_message(ended: Ended, folder: Path) -> str:
     if ended.oom_kills == 0 or ended.exit_code == 0:
         return ""
-    return f"killed for memory: it used more than its {record.memory_mib} MiB"
+    record = _decoded(folder, "task.json", TaskRecord)
+    its = "memory" if record is None else f"{record.memory_mib} MiB"
+    return f"killed for memory: it used more than its {its}"
 
 
 def record_loss(folder: Path, now: float) -> None:

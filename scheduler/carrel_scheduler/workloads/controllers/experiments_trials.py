@@ -12,12 +12,14 @@ from carrel_scheduler.engines.contract import Engine, EngineError
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.sections import Parameter
+from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.contract import Report
 from carrel_scheduler.workloads.controllers.experiments import Experiments
 from carrel_scheduler.workloads.controllers.experiments_contract import Study, Trial
 from carrel_scheduler.workloads.controllers.experiments_studies import Studies
 from carrel_scheduler.workloads.controllers.experiments_words import LINES
 from carrel_scheduler.workloads.controllers.manager import part_uid
+from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle import FINAL
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ class Trials:
         Raises ``NotFound`` when the experiment is gone.
         """
         number, until = trial.spec.part, self._clock() + trial.spec.grace_seconds
-        owner = await self._studies.owner(trial.spec.owner)
+        owner = await self._owner(trial)
 
         def take(study: Study) -> tuple[bool, bool]:
             before = study.pruned(number)
@@ -76,7 +78,7 @@ class Trials:
         """A job's report: of a trial, the experiment's metric counts like a value of its own."""
         if workload.spec.trial is None:
             return
-        owner = await self._studies.owner(workload.spec.owner)
+        owner = await self._owner(workload)
         metric = "" if owner.spec.experiment is None else owner.spec.experiment.metric
         if metric in said.metrics:
             await self.report(workload, [(said.step, said.metrics[metric])])
@@ -86,7 +88,7 @@ class Trials:
 
         Raises ``BadSuggestion``; ``NotFound`` when the experiment is gone.
         """
-        owner = await self._studies.owner(trial.spec.owner)
+        owner = await self._owner(trial)
         return await self._use(owner, lambda study: study.suggest(trial.spec.part, name, parameter))
 
     async def table(self, owner: Workload) -> list[Trial]:
@@ -94,6 +96,13 @@ class Trials:
         if not await self._studies.begun(owner.meta.uid):
             return []
         return await self._use(owner, lambda study: study.trials())
+
+    async def _owner(self, trial: Workload) -> Workload:
+        """The experiment that a trial is a part of; raises ``NotFound``."""
+        owner = await self._studies.owner(trial.spec.owner)
+        if not is_part_of(trial, owner):
+            raise NotFound(f"{trial.meta.name} is no trial of {owner.meta.name}")
+        return owner
 
     async def _use(self, owner: Workload, work: Callable[[Study], T]) -> T:
         result = await self._studies.use(owner, work)

@@ -22,17 +22,20 @@ from carrel_scheduler.ledger.kinds import COMPOSITES, WorkloadKind
 from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.controllers.contract import (
     OWNER_LABEL,
     Controller,
     NewPart,
     Wanted,
 )
+from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle import FINAL
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS: Final = 5.0
+CONFLICT_SECONDS: Final = 0.05
 Publish = Callable[[str, Workload], None]
 
 
@@ -45,9 +48,21 @@ class Known:
 
 
 class Manager:
-    """See the module. ``publish`` tells the event stream; ``clock`` gives epoch seconds."""
+    """See the module.
 
-    def __init__(self, ledger: Ledger, *, clock: Callable[[], float], publish: Publish) -> None:
+    ``publish`` tells the event stream; ``clock`` gives epoch seconds; ``quarantine`` takes the
+    composite workloads that cannot be looked at, which are tried again.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        clock: Callable[[], float],
+        publish: Publish,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        self._quarantine = quarantine or Quarantine(clock)
         self._ledger = ledger
         self._clock = clock
         self._publish = publish
@@ -72,7 +87,8 @@ class Manager:
     def _owner_heard(self, owner: Workload) -> None:
         known = self._known.get(owner.meta.uid)
         if known is None:
-            parts = self._orphans.pop(owner.meta.uid, {})
+            found = self._orphans.pop(owner.meta.uid, {})
+            parts = {number: part for number, part in found.items() if _made_for(owner, part)}
             self._known[owner.meta.uid] = Known(owner, parts)
             self._publish("workload", owner)
         elif owner.meta.resource_version > known.owner.meta.resource_version:
@@ -84,6 +100,9 @@ class Manager:
 
     def _part_heard(self, part: Workload, *, deleted: bool) -> None:
         known = self._known.get(part.spec.owner)
+        if known is not None and not _made_for(known.owner, part):
+            log.warning("%s/%s names an owner that did not make it: %s", *_of(part))
+            return
         parts = known.parts if known else self._orphans.setdefault(part.spec.owner, {})
         if deleted:
             parts.pop(part.spec.part, None)
@@ -92,6 +111,11 @@ class Manager:
             parts[part.spec.part] = msgspec.structs.replace(part, status=status)
         if known is not None:
             self._wake(known.owner)
+
+    def parts(self, uid: str) -> list[Workload]:
+        """The parts of a composite workload in the order of their numbers."""
+        known = self._known.get(uid)
+        return [] if known is None else [known.parts[number] for number in sorted(known.parts)]
 
     def wake(self, uid: str) -> None:
         """Look at a composite workload: something that its controller knows of has changed."""
@@ -113,20 +137,28 @@ class Manager:
     async def _serve(self, queue: "_Queue", controller: Controller) -> None:
         while True:
             uid = await queue.next(self._clock)
+            with self._quarantine.guard("composite", uid, fatal=(Fenced,)) as guard:
+                again = await self._look_or_say(uid, controller)
+            if guard.failed:
+                queue.put_at(uid, self._clock() + AGAIN_SECONDS)
+            elif again is not None:
+                queue.put_at(uid, again)
+
+    async def _look_or_say(self, uid: str, controller: Controller) -> float | None:
+        """When to look again; what somebody else changed meanwhile is looked at once more."""
+        try:
             try:
-                again = await self._look(uid, controller)
-            except Fenced:
-                raise
-            except Conflict:
-                again = self._clock()
+                return await self._look(uid, controller)
             except NameTaken as error:
                 await self._say_taken(uid, error)
-                again = self._clock() + AGAIN_SECONDS
-            except Exception:
-                log.exception("looking at %s %s failed; tried again", controller.kind, uid)
-                again = self._clock() + AGAIN_SECONDS
-            if again is not None:
-                queue.put_at(uid, again)
+                return self._clock() + AGAIN_SECONDS
+        except Conflict:
+            return self._clock() + CONFLICT_SECONDS
+
+    def set_back(self, seconds: float) -> None:
+        """The clock was set back by so much: what is to come after a while still does."""
+        for queue in self._queues.values():
+            queue.set_back(seconds)
 
     async def _look(self, uid: str, controller: Controller) -> float | None:
         known = self._known.get(uid)
@@ -138,8 +170,7 @@ class Manager:
             return None
         if owner.status.phase in FINAL:
             return None
-        parts = [known.parts[number] for number in sorted(known.parts)]
-        wanted = await controller.look(owner, parts, self._clock())
+        wanted = await controller.look(owner, self.parts(uid), self._clock())
         await self._carry_out(known, wanted)
         return wanted.look_again_at
 
@@ -237,7 +268,9 @@ class Manager:
 
     async def _say_taken(self, uid: str, error: "NameTaken") -> None:
         """Tell people why it does not go on; the next look that succeeds takes it back."""
-        known = self._known[uid]
+        known = self._known.get(uid)
+        if known is None:
+            return
         reason = ReasonInfo(
             token="NameTaken",  # noqa: S106 - a reason's name
             cls="held-back",
@@ -269,6 +302,15 @@ class NameTaken(Exception):  # noqa: N818 - an outcome that its owner can mend
 def part_uid(owner_uid: str, number: int) -> str:
     """The uid of a part: always the same for the same owner and number."""
     return uuid5(NAMESPACE_OID, f"{owner_uid}/{number}").hex
+
+
+def _made_for(owner: Workload, part: Workload) -> bool:
+    """Whether a controller made a part for this owner: nobody else can give it that uid."""
+    return part.meta.uid == part_uid(owner.meta.uid, part.spec.part) and is_part_of(part, owner)
+
+
+def _of(part: Workload) -> tuple[str, str, str]:
+    return part.meta.project, part.meta.name, part.spec.owner
 
 
 def _row(work: Workload, at: float, *, epoch: int, before: str, after: str) -> Transition:
@@ -305,6 +347,11 @@ class _Queue:
         if when < self._due.get(uid, math.inf):
             self._due[uid] = when
             heapq.heappush(self._later, (when, uid))
+
+    def set_back(self, seconds: float) -> None:
+        self._later = [(when - seconds, uid) for when, uid in self._later]
+        self._due = {uid: when - seconds for uid, when in self._due.items()}
+        self._woken.set()
 
     async def next(self, clock: Callable[[], float]) -> str:
         while True:

@@ -1,12 +1,32 @@
 """Small things that controllers say about parts."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
+from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.workloads.lifecycle import AT_REST
+
+KIND_OF_PARTS: Final[Mapping[WorkloadKind, WorkloadKind]] = {
+    "experiment": "trial",
+    "inference": "replica",
+}
+
+
+def is_part_of(part: Workload, owner: Workload) -> bool:
+    """Whether work that names an owner is of the kind, user and project of that owner's parts."""
+    kind = KIND_OF_PARTS.get(owner.spec.kind)
+    if owner.spec.kind == "schedule" and owner.spec.schedule is not None:
+        kind = owner.spec.schedule.runs
+    return (
+        part.spec.owner == owner.meta.uid
+        and part.spec.kind == kind
+        and part.spec.user == owner.spec.user
+        and part.meta.project == owner.meta.project
+    )
 
 
 def at_rest(part: Workload) -> bool:

@@ -12,10 +12,11 @@ from typing import Final
 from carrel_scheduler.core.events import Outcome, TaskPlaced
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason, ReasonClass
+from carrel_scheduler.workloads.faults.purging import purge
 from carrel_scheduler.workloads.guests import settling, words
 from carrel_scheduler.workloads.guests.hearing import Hearing
 from carrel_scheduler.workloads.guests.orders import Nominate, Orders
-from carrel_scheduler.workloads.guests.teams import GuestPlace
+from carrel_scheduler.workloads.guests.teams import GuestPlace, Team
 
 HELD_SECONDS: Final = 5.0
 """So long a place is held for a pod that its controller has not made again yet. Nobody makes a pod
@@ -42,14 +43,27 @@ class Guests(Hearing):
         while self.book.touched:
             touched, self.book.touched = self.book.touched, {}
             for team in touched.values():
-                settling.settle(self, team)
+                with self.quarantine.guard("pod", team.uid) as guard:
+                    settling.settle(self, team)
+                if guard.failed:
+                    self._set_aside(team)
         self._settle_nodes()
         self.own_volumes.tell(self.state)
         return due
 
+    def _set_aside(self, team: Team) -> None:
+        """Its pods wait outside or count as strangers' until they change."""
+        purge(self.state, team.uid)
+        team.queued = False
+        for slot in tuple(team):
+            slot.place, slot.leaving = None, False
+            self.book.close(team, slot)
+            if slot.member is not None and slot.member.node:
+                self.nodes.stranger(slot.member.pod)
+
     def _settle_nodes(self) -> None:
         if self.nodes.changed:
-            for facts in self.nodes.settle(self.state):
+            for facts in self.nodes.settle(self.state, self.quarantine):
                 self.facts(facts)
 
     @property

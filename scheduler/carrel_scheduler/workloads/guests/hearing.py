@@ -9,6 +9,7 @@ from typing import Final
 
 from carrel_scheduler.core.events import Outcome, TaskStuck
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
+from carrel_scheduler.quarantine import Source
 from carrel_scheduler.workloads.guests import settling, words
 from carrel_scheduler.workloads.guests.confining import confine_waiting
 from carrel_scheduler.workloads.guests.counting import ERROR, SCHEDULED
@@ -46,7 +47,8 @@ class Hearing(Turning):
         """Take in what is new; the core follows in ``settle``."""
         self.now = now
         for one in news:
-            self._hear(one)
+            with self.quarantine.guard(*_about(one)):
+                self._hear(one)
 
     def _hear(self, news: GuestNews) -> None:
         match news:
@@ -250,3 +252,26 @@ class Hearing(Turning):
         one = slot.member
         if slot.waits and slot.place is None and one is not None and not one.node:
             self.say(one, words.CAN_NOT_BE_PLACED, slot.waits)
+
+
+def _about(news: GuestNews) -> tuple[Source, str]:
+    """Source and key of news, for what cannot be processed."""
+    match news:
+        case MemberSeen(member):
+            return "pod", member.ref.uid
+        case PodGone(uid):
+            return "pod", uid
+        case StrangerSeen(pod) | OwnSeen(pod):
+            return "pod", pod.metadata.uid
+        case BindingFailed() | EvictionRefused():
+            return "pod", news.pod.uid
+        case NodeSeen(node):
+            return "node", node.metadata.name
+        case NodeLeft(name):
+            return "node", name
+        case GroupSeen(group):
+            return "node", f"group {group.metadata.name}"
+        case GroupLeft(name):
+            return "node", f"group {name}"
+        case _:
+            return "message", "Ready"

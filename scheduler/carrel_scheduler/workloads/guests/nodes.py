@@ -12,7 +12,6 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeGone, NodeSet
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
@@ -23,7 +22,9 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads import missing_nodes
+from carrel_scheduler.workloads.faults.withheld import Withheld
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Nodes:
         self._left: set[str] = set()
         self._standings: dict[str, Standing] = {}
         self._followed = False
+        self.withheld = Withheld()
 
     def is_lost(self, name: str) -> bool:
         """Whether a node is gone or does not answer."""
@@ -116,20 +118,30 @@ class Nodes:
         gone = self._changed - self._known.keys()
         return sorted(gone & state.nodes.slots.keys())
 
-    def settle(self, state: State) -> list[NodeFacts]:
-        """Tell the core of everything that changed; returns what people are to know of it."""
+    def settle(self, state: State, quarantine: Quarantine) -> list[NodeFacts]:
+        """Tell the core of everything that changed; returns what people are to know of it.
+
+        A node that cannot be told of is left as it was, and set aside.
+        """
         changed, self._changed = sorted(self._changed | self._left), set()
         facts = []
         for name in changed:
-            known = self._known.get(name)
-            if known is None:
-                self._drop(state, name)
-                continue
-            told = self._told(state, known)
-            if told is not None:
-                _apply(state, told)
-                facts.append(facts_of(known.object, told))
+            with quarantine.guard("node", name):
+                found = self._settle(state, name)
+                facts += [] if found is None else [found]
         return facts
+
+    def _settle(self, state: State, name: str) -> NodeFacts | None:
+        known = self._known.get(name)
+        if known is None:
+            self._drop(state, name)
+            return None
+        told = self._told(state, known)
+        told = None if told is None else self.withheld.added_to(told)
+        if told is None:
+            return None
+        _apply(state, told)
+        return facts_of(known.object, state.nodes.fact(state.nodes.slot(name)))
 
     def _drop(self, state: State, name: str) -> None:
         """A node was deleted: it leaves the core once our own tasks there have ended."""
@@ -141,18 +153,14 @@ class Nodes:
             state.apply(NodeGone(name))
 
     def _told(self, state: State, known: KnownNode) -> NodeSet | None:
-        """The node for the core; ``None`` where that is known, or can not be read."""
+        """The node for the core; ``None`` where that is known. Raises ``PodRefused``."""
         name = known.object.metadata.name
         slot = state.nodes.slots.get(name)
         before = None if slot is None else state.nodes.fact(slot)
         taken = () if slot is None else _taken(state, slot)
         broken = () if before is None else before.broken_devices
-        try:
-            group = self._groups.of(known.object)
-            told = node_set(known.object, self._strangers.of(name), taken, broken, group)
-        except PodRefused as error:
-            log.warning("node %s is left as it was: %s", name, error)
-            return None
+        group = self._groups.of(known.object)
+        told = node_set(known.object, self._strangers.of(name), taken, broken, group)
         return None if told == before else told
 
 
@@ -175,6 +183,7 @@ def facts_of(node: Node, told: NodeSet) -> NodeFacts:
             for index in range(told.devices)
         ),
         simulated=False,
+        counted=True,
     )
 
 

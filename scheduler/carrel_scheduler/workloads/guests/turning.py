@@ -13,6 +13,7 @@ from carrel_scheduler.engines.kubernetes.pods import counted
 from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
 from carrel_scheduler.engines.kubernetes.pods.places import Places
 from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.guests import rows, settling
 from carrel_scheduler.workloads.guests.asking import Asking, asks_for
 from carrel_scheduler.workloads.guests.book import GuestBook
@@ -68,6 +69,7 @@ class Turning:
         self.nodes = Nodes(self.places.groups)
         self.asking = Asking(self.places)
         self.own_volumes = OwnVolumes(self.places)
+        self.quarantine = Quarantine(lambda: self.now)
         self.now = 0.0
         self.epoch = 0
         self.ready = False

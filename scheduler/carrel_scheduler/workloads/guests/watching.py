@@ -13,6 +13,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod
 from carrel_scheduler.kube.changes import Change, ChangeKind
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.guests.messages import (
     GroupLeft,
     GroupSeen,
@@ -58,8 +59,13 @@ async def _pump(
             synced.set()
 
 
-async def pump_pods(feed: Feed[Pod], reader: Reader, tell: Tell, synced: asyncio.Event) -> None:
-    """Every pod and each change; ``synced`` is set once those that are there were told."""
+async def pump_pods(
+    feed: Feed[Pod], reader: Reader, tell: Tell, synced: asyncio.Event, quarantine: Quarantine
+) -> None:
+    """Every pod and each change; ``synced`` is set once those that are there were told.
+
+    A pod that cannot be read counts as a stranger's until it changes.
+    """
     heard = feed.subscribe()
     unread: dict[str, Pod] = {}
     while True:
@@ -70,7 +76,7 @@ async def pump_pods(feed: Feed[Pod], reader: Reader, tell: Tell, synced: asyncio
             changes = [Change(ChangeKind.MODIFIED, pod) for pod in unread.values()]
         if not changes:
             return
-        news = await _read(reader, changes, unread)
+        news = await _read(reader, changes, unread, quarantine)
         if news:
             tell(GuestsHeard(tuple(news)))
         if any(change.kind is ChangeKind.SYNCED for change in changes):
@@ -78,7 +84,10 @@ async def pump_pods(feed: Feed[Pod], reader: Reader, tell: Tell, synced: asyncio
 
 
 async def _read(
-    reader: Reader, changes: Sequence[Change[Pod]], unread: dict[str, Pod]
+    reader: Reader,
+    changes: Sequence[Change[Pod]],
+    unread: dict[str, Pod],
+    quarantine: Quarantine,
 ) -> list[GuestNews]:
     """``unread`` is left with the pods that are to be read again."""
     news: list[GuestNews] = []
@@ -95,6 +104,10 @@ async def _read(
         except KubeError as error:
             log.warning("what pod %s belongs to is not known yet: %s", pod.metadata.name, error)
             unread[pod.metadata.uid] = pod
+            if pod.spec.node_name:
+                news.append(StrangerSeen(pod))
+        except Exception as error:  # noqa: BLE001 - one pod holds up no other
+            quarantine.put("pod", pod.metadata.uid, error)
             if pod.spec.node_name:
                 news.append(StrangerSeen(pod))
     return news

@@ -117,7 +117,11 @@ class GuestWork:
                 await groups.wait()
             group.create_task(pump_nodes(self._feeds.nodes, self._loop.tell, nodes))
             await nodes.wait()
-            group.create_task(pump_pods(self._feeds.pods, self.reader, self._loop.tell, pods))
+            group.create_task(
+                pump_pods(
+                    self._feeds.pods, self.reader, self._loop.tell, pods, self._loop.quarantine
+                )
+            )
             await pods.wait()
             await close_left_open(self._loop.ledger, epoch=self._loop.epoch, now=self._now())
             self._loop.tell(GuestsHeard((Ready(),)))

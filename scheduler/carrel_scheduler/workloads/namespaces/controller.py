@@ -1,8 +1,9 @@
 """A namespace for each project, made or adopted, with the rights of those who work there.
 
-A namespace that was there before is adopted: it gets our label and what we put into it, and nothing
-in it is changed or ever deleted. Of what we made, a namespace goes with its project unless a volume
-is left in it besides ours: then an admin decides.
+A namespace that was there before is adopted only if an admin says so in an annotation of it: it
+gets our label and what we put into it, and nothing in it is changed or ever deleted. Of what we
+made, a namespace goes with its project unless a volume is left in it besides ours: then an admin
+decides. What the scheduler may do to namespaces is bounded by a policy of the installation.
 
 Each project is seen to on its own; one that fails is tried again, later each time.
 """
@@ -22,6 +23,7 @@ from carrel_scheduler.kube.resources import (
     Resource,
 )
 from carrel_scheduler.kube.retrying import Backoff, Chance
+from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.ledger.resources import names
@@ -37,7 +39,7 @@ LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class NamespaceTaken(Exception):  # noqa: N818 - an outcome that an admin mends
-    """The namespace that a project needs belongs to another project, or is being deleted."""
+    """The namespace that a project needs is somebody else's, or is being deleted."""
 
 
 class Namespaces:
@@ -116,7 +118,11 @@ class Namespaces:
         await self._seen(project)
 
     async def _namespace(self, project: str) -> None:
+        if expected := project_names.expected(project):
+            raise NamespaceTaken(f"the project's name should be {expected}")
         name = names.namespace_of(project)
+        if name == self._system:
+            raise NamespaceTaken(f"{name} is the namespace of the installation")
         try:
             found = await self._client.get(NAMESPACES, name)
         except NotFound:
@@ -127,9 +133,14 @@ class Namespaces:
         owner = marks.get(names.PROJECT, "")
         if owner not in ("", project):
             raise NamespaceTaken(f"{name} belongs to the project {owner}")
-        if not owner:
-            added = {names.PROJECT: project, **manifests.security()}
-            missing = {key: text for key, text in added.items() if key not in marks}
+        given = found["metadata"].get("annotations", {}).get(names.ADOPT, "") == project
+        if not (owner or given or marks.get(names.MADE_BY) == names.MADE_BY_US):
+            raise NamespaceTaken(
+                f"{name} was there before and is not taken over; an admin may let the project have "
+                f"it with the annotation {names.ADOPT}={project}"
+            )
+        wanted = {names.PROJECT: project, **manifests.security()}
+        if missing := {key: text for key, text in wanted.items() if key not in marks}:
             await self._client.patch(NAMESPACES, name, {"metadata": {"labels": missing}})
 
     async def _apply(self, resource: Resource, manifest: Manifest, namespace: str) -> None:

@@ -20,6 +20,7 @@ from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.errors import NotFound as Gone
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import Department, Object, ObjectT, Project, Workload
@@ -202,8 +203,14 @@ class TakingOn:
             ) from None
 
     async def _check(self, obj: Object) -> None:
+        if isinstance(obj, Project) and (right := project_names.expected(obj.meta.name)):
+            raise Refused("Invalid", f"metadata.name is `{obj.meta.name}`: {right} is right.")
         if not isinstance(obj, Workload):
             return
+        if obj.spec.owner:
+            raise Refused(
+                "Invalid", f"owner is `{obj.spec.owner}`: left out is right, controllers say it."
+            )
         try:
             await self._ledger.get(Project, obj.meta.project)
         except NotFound:

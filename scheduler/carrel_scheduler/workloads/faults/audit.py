@@ -1,0 +1,79 @@
+"""The core's invariants in production: one after the other, in a small share of the loop's time.
+
+Each look checks one invariant and rests so much longer than that took that all of it is at most a
+hundredth of the time. A violation is logged once, counted, and told by ``/ready`` until a later
+look finds it gone. It ends nothing: scheduling goes on, and an engineer has the words.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.invariants.books import BOOKS
+from carrel_scheduler.core.invariants.invariants import STATE_INVARIANTS, Invariant
+
+log = logging.getLogger(__name__)
+
+REST: Final = 100.0
+LEAST_REST_SECONDS: Final = 1.0
+MOST_LOGGED: Final = 5
+INVARIANTS: Final[tuple[Invariant, ...]] = (*STATE_INVARIANTS, *BOOKS)
+
+
+class Audit:
+    """See the module.
+
+    Args:
+        clock: seconds; it may be set back without harm.
+        invariants: what is checked, in turns.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], invariants: Sequence[Invariant] = INVARIANTS
+    ) -> None:
+        self._clock, self._invariants = clock, invariants
+        self._next = 0
+        self._began = self._rests_until = -1.0
+        self._counts: Counter[str] = Counter()
+        self._violated: dict[str, list[str]] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many looks found an invariant violated, by its name."""
+        return self._counts
+
+    @property
+    def violated(self) -> Mapping[str, Sequence[str]]:
+        """What the last looks found, by the invariant's name."""
+        return self._violated
+
+    def look(self, state: Columns) -> None:
+        """Check the next invariant if it is time to."""
+        began = self._clock()
+        if self._began <= began < self._rests_until:
+            return
+        invariant = self._invariants[self._next % len(self._invariants)]
+        self._next += 1
+        self._note(invariant.__name__, _checked(invariant, state))
+        took = max(0.0, self._clock() - began)
+        self._began, self._rests_until = began, began + max(LEAST_REST_SECONDS, REST * took)
+
+    def _note(self, name: str, found: list[str]) -> None:
+        before = self._violated.pop(name, None)
+        if not found:
+            return
+        self._counts[name] += 1
+        self._violated[name] = found
+        if before is None:
+            told = "; ".join(found[:MOST_LOGGED])
+            log.error("invariant %s is violated %d times: %s", name, len(found), ascii(told))
+
+
+def _checked(invariant: Invariant, state: Columns) -> list[str]:
+    try:
+        return invariant(state)
+    except Exception as error:
+        log.exception("invariant %s could not be checked", invariant.__name__)
+        return [f"could not be checked: {type(error).__name__}"]

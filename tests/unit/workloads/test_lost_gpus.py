@@ -1,0 +1,143 @@
+"""GPUs that go away: shown as lost, the work that was on them runs again, the rest goes on."""
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.workloads import missing_nodes
+from carrel_scheduler.workloads.contract import DeviceView
+from carrel_scheduler.workloads.faults.lost_devices import NOT_SHOWN, complete
+from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.messages import DevicesSampled
+from unit.workloads.desk import NODE, Desk, node_facts
+
+
+def shown(desk: Desk, node: str = NODE) -> list[DeviceView]:
+    return list(next(one for one in LiveView(desk.loop).nodes() if one.name == node).devices)
+
+
+def on_device(desk: Desk, device: int) -> TaskId:
+    return next(one for one in desk.engine.alive if device in desk.engine.specs[one].devices)
+
+
+async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(desk: Desk) -> None:
+    """4 GPUs in use, 2 after the restart."""
+    await desk.project("vision", 4)
+    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
+    await desk.runs(*uids)
+    stays = [on_device(desk, 0), on_device(desk, 1)]
+    lost = [on_device(desk, 2), on_device(desk, 3)]
+    desk.facts = node_facts(2)
+    await desk.recover()
+    assert [device.broken for device in shown(desk)] == [False, False, True, True]
+    assert shown(desk)[3].message == NOT_SHOWN
+    assert set(desk.engine.stopping) == set(lost)
+    assert await desk.phases(*(task.workload_uid for task in stays)) == ["running"] * 2
+    for task in lost:
+        desk.finish(task, None, signal=15)
+    await desk.settle()
+    for task in lost:
+        stored = await desk.stored(task.workload_uid)
+        assert (stored.status.phase, stored.status.failures) == ("pending", 0)
+    desk.finish(stays[0])
+    await desk.wait(60.0)
+    phases = sorted(await desk.phases(*(task.workload_uid for task in lost)))
+    assert phases == ["pending", "starting"]
+    assert on_device(desk, 0).workload_uid in {task.workload_uid for task in lost}
+
+
+async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
+    await desk.runs(*uids)
+    task = on_device(desk, 3)
+    desk.loop.tell(DevicesSampled(node_facts(3), ()))
+    await desk.settle()
+    assert list(desk.engine.stopping) == [task]
+    assert shown(desk)[3].broken
+    desk.finish(task, 1)
+    await desk.settle()
+    stored = await desk.stored(task.workload_uid)
+    assert (stored.status.phase, stored.status.failures) == ("pending", 0)
+    reason = stored.status.reason
+    assert reason is not None
+    desk.loop.tell(DevicesSampled(node_facts(4), ()))  # it is back
+    await desk.wait(60.0)
+    assert not shown(desk)[3].broken
+    assert await desk.phase(task.workload_uid) == "starting"
+
+
+async def test_a_workspace_on_a_lost_gpu_stops_and_says_so(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "room", kind="workspace", gpus=4)
+    await desk.runs(uid)
+    desk.loop.tell(DevicesSampled(node_facts(2), ()))
+    await desk.settle()
+    await desk.ends(uid, None, signal=15)
+    stored = await desk.stored(uid)
+    assert stored.status.phase == "stopped"
+    assert stored.status.reason is not None
+    assert stored.status.reason.sentence == "Stopped: GPUs 2, 3 of desk were lost."
+
+
+async def test_a_gang_on_a_lost_gpu_starts_again_together(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "gang", kind="distributed", tasks=3)
+    await desk.runs(uid)
+    desk.loop.tell(DevicesSampled(node_facts(2), ()))
+    await desk.settle()
+    assert len(desk.engine.stopping) == 3
+    await desk.ends(uid, None, signal=15)
+    stored = await desk.stored(uid)
+    assert (stored.status.phase, stored.status.failures) == ("pending", 0)
+
+
+async def test_a_device_that_says_it_is_lost_counts_as_lost(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "job", gpus=4)
+    await desk.runs(uid)
+    devices = list(desk.facts.devices)
+    devices[1] = msgspec.structs.replace(devices[1], broken=True, message="ECC error")
+    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ()))
+    await desk.settle()
+    assert not desk.engine.stopping  # broken: nothing new starts there, what runs goes on
+    devices[1] = msgspec.structs.replace(devices[1], lost=True, message="GPU is lost")
+    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ()))
+    await desk.settle()
+    assert len(desk.engine.stopping) == 1
+
+
+async def test_a_node_that_only_the_core_knows_is_shown_as_lost(desk: Desk) -> None:
+    missing_nodes.keep(desk.loop.state, "gone", (0, 2))
+    [node] = [one for one in LiveView(desk.loop).nodes() if one.name == "gone"]
+    assert node.status == "lost"
+    assert [device.broken for device in node.devices] == [True, True, True]
+    await desk.project("vision", 4)  # quotas ask for the nodes, too
+
+
+def node(*devices: int) -> NodeFacts:
+    found = tuple(
+        Device(index=i, uuid=f"u{i}", name="A10", memory_mib=24, simulated=False) for i in devices
+    )
+    return NodeFacts(name="n", cpu_milli=1, memory_mib=1, devices=found, simulated=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "held", "lost"),
+    [
+        (None, (0, 1), (), []),
+        (None, (0, 1), (1,), []),
+        (None, (0, 1), (3,), [2, 3]),
+        ((0, 1, 2), (0, 1), (), [2]),
+        ((0, 1, 2), (0, 2), (), [1]),
+        ((0, 1), (), (), [0, 1]),
+        (None, (), (0,), [0]),
+    ],
+)
+def test_what_is_missing_is_added_as_lost(
+    before: tuple[int, ...] | None, now: tuple[int, ...], held: tuple[int, ...], lost: list[int]
+) -> None:
+    found = complete(None if before is None else node(*before), node(*now), held)
+    assert [device.index for device in found.devices] == list(range(len(found.devices)))
+    assert [device.index for device in found.devices if device.lost] == lost

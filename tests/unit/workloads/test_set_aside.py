@@ -1,0 +1,296 @@
+"""No input ends the loop: what cannot be processed is set aside, and everything else goes on."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.invariants import invariants
+from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.ledger.objects import (
+    Department,
+    DepartmentSpec,
+    Meta,
+    Project,
+    ProjectSpec,
+    Quota,
+    Resources,
+    Workload,
+    WorkloadSpec,
+)
+from carrel_scheduler.ledger.records import Fenced
+from carrel_scheduler.ledger.store import Change, ChangeType
+from carrel_scheduler.workloads import reconciler, spec_changes, task_changes
+from carrel_scheduler.workloads.messages import (
+    DepartmentChanged,
+    DevicesSampled,
+    Judge,
+    MembersMet,
+    ProjectChanged,
+    StartRefused,
+    TaskSeen,
+    UsedLately,
+    WorkloadChanged,
+)
+from unit.workloads.desk import Desk, node_facts
+
+Corrupt = Callable[[random.Random], Any]
+
+
+def _workload(chance: random.Random) -> WorkloadChanged:
+    spec = WorkloadSpec(user="eve", resources=Resources(gpu_milli=1000))
+    wrong: Any = chance.choice(
+        [
+            {"priority": "nonsense"},
+            {"kind": "nonsense"},
+            {"tasks": -1},
+            {"resources": Resources(gpu_milli=-5000)},
+            {"resources": Resources(gpu_milli=1500)},
+            {"resources": None},
+            {"routes": None},
+        ]
+    )
+    for name, value in wrong.items():
+        setattr(spec, name, value)
+    number = chance.randrange(5)
+    meta = Meta(name=f"bad-{number}", project="vision", uid=f"bad{number}", resource_version=9999)
+    change = chance.choice([ChangeType.ADDED, ChangeType.MODIFIED])
+    return WorkloadChanged(Change(change, 9999, Workload(meta=meta, spec=spec)))
+
+
+def _project(chance: random.Random) -> ProjectChanged:
+    spec = ProjectSpec(quota=Quota(gpu_milli=-3), department=chance.choice(["", "nowhere"]))
+    meta = Meta(name=chance.choice(["broken", ""]))
+    change = chance.choice(list(ChangeType))
+    return ProjectChanged(Change(change, 9999, Project(meta=meta, spec=spec)))
+
+
+def _department(chance: random.Random) -> DepartmentChanged:
+    spec = DepartmentSpec(quota=Quota(gpu_milli=-7))
+    change = chance.choice(list(ChangeType))
+    return DepartmentChanged(Change(change, 9999, Department(meta=Meta(name="lab"), spec=spec)))
+
+
+def _task(chance: random.Random) -> TaskSeen:
+    uid, index = chance.choice(["uid1", "nobody", ""]), chance.choice([-1, 7, 10**9])
+    return TaskSeen(
+        TaskStatus(
+            id=TaskId(uid, index, chance.choice([-1, 0, 99])),
+            phase=chance.choice(list(TaskPhase)),
+            node=chance.choice(["", "desk", "x"]),
+            devices=chance.choice([(), (99,), (-1,)]),
+        )
+    )
+
+
+def _devices(chance: random.Random) -> DevicesSampled:
+    facts = node_facts(chance.choice([0, 900]))
+    changed: Any = chance.choice([{"cpu_milli": -1}, {"name": ""}, {"memory_mib": None}])
+    facts = msgspec.structs.replace(facts, **{"name": "other", **changed})
+    return DevicesSampled(facts, ())
+
+
+def _other(chance: random.Random) -> Any:
+    wrong: Any = None
+    return chance.choice(
+        [
+            UsedLately({"vision": wrong}),
+            UsedLately(wrong),
+            StartRefused(wrong, ""),
+            MembersMet("uid1", wrong),
+            Judge(wrong),
+            WorkloadChanged(wrong),
+            object(),
+        ]
+    )
+
+
+CORRUPT: list[Corrupt] = [_workload, _project, _department, _task, _devices, _other]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_good_inputs_are_processed_between_any_bad_ones(desk: Desk, seed: int) -> None:
+    chance = random.Random(seed)
+    await desk.project("vision", 4)
+    running: list[str] = []
+    for number in range(12):
+        for _ in range(chance.randrange(6)):
+            desk.loop.tell(chance.choice(CORRUPT)(chance))
+        if running and chance.random() < 0.5:
+            await desk.ends(running.pop(0))
+        uid = await desk.submit("vision", f"job-{number}")
+        if len(running) < 4:
+            assert await desk.phase(uid) == "starting", number
+            await desk.runs(uid)
+            assert await desk.phase(uid) == "running", number
+            running.append(uid)
+        else:
+            assert await desk.phase(uid) == "pending"
+            await desk.change(uid, suspend=True)
+            assert await desk.phase(uid) == "stopped"
+    assert desk.loop.quarantine.counts
+
+
+async def test_a_handler_that_fails_takes_its_workload_in_anew(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails half-way, with its changes made in memory: what is recorded counts."""
+    await desk.project("vision", 4)
+    uid = await desk.submit("vision", "job")
+    await desk.runs(uid)
+    follow = spec_changes.follow
+
+    def failing(cycle: Any, entry: Any) -> None:
+        follow(cycle, entry)
+        if entry.workload.spec.suspend:
+            monkeypatch.undo()
+            raise KeyError(entry.uid)
+
+    monkeypatch.setattr(spec_changes, "follow", failing)
+    await desk.change(uid, suspend=True)
+    assert await desk.phase(uid) == "stopping"
+    assert list(desk.engine.stopping) == [TaskId(uid, 0, 0)]
+    await desk.ends(uid, None, signal=15)
+    assert await desk.phase(uid) == "stopped"
+    other = await desk.submit("vision", "other", gpus=4)
+    assert await desk.phase(other) == "starting"
+
+
+async def test_what_fails_for_good_holds_up_nobody_and_doubles_no_gpu(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+    bad = await desk.submit("vision", "bad")
+    good = await desk.submit("vision", "good")
+    await desk.runs(bad, good)
+    [task] = desk.tasks_of(bad)
+    [device] = desk.engine.specs[task].devices
+    for module in (spec_changes, task_changes):
+        for name in ("follow", "on_task"):
+            handler = getattr(module, name, None)
+            if handler is not None:
+                monkeypatch.setattr(module, name, _failing_for(bad, handler))
+    await desk.change(bad, priority="high")
+    assert desk.loop.book.get(bad) is None
+    assert [one.key for one in desk.loop.quarantine.items if one.source == "workload"] == [bad]
+    assert desk.engine.stopping[task] == 0.0
+    waits = await desk.submit("vision", "waits", gpus=3)
+    assert await desk.phase(waits) == "pending"  # its GPU is used until the task has ended
+    assert device not in {d for one in desk.tasks_of(good) for d in desk.engine.specs[one].devices}
+    monkeypatch.undo()
+    desk.finish(task, None, signal=9)
+    await desk.settle()
+    assert await desk.phase(waits) == "starting"
+    await desk.ends(waits)
+    await desk.change(bad, priority="low")  # its object changes: it is looked at again
+    assert desk.loop.book.get(bad) is not None
+    assert not list(desk.loop.quarantine.items)
+
+
+def _failing_for(uid: str, handler: Callable[..., None]) -> Callable[..., None]:
+    def failing(cycle: Any, what: Any) -> None:
+        of = what.id.workload_uid if isinstance(what, TaskStatus) else what.uid
+        if of == uid:
+            raise KeyError(of)
+        handler(cycle, what)
+
+    return failing
+
+
+async def test_recovery_leaves_out_what_it_cannot_take_in(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+    bad = await desk.submit("vision", "bad")
+    good = await desk.submit("vision", "good")
+    await desk.runs(bad, good)
+    stored = await desk.stored(bad)
+    stored.status.tasks[0] = msgspec.structs.replace(stored.status.tasks[0], devices=(0, 1, 77))
+    await desk.ledger.update_status(stored)
+    await desk.recover()
+    assert await desk.phase(good) == "running"
+    assert [one.key for one in desk.loop.quarantine.items] == [bad]
+    assert [task.workload_uid for task in desk.engine.stopping] == [bad]
+    other = await desk.submit("vision", "other", gpus=3)
+    assert await desk.phase(other) == "pending"
+    desk.finish(TaskId(bad, 0, 0), None, signal=9)
+    await desk.settle()
+    assert await desk.phase(other) == "starting"
+
+
+async def test_one_who_keeps_deciding_from_working_is_set_aside(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+
+    def failing(state: State, now: float) -> Plan:
+        if any(job.spec.name == "poison" for job in state.jobs.by_uid.values()):
+            raise ZeroDivisionError
+        return decide(state, now)
+
+    monkeypatch.setattr(reconciler, "decide", failing)
+    first = await desk.submit("vision", "first")
+    poison = await desk.submit("vision", "poison")
+    last = await desk.submit("vision", "last")
+    assert await desk.phases(first, poison, last) == ["starting", "pending", "starting"]
+    reason = (await desk.stored(poison)).status.reason
+    assert reason is not None
+    assert reason.token == "SetAside"
+    assert desk.loop.quarantine.holds("workload", poison)
+
+
+async def test_deciding_that_fails_is_tried_again_ever_more_rarely(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+    tried: list[float] = []
+
+    def failing(state: State, now: float) -> Plan:
+        tried.append(now)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(reconciler, "decide", failing)
+    uid = await desk.submit("vision", "job")
+    await desk.wait(600.0)
+    assert len(tried) < 60
+    assert desk.loop.quarantine.holds("decision", "plan")
+    monkeypatch.setattr(reconciler, "decide", decide)
+    await desk.wait(61.0)
+    assert await desk.phase(uid) == "starting"
+    assert not desk.loop.quarantine.holds("decision", "plan")
+
+
+async def test_what_cannot_be_recorded_is_not_started_and_the_others_are(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+    record = desk.ledger.record
+
+    async def refusing(*, statuses: Any = (), **rest: Any) -> Any:
+        if any(one.meta.name == "unwritable" for one in statuses):
+            raise OverflowError("int too large")
+        return await record(statuses=statuses, **rest)
+
+    monkeypatch.setattr(desk.ledger, "record", refusing)
+    desk.now += 1.0
+    bad = await desk.submit("vision", "unwritable")
+    good = await desk.submit("vision", "good")
+    assert await desk.phases(bad, good) == ["pending", "starting"]
+    assert [task.workload_uid for task in desk.engine.specs] == [good]
+    assert desk.loop.quarantine.holds("record", bad)
+    monkeypatch.undo()
+    await desk.wait(61.0)
+    assert await desk.phase(bad) == "starting"
+    assert invariants.check(desk.loop.state) == []
+
+
+async def test_another_scheduler_ends_this_one(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    await desk.ledger.begin_epoch()
+    with pytest.raises(Fenced):
+        await desk.submit("vision", "job")
