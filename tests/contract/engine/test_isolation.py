@@ -165,7 +165,7 @@ async def test_a_users_folders_are_the_same_in_every_task(engines: LocalEngines)
     home = Path((await output(engine, first)).decode().strip())
     task = a_task(
         engines,
-        "pwd; cat ~/notes; cat /tmp/left; ls -l notebooks | wc -l",
+        "pwd; cat ~/notes; cat /tmp/left; cat $CARREL_TASK_DIR/notebooks/notes",
         attempt=1,
         working_dir=str(home / "work"),
         volumes=((str(home), "notebooks"),),
@@ -174,7 +174,7 @@ async def test_a_users_folders_are_the_same_in_every_task(engines: LocalEngines)
     assert ended.phase is TaskPhase.ENDED
     said = (await output(engine, task)).decode()
     assert said.startswith(f"{home}/work\nmine\n")
-    assert (engines.folder(attempt=1) / "work" / "notebooks").readlink() == home
+    assert said.endswith("mine\n")
 
 
 async def test_folders_that_a_user_cannot_reach_are_not_lent(
@@ -196,11 +196,11 @@ async def test_folders_that_a_user_cannot_reach_are_not_lent(
 
 
 async def test_large_shared_memory_is_the_tasks_own(engines: LocalEngines) -> None:
-    """As root; others use the machine's."""
+    """As root, also where nobody asks; others use the machine's."""
     engine = await engines.open()
     script = "df -m --output=size /dev/shm | tail -1; echo batch > $N; cat $N; ls /dev/shm; rm $N"
     name = f"/dev/shm/{engines.root.parent.parent.name}"
-    task = a_task(engines, script, memory_mib=256, large_shm=True, environment={"N": name})
+    task = a_task(engines, script, memory_mib=256, environment={"N": name})
     ended = await run(engine, task)
     said = (await output(engine, task)).decode().split()
     assert ended.exit_code == 0, said

@@ -24,7 +24,7 @@ def version_2(tmp_path: Path, *, enabled: str = "cpu memory") -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "cgroup.subtree_control").write_text(enabled)
         (folder / "cgroup.procs").write_text("11\n12\n")
-    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+        (folder / "cgroup.controllers").write_text("cpu memory pids")
     return tmp_path
 
 
@@ -37,8 +37,20 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
         real(path, *args, **options)
         if not (path / "cgroup.subtree_control").exists():
             (path / "cgroup.subtree_control").write_text("")
+            (path / "cgroup.controllers").write_text("cpu memory pids")
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
+
+
+def test_processes_are_counted_where_the_machine_can(tmp_path: Path) -> None:
+    system = version_1(tmp_path)
+    assert not find_limiter(ROOT, system=system, own="").counts_processes
+    (system / "pids").mkdir()
+    limiter = find_limiter(ROOT, system=system, own="")
+    limiter.make("w1-0-0", Bounds(processes=4096))
+    assert limiter.counts_processes
+    group = system / "pids" / cgroups.base_name(ROOT) / "w1-0-0"
+    assert (group / "pids.max").read_text() == "4096"
 
 
 def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
@@ -65,14 +77,15 @@ def test_no_limit_is_no_setting(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("kernel")
 def test_version_2_at_the_top(tmp_path: Path) -> None:
     limiter = find_limiter(ROOT, system=version_2(tmp_path), own="0::/user/scope\n")
-    groups = limiter.make("w1-0-0", Bounds(100, 500, 64))
+    groups = limiter.make("w1-0-0", Bounds(100, 500, 64, 99))
     (folder,) = (Path(name) for name in groups.folders)
     assert folder == tmp_path / cgroups.base_name(ROOT) / "w1-0-0"
     assert (folder / "cpu.weight").read_text() == "4"
     assert (folder / "cpu.max").read_text() == "50000 100000"
     assert (folder / "memory.max").read_text() == str(64 * 1024 * 1024)
     assert (folder / "memory.oom.group").read_text() == "1"
-    assert (folder.parent / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (folder.parent / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+    assert (folder / "pids.max").read_text() == "99"
     assert groups.oom_files == [str(folder / "memory.events")]
 
 
@@ -85,7 +98,7 @@ def test_version_2_in_a_delegated_group_moves_its_processes_aside(
     limiter = find_limiter(ROOT, system=system, own="0::/user/scope\n")
     own = system / "user" / "scope"
     assert (own / "carrel-service" / "cgroup.procs").read_text() == "12"
-    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory"
+    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
     (folder,) = limiter.make("w1-0-0", Bounds(100, 500, 64)).folders
     assert Path(folder).parent.parent == own
 

@@ -9,7 +9,7 @@ import pytest
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local import isolation
 from carrel_scheduler.engines.local.accounts import Account
-from carrel_scheduler.engines.local.isolation import View, check_reachable, plan_view
+from carrel_scheduler.engines.local.isolation import View, check_kept, plan_view
 
 
 def account(home: Path) -> Account:
@@ -28,6 +28,7 @@ def folder(path: Path, mode: int = 0o755) -> Path:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that everybody reaches, with no folder for temporary files around it."""
     monkeypatch.setattr(isolation, "TEMPORARY", ())
+    monkeypatch.setattr(isolation, "root_alone_changes", lambda path, trusted: True)
     everybody = tmp_path / "everybody"
     folder(everybody)
     monkeypatch.setattr(
@@ -41,7 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(place: Path, readable: list[Path], own: list[Path]) -> View:
-    return plan_view(account(place), readable=readable, own=own, private_tmp=place)
+    return plan_view(account(place), readable=readable, own=own)
 
 
 def test_open_folders_need_nothing(place: Path) -> None:
@@ -53,7 +54,7 @@ def test_the_outermost_closed_folder_is_veiled_and_the_needed_one_shown(place: P
     folder(place / "root" / "inner", 0o700)
     venv = folder(place / "root" / "inner" / "venv")
     view = plan(place, [venv], [])
-    assert view.veils == [(str(place / "root"), "")]
+    assert view.veils == [str(place / "root")]
     assert view.binds == [(str(venv), str(venv), True)]
 
 
@@ -66,13 +67,6 @@ def test_own_folders_stay_writable_also_inside_readable_ones(place: Path) -> Non
     assert view.binds == [(str(clone), str(clone), True), (str(home), str(home), False)]
 
 
-def test_a_folder_that_is_only_read_is_mounted_so_also_where_nothing_hides_it(place: Path) -> None:
-    data = folder(place / "data")
-    home = folder(place / "home")
-    view = plan_view(account(place), readable=[], own=[home, data], private_tmp=place, kept=[data])
-    assert view == View([], [(str(data), str(data), True)])
-
-
 def test_nobody_is_promised_what_nothing_would_keep(place: Path) -> None:
     """Without accounts of their own, tasks write wherever we may."""
     data = folder(place / "data")
@@ -80,8 +74,8 @@ def test_nobody_is_promised_what_nothing_would_keep(place: Path) -> None:
         name="us", uid=os.getuid(), gid=os.getgid(), home=place, shared=True, listed=True
     )
     with pytest.raises(EngineError, match=f"volumes='{data}': cannot be kept from being written"):
-        isolation.read_only([str(data)], ours)
-    assert isolation.read_only([str(data)], account(place)) == [data]
+        check_kept(str(data), ours)
+    check_kept(str(data), account(place))
 
 
 def test_links_are_shown_where_they_are_and_where_they_lead(place: Path) -> None:
@@ -99,25 +93,17 @@ def test_temporary_folders_are_replaced_and_needed_parts_shown_in_them(
     tmp = folder(place / "tmp")
     monkeypatch.setattr(isolation, "TEMPORARY", (tmp,))
     data = folder(tmp / "data")
-    view = plan_view(account(place), readable=[], own=[data, tmp], private_tmp=place / "mine")
-    assert view.veils == [(str(tmp), str(place / "mine"))]
-    assert view.binds == [(str(data), str(data), False)]
+    view = plan_view(account(place), readable=[], own=[data, tmp])
+    assert view == View([], [(str(data), str(data), False)])
 
 
-def test_a_volume_around_the_state_folder_leaves_the_tasks_own_folders_in_reach(
+def test_what_is_covered_lies_where_root_alone_changes_things(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp = folder(place / "tmp")
-    monkeypatch.setattr(isolation, "TEMPORARY", (tmp,))
-    volume = folder(tmp / "ada")
-    state = folder(volume / ".carrel", 0o700)
-    work, checkpoints = folder(state / "tasks" / "work"), folder(state / "checkpoints")
-    who = account(folder(state / "homes" / "ada"))
-    own = [work, volume, checkpoints, who.home]
-    view = plan_view(who, readable=[], own=own, private_tmp=place / "mine")
-    assert view.veils == [(str(tmp), str(place / "mine")), (str(state), "")]
-    shown = [volume, checkpoints, who.home, work]
-    assert view.binds == [(str(path), str(path), False) for path in shown]
+    monkeypatch.setattr(isolation, "root_alone_changes", lambda path, trusted: False)
+    closed = folder(place / "state", 0o700)
+    with pytest.raises(EngineError, match="others than root can change"):
+        plan(place, [folder(closed / "venv")], [])
 
 
 def test_open_folders_inside_a_shown_one_need_nothing_more(place: Path) -> None:
@@ -143,30 +129,6 @@ def test_an_unreadable_interpreter_is_said(place: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("sys.prefix", str(folder(place / "venv", 0o700)))
     with pytest.raises(EngineError, match="chmod"):
         isolation.interpreter_folders(account(place))
-
-
-def test_a_folder_is_reachable_by_its_own_permissions_only(place: Path) -> None:
-    who = account(folder(place / "home"))
-    open_data = folder(place / "data")
-    closed = folder(place / "closed", 0o700)
-    inside = folder(closed / "inside")
-    assert check_reachable(open_data, who, "volumes") == open_data
-    for path in (closed, inside, place / "missing"):
-        with pytest.raises(EngineError, match=f"volumes='{path}'"):
-            check_reachable(path, who, "volumes")
-
-
-def test_the_home_is_reachable_but_links_in_it_lead_nowhere_else(place: Path) -> None:
-    folder(place / "state", 0o700)
-    home = folder(place / "state" / "home")
-    inside = folder(place / "state" / "other")
-    who = account(home)
-    assert check_reachable(home, who, "working_dir") == home
-    (home / "link").symlink_to(inside)
-    (home / "loop").symlink_to(home / "loop")
-    for name in ("link", "loop"):
-        with pytest.raises(EngineError, match="working_dir"):
-            check_reachable(home / name, who, "working_dir")
 
 
 def test_owner_and_group_bits_count(place: Path) -> None:

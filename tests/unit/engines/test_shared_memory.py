@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.local.sharedmemory import options
+from carrel_scheduler.engines.local.sharedmemory import check_machines, size
 
 MIB = 1024**2
 
@@ -30,14 +30,14 @@ def has(monkeypatch: pytest.MonkeyPatch, mib: int) -> None:
 
 
 def test_a_private_one_is_bounded_like_the_memory() -> None:
-    assert options(task(memory_mib=512), private=True) == "mode=1777,size=512m"
-    assert options(task(), private=True) == "mode=1777"
-    assert options(task(large_shm=False, memory_mib=512), private=True) == ""
+    assert size(task(memory_mib=512)) == 512 * MIB
+    assert size(task()) == 0
+    assert size(task(large_shm=False, memory_mib=512)) == 512 * MIB
 
 
 def test_a_large_one_of_the_machine_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, 65)
-    assert options(task(), private=False) == ""
+    check_machines(task())
 
 
 def test_a_containers_usual_one_is_refused_to_who_needs_more(
@@ -45,10 +45,10 @@ def test_a_containers_usual_one_is_refused_to_who_needs_more(
 ) -> None:
     has(monkeypatch, 64)
     with pytest.raises(EngineError, match=r"has 64 MiB here.*--shm-size"):
-        options(task(), private=False)
-    assert options(task(large_shm=False), private=False) == ""
+        check_machines(task())
+    check_machines(task(large_shm=False))
 
 
 def test_a_machine_without_any_is_said(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot be used"):
-        options(task(), private=False, machines=tmp_path / "missing")
+        check_machines(task(), tmp_path / "missing")

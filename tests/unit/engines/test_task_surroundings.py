@@ -81,17 +81,36 @@ def test_files_are_written_as_they_are_and_never_over_each_other(tmp_path: Path)
     assert (tmp_path / "a" / "b.txt").read_bytes() == "ü\r\n".encode()
     with pytest.raises(EngineError, match=r"b\.txt"):
         files.write_files(tmp_path, {"a/b.txt": "other"})
-    with pytest.raises(EngineError, match="volumes="):
-        files.link_volumes(tmp_path, [("/data", "a")])
 
 
-def test_volumes_become_links_unless_they_stay_where_they_are(tmp_path: Path) -> None:
-    files.link_volumes(tmp_path, [("/data", "set/data"), ("/same", "/same"), ("/abs", "/mnt/abs")])
+def test_volumes_become_links_without_root_unless_they_stay_where_they_are(tmp_path: Path) -> None:
+    volumes = [("/data", "set/data"), ("/same", "/same"), ("/abs", "/mnt/abs")]
+    files.place_volumes(tmp_path, volumes, (), linked=True)
     assert (tmp_path / "set" / "data").readlink() == Path("/data")
     assert (tmp_path / "mnt" / "abs").readlink() == Path("/abs")
     assert not (tmp_path / "same").exists()
+
+
+@pytest.mark.parametrize("places", [["../data"], ["a", "a/b"], ["a/b", "a"], ["x"], ["x/y"]])
+def test_places_of_volumes_lie_beside_each_other(tmp_path: Path, places: list[str]) -> None:
+    """One inside another would be made inside the user's own folder."""
+    (tmp_path / "data").mkdir()
+    volumes = [(str(tmp_path / "data"), place) for place in places]
     with pytest.raises(EngineError, match="volumes="):
-        files.link_volumes(tmp_path, [("/data", "../data")])
+        files.place_volumes(tmp_path, volumes, ["x"], linked=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_folder_of_ours_is_never_what_a_link_leads_to(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir(mode=0o700)
+    (tmp_path / "w1").symlink_to(foreign)
+    with pytest.raises(EngineError, match="is no folder"):
+        files.make_folder(tmp_path, "w1", 0o755, None)
+    assert stat.S_IMODE(foreign.stat().st_mode) == 0o700
+    made = files.make_folder(tmp_path, "w2", 0o755, None)
+    assert stat.S_IMODE(made.stat().st_mode) == 0o755
 
 
 def test_unlisted_accounts_get_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,8 +190,10 @@ def test_a_job_travels_in_memory() -> None:
         command=["echo", "ü"],
         environment={"A": "b"},
         working_dir="/w",
-        veils=[("/root", "")],
+        veils=["/root"],
         binds=[("/a", "/b", True)],
+        volumes=[("volumes", "/data", "", True)],
+        sandbox=(7, 8),
     )
     assert vars(Job.from_memory(job.to_memory())) == vars(job)
 

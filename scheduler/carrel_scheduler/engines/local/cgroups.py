@@ -37,11 +37,13 @@ class Bounds:
         cpu_milli: its share of the processors while others want them, too.
         cpu_limit_milli: never more than this, also of idle processors.
         memory_mib: never more than this.
+        processes: never more than this many, threads counted.
     """
 
     cpu_milli: int = 0
     cpu_limit_milli: int = 0
     memory_mib: int = 0
+    processes: int = 0
 
     @property
     def shares(self) -> int:
@@ -59,6 +61,7 @@ class Limiter(Protocol):
 
     summary: str
     enforces: bool
+    counts_processes: bool
 
     def make(self, task: str, bounds: Bounds) -> Groups:
         """Groups with these bounds. Raises ``EngineError``."""
@@ -77,6 +80,7 @@ class NoLimiter:
     """Where control groups are not ours to make."""
 
     enforces = False
+    counts_processes = False
 
     def __init__(self, why: str) -> None:
         self.summary = f"CPU and memory limits are not enforced: {why}."
@@ -99,13 +103,15 @@ class FolderLimiter:
     Args:
         bases: folder below which the groups of a controller are made, by controller.
         version: 1 or 2 of control groups.
+        counts_processes: whether the number of processes can be limited, too.
     """
 
     summary = "CPU and memory limits are enforced."
     enforces = True
 
-    def __init__(self, bases: dict[str, Path], version: int) -> None:
+    def __init__(self, bases: dict[str, Path], version: int, *, counts_processes: bool) -> None:
         self._bases, self._version = bases, version
+        self.counts_processes = counts_processes
 
     def make(self, task: str, bounds: Bounds) -> Groups:
         """Groups with these bounds."""
@@ -145,7 +151,10 @@ class FolderLimiter:
             most = str(bounds.memory_mib * MIB)
             second = [("memory.max", most), ("memory.oom.group", "1")]
             memory = [("memory.limit_in_bytes", most)] if first else second
-        return {"cpu": cpu, "memory": memory, "unified": cpu + memory}
+        pids: list[tuple[str, str]] = []
+        if bounds.processes and self.counts_processes:
+            pids.append(("pids.max", str(bounds.processes)))
+        return {"cpu": cpu, "memory": memory, "pids": pids, "unified": cpu + memory + pids}
 
     def find(self, task: str) -> Groups:
         """Groups that exist for the task."""
@@ -189,7 +198,11 @@ def _version_1(system: Path, name: str) -> Limiter:
     closed = [str(base) for base in bases.values() if not _writable(base)]
     if closed:
         return NoLimiter(f"{closed[0]} is not writable (run as root to enforce them)")
-    return FolderLimiter({key: base / name for key, base in bases.items()}, version=1)
+    counts = _writable(system / "pids")
+    if counts:
+        bases["pids"] = system / "pids"
+    found = {key: base / name for key, base in bases.items()}
+    return FolderLimiter(found, version=1, counts_processes=counts)
 
 
 def _version_2(system: Path, name: str, own: str) -> Limiter:
@@ -206,7 +219,8 @@ def _version_2(system: Path, name: str, own: str) -> Limiter:
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
             continue
-        return FolderLimiter({"unified": parent / name}, version=2)
+        counts = "pids" in _controllers(parent)
+        return FolderLimiter({"unified": parent / name}, version=2, counts_processes=counts)
     return NoLimiter(why)
 
 
@@ -220,15 +234,25 @@ def _make_base(base: Path, version: int) -> None:
 def _enable(group: Path, *, delegated: bool) -> None:
     """Let subgroups have limits; processes of a delegated group step aside into a leaf first."""
     enabled = (group / "cgroup.subtree_control").read_text().split()
-    if {"cpu", "memory"} <= set(enabled):
+    wanted = ["cpu", "memory", *({"pids"} & _controllers(group))]
+    if set(wanted) <= set(enabled):
         return
     if delegated:
         leaf = group / "carrel-service"
         leaf.mkdir(exist_ok=True)
         for pid in (group / "cgroup.procs").read_text().split():
             (leaf / "cgroup.procs").write_text(pid)
-    (group / "cgroup.subtree_control").write_text("+cpu +memory")
+    (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in wanted))
+
+
+def _controllers(group: Path) -> set[str]:
+    """What the group could limit."""
+    return set((group / "cgroup.controllers").read_text().split())
 
 
 def _writable(folder: Path) -> bool:
-    return os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_RDONLY
+    return (
+        folder.is_dir()
+        and os.access(folder, os.W_OK)
+        and not os.statvfs(folder).f_flag & os.ST_RDONLY
+    )

@@ -26,7 +26,7 @@ from carrel_scheduler.engines.local import truth
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import Capabilities, find_capabilities
 from carrel_scheduler.engines.local.cgroups import Limiter, find_limiter
-from carrel_scheduler.engines.local.launch import Launcher
+from carrel_scheduler.engines.local.launch import MOST_PROCESSES, Launcher
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.logs import LogRequest, read_log
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
@@ -44,6 +44,7 @@ class LocalEngine:
         accounts: whose account a user's tasks run under; by default kept below ``root``.
         limiter: sets CPU and memory limits; by default what the machine allows.
         readable: folders that every task may read besides our own Python's.
+        most_processes: of one task, threads counted.
         log_segment_bytes: a task's output is kept in segments of about this size,
         log_segments: and so many of them.
     """
@@ -57,6 +58,7 @@ class LocalEngine:
         accounts: Accounts | None = None,
         limiter: Limiter | None = None,
         readable: Sequence[Path] = (),
+        most_processes: int = MOST_PROCESSES,
         log_segment_bytes: int = 16 * 1024 * 1024,
         log_segments: int = 4,
     ) -> None:
@@ -73,6 +75,7 @@ class LocalEngine:
             self._accounts,
             self._limiter,
             readable=readable,
+            most_processes=most_processes,
             log_segment_bytes=log_segment_bytes,
             log_segments=log_segments,
         )

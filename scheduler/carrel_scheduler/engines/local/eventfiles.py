@@ -6,13 +6,13 @@ write to ``events/<owner>/<part>/``. Every folder above a user's own is ours, so
 a link in the place of one that will be shown to them.
 """
 
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.local import files
 from carrel_scheduler.engines.local.accounts import Account
 
 OPEN: Final = 0o755
@@ -28,13 +28,11 @@ def own_folder(root: Path, where: str, account: Account) -> Path:
         where: below it; one name, or two for a part.
         account: the job's.
     """
-    parts = _parts(where)
+    *above, last = _parts(where)
     folder = root
-    for part in parts:
-        folder = _made(folder / part)
-    if not account.shared and folder.stat(follow_symlinks=False).st_uid != account.uid:
-        os.chown(folder, account.uid, account.gid, follow_symlinks=False)
-    return folder
+    for part in above:
+        folder = files.make_folder(folder, part, OPEN, None)
+    return files.own_folder(folder, last, account, OPEN)
 
 
 def shown_folders(root: Path, places: Iterable[str]) -> list[Path]:
@@ -42,7 +40,7 @@ def shown_folders(root: Path, places: Iterable[str]) -> list[Path]:
 
     Of a part the whole of what it is a part of is shown.
     """
-    return [_made(root / _parts(where)[0]) for where in places]
+    return [files.make_folder(root, _parts(where)[0], OPEN, None) for where in places]
 
 
 def _parts(where: str) -> tuple[str, ...]:
@@ -50,14 +48,3 @@ def _parts(where: str) -> tuple[str, ...]:
     if not 0 < len(parts) <= MOST_PARTS or not all(map(_PART.fullmatch, parts)):
         raise EngineError(f"events={where!r}: the uid of a workload, or `uid/part`, is right")
     return parts
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(mode=OPEN)
-    except FileExistsError:
-        if folder.is_symlink() or not folder.is_dir():
-            raise EngineError(f"{folder} is no folder; delete it") from None
-    else:
-        folder.chmod(OPEN)
-    return folder

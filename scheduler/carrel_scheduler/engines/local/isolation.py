@@ -9,7 +9,6 @@ own, mounted after what they lie in.
 """
 
 import os
-import stat
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +17,8 @@ import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Account
+from carrel_scheduler.engines.local.interpreter import SOURCES
+from carrel_scheduler.engines.local.shim.sandbox import root_alone_changes
 
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - these are the folders that get replaced
 
@@ -25,8 +26,13 @@ TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - these are the folde
 class View(msgspec.Struct, frozen=True):
     """Mounts of one task; see ``shim.job.Job``."""
 
-    veils: list[tuple[str, str]]
+    veils: list[str]
     binds: list[tuple[str, str, bool]]
+
+
+def temporary_folders() -> list[Path]:
+    """Folders for temporary files, in whose place a task has its own."""
+    return [folder for folder in TEMPORARY if folder.is_dir() and not folder.is_symlink()]
 
 
 def interpreter_folders(account: Account) -> list[Path]:
@@ -68,39 +74,16 @@ def closed_ancestor(path: Path, account: Account) -> Path | None:
     return None
 
 
-def check_reachable(path: Path, account: Account, field: str) -> Path:
-    """The real path of a folder that a user named, if the account gets there by itself.
+def check_kept(path: str, account: Account) -> None:
+    """Refuse a read-only volume that nothing would keep the account from writing to.
 
-    Raises ``EngineError`` naming the field otherwise: root's eyes never lend themselves.
+    Without root's help there are no mounts, and the folder's own permissions may let it.
     """
-    try:
-        real = path.resolve(strict=True)
-        inside_home = real.is_relative_to(account.home.resolve())
-        reachable = inside_home or closed_ancestor(real, account) is None
-        need = 5 if stat.S_ISDIR(real.stat().st_mode) else 4
-        reachable = reachable and passes(real, account, need)
-    except (OSError, RuntimeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "its links go in circles"
-        raise EngineError(f"{field}={str(path)!r}: {reason}") from error
-    if not reachable:
-        raise EngineError(f"{field}={str(path)!r}: user {account.name!r} may not read it")
-    return real
-
-
-def read_only(sources: Iterable[str], account: Account) -> list[Path]:
-    """Folders that the account may read and not write.
-
-    Raises ``EngineError`` for a folder that nothing would keep it from writing to: without root's
-    help there are no mounts, and the folder's own permissions let it.
-    """
-    found = [Path(source) for source in sources]
-    for path in found:
-        if account.shared and os.access(path, os.W_OK):
-            raise EngineError(
-                f"volumes={str(path)!r}: cannot be kept from being written to here, where all work "
-                "runs as one account; leave out :ro, or take the permission away from the folder"
-            )
-    return found
+    if account.shared and os.access(path, os.W_OK):
+        raise EngineError(
+            f"volumes={path!r}: cannot be kept from being written to here, where all work "
+            "runs as one account; leave out :ro, or take the permission away from the folder"
+        )
 
 
 def plan_view(
@@ -108,29 +91,39 @@ def plan_view(
     *,
     readable: Iterable[Path],
     own: Iterable[Path],
-    private_tmp: Path,
-    kept: Iterable[Path] = (),
     replaced: Sequence[tuple[Path, Path]] = (),
 ) -> View:
-    """What to mount for a task.
+    """What to mount for a task of what is ours.
+
+    Raises ``EngineError`` when somebody else could put something in the place of a folder that
+    has to be covered.
 
     Args:
         account: who will look.
         readable: folders to show read-only (as far as their permissions allow).
-        own: folders of the account, or such as it reaches by itself, to show as they are.
-        kept: of ``own``, those that the task may not write to.
-        private_tmp: stands in for ``/tmp`` and ``/var/tmp``.
+        own: folders of the account, to show as they are.
         replaced: (source, target) files shown in place of others, read-only.
     """
-    veils = {folder: str(private_tmp) for folder in TEMPORARY if folder.is_dir()}
+    veils: set[Path] = set()
     binds: dict[Path, tuple[str, str, bool]] = {}
     for path, read_only in sorted(_wanted(readable, own).items()):
         _show(path, account, veils, binds, read_only=read_only)
-    for path in _wanted(kept, ()):
-        binds[path] = (os.path.realpath(path), str(path), True)
+    for veil in veils:
+        if not root_alone_changes(str(veil), _trusted()):
+            raise EngineError(
+                f"{veil} holds what tasks of user {account.name!r} need and lies in a folder that"
+                " others than root can change; move it to where only root can"
+            )
     ordered = [binds[path] for path in sorted(binds)]
-    ordered += [(str(source), str(target), True) for source, target in replaced]
-    return View([(str(path), source) for path, source in sorted(veils.items())], ordered)
+    ordered += [
+        (os.path.realpath(source), os.path.realpath(target), True) for source, target in replaced
+    ]
+    return View([str(path) for path in sorted(veils)], ordered)
+
+
+def _trusted() -> tuple[int, ...]:
+    """Root, and whoever owns the programs that root runs here."""
+    return 0, SOURCES.stat().st_uid, Path(sys.prefix).stat().st_uid
 
 
 def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
@@ -145,7 +138,7 @@ def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
 def _show(
     path: Path,
     account: Account,
-    veils: dict[Path, str],
+    veils: set[Path],
     binds: dict[Path, tuple[str, str, bool]],
     *,
     read_only: bool,
@@ -158,13 +151,16 @@ def _show(
         closed = _first_closed(path, account, below=shown)
         if closed is None and binds[shown][2] in (read_only, False):
             return
+    elif any(path.is_relative_to(folder) for folder in TEMPORARY):
+        closed = None
     else:
-        hidden = next((folder for folder in TEMPORARY if path.is_relative_to(folder)), None)
-        closed = hidden or closed_ancestor(path, account)
+        closed = closed_ancestor(path, account)
         if closed is None:
             return
     if closed is not None:
-        veils.setdefault(closed, "")
+        if os.path.realpath(closed) != str(closed):
+            return  # it is shown where it really is, and links lead there
+        veils.add(closed)
     binds[path] = (os.path.realpath(path), str(path), read_only)
 
 

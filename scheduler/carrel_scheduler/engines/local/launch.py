@@ -15,9 +15,16 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskSpec
-from carrel_scheduler.engines.local import eventfiles, files, identity, isolation, sharedmemory
+from carrel_scheduler.engines.local import (
+    devicenodes,
+    eventfiles,
+    files,
+    identity,
+    isolation,
+    sharedmemory,
+)
 from carrel_scheduler.engines.local.accounts import Account, Accounts
-from carrel_scheduler.engines.local.capabilities import require_namespaces
+from carrel_scheduler.engines.local.capabilities import require_sandbox, sandbox_programs
 from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
 from carrel_scheduler.engines.local.environment import task_environment
 from carrel_scheduler.engines.local.layout import Layout, write_whole
@@ -26,6 +33,7 @@ from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
 from carrel_scheduler.engines.local.truth import Lock, TaskRecord
 
+MOST_PROCESSES: Final = 4096
 HOSTS: Final = Path("/etc/hosts")
 
 
@@ -38,6 +46,7 @@ class Launcher:
         accounts: whose account a task gets.
         limiter: sets limits.
         readable: folders that every task may read besides our own Python's.
+        most_processes: of one task, threads counted.
         log_segment_bytes: see ``shim.logwriter``.
         log_segments: the same.
     """
@@ -50,12 +59,13 @@ class Launcher:
         limiter: Limiter,
         *,
         readable: Sequence[Path] = (),
+        most_processes: int = MOST_PROCESSES,
         log_segment_bytes: int = 16 * 1024 * 1024,
         log_segments: int = 4,
     ) -> None:
         self._layout, self._node = layout, node
         self._accounts, self._limiter = accounts, limiter
-        self._readable = tuple(readable)
+        self._readable, self._most_processes = tuple(readable), most_processes
         self._segment_bytes, self._segments = log_segment_bytes, log_segments
         self._supervisors = Supervisors()
 
@@ -70,7 +80,7 @@ class Launcher:
             raise AlreadyStarted(f"task {task.id} was started before")
         account = self._accounts.resolve(task.user)
         if not account.shared:
-            require_namespaces()
+            require_sandbox()
         building = Path(tempfile.mkdtemp(dir=self._layout.building))
         try:
             lock = Lock.take(building)
@@ -107,7 +117,7 @@ class Launcher:
             (building / name).mkdir(mode=0o700)
         (building / "tmp").chmod(0o1777)
         files.write_files(building / "work", task.files)
-        files.link_volumes(building / "work", task.volumes)
+        files.place_volumes(building / "work", task.volumes, task.files, linked=account.shared)
         files.give(building / "work", account)
         os.mkfifo(building / "control", 0o600)
         if task.hosts and HOSTS.exists():
@@ -130,29 +140,12 @@ class Launcher:
 
     def _job(self, task: TaskSpec, account: Account, folder: Path) -> Job:
         work, tmp = folder / "work", folder / "tmp"
-        own = [Path(source) for source, _ in task.volumes]
-        for path in own:
-            isolation.check_reachable(path, account, "volumes")
-        kept = isolation.read_only(task.read_only, account)
-        if task.working_dir:
-            own.append(Path(task.working_dir))
-            isolation.check_reachable(own[-1], account, "working_dir")
+        for source in task.read_only:
+            isolation.check_kept(source, account)
         checkpoints, events = self._checkpoints(task, account), self._events(task, account)
         shown = eventfiles.shown_folders(self._layout.events, task.reads_events)
         before = self._before(task)
-        shown += before
-        view = isolation.View([], [])
-        if not account.shared:
-            view = isolation.plan_view(
-                account,
-                readable=[*isolation.interpreter_folders(account), *self._readable, *shown],
-                own=[*own, work, checkpoints, *events, account.home],
-                kept=kept,
-                private_tmp=tmp,
-                replaced=identity.listings(account, self._layout.accounts),
-            )
-            view.binds.extend(self._of_the_gang(task, folder))
-        return Job(
+        job = Job(
             task_id=str(task.id),
             folder=str(folder),
             command=list(task.command),
@@ -166,21 +159,67 @@ class Launcher:
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
             ),
             working_dir=task.working_dir or str(work),
-            uid=-1 if account.shared else account.uid,
-            gid=-1 if account.shared else account.gid,
-            veils=view.veils,
-            binds=view.binds,
-            shared_memory=sharedmemory.options(task, private=not account.shared),
             private_tmp=str(tmp),
             log_segment_bytes=self._segment_bytes,
             log_segments=self._segments,
         )
+        if account.shared:
+            sharedmemory.check_machines(task)
+            self._check_usable(task)
+            return job
+        view = isolation.plan_view(
+            account,
+            readable=[*isolation.interpreter_folders(account), *self._readable, *shown, *before],
+            own=[work, *self._ours(checkpoints), *events, account.home],
+            replaced=identity.listings(account, self._layout.accounts),
+        )
+        self._confine(job, task, account, view)
+        return job
+
+    def _confine(self, job: Job, task: TaskSpec, account: Account, view: isolation.View) -> None:
+        """What makes the sandbox; see ``shim.sandbox``."""
+        places = [str(Path(job.folder, "work"))]
+        binds = list(view.binds)
+        for source, target, read_only in self._of_the_gang(task, Path(job.folder)):
+            binds.append((source, target, read_only))
+            if target.endswith("/work"):
+                places.append(target)
+        for source, place in files.destinations(task.volumes, task.files):
+            kept = source in task.read_only
+            targets = [f"{work}/{place}" for work in places] if place else [""]
+            job.volumes += [("volumes", source, target, kept) for target in targets]
+        for field, source in (
+            ("working_dir", task.working_dir),
+            ("checkpoint_dir", task.checkpoint_dir),
+        ):
+            if source and Path(source).parent != self._layout.checkpoints:
+                job.volumes.append((field, str(Path(source).absolute()), "", False))
+        job.uid, job.gid, job.user = account.uid, account.gid, account.name
+        job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
+        job.bubblewrap, job.holder = sandbox_programs()
+        job.veils, job.binds = view.veils, binds
+        job.temporaries = [str(folder) for folder in isolation.temporary_folders()]
+        job.shared_memory_bytes = sharedmemory.size(task)
+        if not self._limiter.counts_processes:
+            job.most_processes = self._most_processes
+        job.device_nodes = devicenodes.of_task(task)
+
+    def _ours(self, checkpoints: Path) -> list[Path]:
+        return [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
+
+    def _check_usable(self, task: TaskSpec) -> None:
+        """Without accounts of their own nothing is hidden from tasks: they see what we see."""
+        named = [("volumes", source) for source, _ in task.volumes]
+        named += [("working_dir", task.working_dir), ("checkpoint_dir", task.checkpoint_dir)]
+        for field, path in named:
+            if path and not os.access(path, os.R_OK):
+                raise EngineError(f"{field}={path!r}: does not exist or may not be read")
 
     def _of_the_gang(self, task: TaskSpec, folder: Path) -> Iterator[tuple[str, str, bool]]:
         """What a member sees so that names and paths of the others hold for it, too."""
         own = folder.parent.resolve() / folder.name
         if task.hosts and HOSTS.exists():
-            yield str(own / HOSTS.name), str(HOSTS), True
+            yield str(own / HOSTS.name), os.path.realpath(HOSTS), True
         if task.seen_as is not None:
             other = folder.parent.resolve() / self._layout.task(task.seen_as).name
             yield str(own / "work"), str(other / "work"), False
@@ -189,9 +228,9 @@ class Launcher:
         """The folder for checkpoints: ours per workload, or one that the user reaches alone."""
         ours = self._layout.checkpoints / task.id.workload_uid
         asked = Path(task.checkpoint_dir).absolute() if task.checkpoint_dir else ours
-        if asked == ours:
-            return files.own_folder(ours, account)
-        return isolation.check_reachable(asked, account, "checkpoint_dir")
+        if asked != ours:
+            return asked
+        return files.own_folder(ours.parent, ours.name, account)
 
     def _before(self, task: TaskSpec) -> list[Path]:
         """The checkpoints that it goes on from, if there are any; its account owns them."""
@@ -219,7 +258,8 @@ class Launcher:
         """From the claim on, a failure takes the claim back: nothing ran."""
         try:
             groups = self._limiter.make(
-                str(task.id), Bounds(task.cpu_milli, task.cpu_limit_milli, task.memory_mib)
+                str(task.id),
+                Bounds(task.cpu_milli, task.cpu_limit_milli, task.memory_mib, self._most_processes),
             )
             job.cgroups, job.oom_files = groups.folders, groups.oom_files
             self._spawn(job, folder, lock)

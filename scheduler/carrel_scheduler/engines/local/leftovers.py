@@ -1,7 +1,8 @@
 """The end of tasks whose supervisor was killed: nothing of them may live on when they are reported.
 
-The main process dies with its supervisor by the kernel's doing; its children do not. They are
-found by control group, by session, and by the task's folder in the environment they inherited.
+A sandbox dies with its supervisor by the kernel's doing, as does the main process. Where there is
+no sandbox its children do not: they are found by control group, by session, and by the folder of
+the task in the environment they inherited.
 """
 
 import asyncio
@@ -45,6 +46,9 @@ def _remaining(folder: Path, started: Started | None, groups: Groups) -> list[tr
     found = tree.members(groups.folders)
     if started is None or started.boot_id != boot_id():
         return found
+    if started.init:
+        named = ((started.init, started.init_start), (started.pid, started.start_time))
+        return found + [process for process in named if tree.start_time(process[0]) == process[1]]
     # A session lives as long as a member; once its number has another leader it is another one.
     leader_born = tree.start_time(started.pid)
     session_is_ours = leader_born in (0, started.start_time)

@@ -1,8 +1,8 @@
-"""The task's ``/dev/shm``: how large it has to be, and whose it is.
+"""The task's ``/dev/shm``: how large it is.
 
-Data loaders pass batches through it, and containers often have 64 MiB of it. A workload that asks
-for a large one gets its own where tasks have a private view of the file system, bounded like its
-memory, which its contents count towards. Elsewhere it uses the machine's, if that is larger.
+Data loaders pass batches through it, and containers often have 64 MiB of it. In a sandbox each task
+has one of its own, bounded like its memory, which its contents count towards. Elsewhere tasks use
+the machine's, if that is larger than a container's.
 """
 
 import os
@@ -15,28 +15,22 @@ MACHINES: Final = Path("/dev/shm")  # noqa: S108 - the one that the kernel provi
 SMALL_BYTES: Final = 64 * 1024**2
 
 
-def options(task: TaskSpec, *, private: bool, machines: Path = MACHINES) -> str:
-    """Mount options of the task's own ``/dev/shm``; empty when it uses the machine's.
+def size(task: TaskSpec) -> int:
+    """Bytes of its own; 0 stands for the kernel's default, half of the machine's memory."""
+    return task.memory_mib * 1024**2
 
-    Raises ``EngineError`` for a task that asks for a large one where there is none to be had.
 
-    Args:
-        task: what it asks for; without a memory limit it gets half of the machine's memory.
-        private: its view of the file system is its own.
-        machines: where the machine's shared memory is.
-    """
+def check_machines(task: TaskSpec, machines: Path = MACHINES) -> None:
+    """Refuse (``EngineError``) a large one where the machine's is the only one, and is small."""
     if not task.large_shm:
-        return ""
-    if private:
-        return f"mode=1777,size={task.memory_mib}m" if task.memory_mib > 0 else "mode=1777"
-    size = _size(machines)
-    if size <= SMALL_BYTES:
+        return
+    found = _size(machines)
+    if found <= SMALL_BYTES:
         raise EngineError(
-            f"large_shm=True: {machines} has {size // 1024**2} MiB here, and tasks that run under"
+            f"large_shm=True: {machines} has {found // 1024**2} MiB here, and tasks that run under"
             " the service's own account cannot have one of their own. Give this container more"
             " (docker: --shm-size=8g), or start Carrel as root"
         )
-    return ""
 
 
 def _size(path: Path) -> int:

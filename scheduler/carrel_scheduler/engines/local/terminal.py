@@ -158,11 +158,11 @@ async def open_terminal(
         folder="/",
         command=command or ["bash"],
         environment=environment,
-        working_dir=record.working_dir or environment["CARREL_TASK_DIR"],
+        working_dir=record.working_dir or environment.get("CARREL_TASK_DIR", "/"),
         uid=-1 if record.shared else record.uid,
         gid=-1 if record.shared else record.gid,
         cgroups=groups.folders,
-        namespace_pid=started.pid,
+        sandbox=(started.init, started.init_start),
     )
     memory = job.to_memory()
     master, slave = os.openpty()

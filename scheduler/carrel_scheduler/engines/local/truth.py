@@ -38,13 +38,20 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
-    """``pid.json``, written by the supervisor before the task's first instruction."""
+    """``pid.json``, written by the supervisor before the task's first instruction.
+
+    Attributes:
+        init: first process of its sandbox; 0 when it has none.
+        init_start: when that began.
+    """
 
     pid: int
     start_time: int
     boot_id: str
     started_at: float
     supervisor: int
+    init: int = 0
+    init_start: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

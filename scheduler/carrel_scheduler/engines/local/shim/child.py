@@ -6,11 +6,12 @@ never runs; and should the supervisor die, the task dies with it and can never r
 
 import errno
 import os
+import resource
 import signal
 
 from carrel_scheduler.engines.local.shim import linux
 from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.shim.view import make_view
+from carrel_scheduler.engines.local.shim.sandbox import Sandbox
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 RESTORED = (
@@ -24,7 +25,7 @@ RESTORED = (
 )
 
 
-def fork_child(job: Job, output: int) -> tuple[int, int, int]:
+def fork_child(job: Job, output: int, sandbox: Sandbox | None) -> tuple[int, int, int]:
     """Fork; the child waits.
 
     Returns:
@@ -34,6 +35,8 @@ def fork_child(job: Job, output: int) -> tuple[int, int, int]:
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
     supervisor = os.getpid()
+    if sandbox is not None:
+        sandbox.adopt_children()
     # What is sent before the child is ready to die of it waits until it is.
     signal.pthread_sigmask(signal.SIG_BLOCK, RESTORED)
     pid = os.fork()
@@ -50,9 +53,10 @@ def fork_child(job: Job, output: int) -> tuple[int, int, int]:
             os._exit(NOT_EXECUTABLE)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        become(job)
+        become(job, sandbox)
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != supervisor:
+        # In a sandbox, which ends with the supervisor, its parent has no number.
+        if sandbox is None and os.getppid() != supervisor:
             os._exit(NOT_EXECUTABLE)
     except OSError as error:
         os.write(error_write, f"0 {error.strerror or error}".encode())
@@ -74,13 +78,20 @@ def restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, RESTORED)
 
 
-def become(job: Job) -> None:
-    """Take the limits, the view of the file system, the account and the folder of the job."""
+def become(job: Job, sandbox: Sandbox | None) -> None:
+    """Take the limits, the sandbox, the account and the folder of the job."""
+    # Before anything inside the sandbox, which is the user's, could lend a path another meaning.
     for group in job.cgroups:
         with open(f"{group}/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib is slow to load
             procs.write("0")
     os.umask(0o022)
-    make_view(job.veils, job.binds, job.shared_memory)
+    if sandbox is not None:
+        sandbox.enter()
+    for target in job.links_not_followed:
+        flags = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOSYMFOLLOW
+        linux.remount(target, flags)
+    if job.most_processes:
+        resource.setrlimit(resource.RLIMIT_NPROC, (job.most_processes, job.most_processes))
     drop_privileges(job)
     try:
         os.chdir(job.working_dir)

@@ -12,14 +12,24 @@ class Job:
 
     Attributes:
         folder: the task's record folder (absolute); the supervisor writes nowhere else.
-        uid: account to become, or -1 to stay what we are.
-        veils: (path, source): folders hidden in the task's own view of the file system, behind
-            an empty file system or, with a source, behind that folder.
-        binds: (source, target, read_only): what is shown again inside hidden folders.
-        shared_memory: mount options of its own ``/dev/shm``; empty for the machine's.
+        uid: account to become, or -1 to stay what we are; its tasks are in no sandbox then.
+        user: the account's name, for words.
+        home: of an account whose home lies in our closed folders; else empty.
+        bubblewrap: the program that makes sandboxes.
+        holder: the program (``cat``) that keeps one.
+        network_namespace: path of the network namespace to begin in; empty for the machine's.
+        veils: folders hidden in the task's own view of the file system.
+        binds: (source, target, read_only) of ours: what is shown again inside hidden folders.
+        volumes: (field, source, target, read_only) that the user named; an empty target means at
+            its own path, where needed.
+        temporaries: folders whose place ``private_tmp`` takes.
+        links_not_followed: targets among ``binds`` in which no symbolic link is followed.
+        device_nodes: of its GPUs.
+        shared_memory_bytes: size of its own ``/dev/shm``; 0 for half of the memory.
+        most_processes: of its account, where no control group counts them; 0 means no limit.
         cgroups: control group folders to join, removed at the end.
         oom_files: where the kernel counts its kills for want of memory.
-        namespace_pid: of a terminal: join this process's view instead of making one.
+        sandbox: of a terminal: (pid, start time) of the first process of the sandbox to join.
     """
 
     def __init__(
@@ -32,32 +42,48 @@ class Job:
         working_dir: str,
         uid: int = -1,
         gid: int = -1,
-        veils: list[tuple[str, str]] | None = None,
+        user: str = "",
+        home: str = "",
+        bubblewrap: str = "",
+        holder: str = "",
+        network_namespace: str = "",
+        veils: list[str] | None = None,
         binds: list[tuple[str, str, bool]] | None = None,
-        shared_memory: str = "",
+        volumes: list[tuple[str, str, str, bool]] | None = None,
+        temporaries: list[str] | None = None,
+        links_not_followed: list[str] | None = None,
+        device_nodes: list[str] | None = None,
+        shared_memory_bytes: int = 0,
+        most_processes: int = 0,
         cgroups: list[str] | None = None,
         oom_files: list[str] | None = None,
         private_tmp: str = "",
         log_segment_bytes: int = 16 * 1024 * 1024,
         log_segments: int = 4,
-        namespace_pid: int = 0,
+        sandbox: tuple[int, int] = (0, 0),
     ) -> None:
         self.task_id = task_id
         self.folder = folder
         self.command = command
         self.environment = environment
         self.working_dir = working_dir
-        self.uid = uid
-        self.gid = gid
+        self.uid, self.gid, self.user, self.home = uid, gid, user, home
+        self.bubblewrap, self.holder = bubblewrap, holder
+        self.network_namespace = network_namespace
         self.veils = veils or []
         self.binds = binds or []
-        self.shared_memory = shared_memory
+        self.volumes = volumes or []
+        self.temporaries = temporaries or []
+        self.links_not_followed = links_not_followed or []
+        self.device_nodes = device_nodes or []
+        self.shared_memory_bytes = shared_memory_bytes
+        self.most_processes = most_processes
         self.cgroups = cgroups or []
         self.oom_files = oom_files or []
         self.private_tmp = private_tmp
         self.log_segment_bytes = log_segment_bytes
         self.log_segments = log_segments
-        self.namespace_pid = namespace_pid
+        self.sandbox = sandbox
 
     def to_memory(self) -> int:
         """Write it to an anonymous file and return its descriptor."""

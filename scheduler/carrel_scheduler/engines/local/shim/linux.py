@@ -6,17 +6,21 @@ import os
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
-CLONE_NEWNS = 0x00020000
-MS_RDONLY, MS_NOSUID, MS_NODEV = 0x1, 0x2, 0x4
-MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOSYMFOLLOW = 0x1, 0x2, 0x4, 0x100
+MS_REMOUNT, MS_BIND = 0x20, 0x1000
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
+AT_FDCWD = -100
+_OPENAT2 = 437
+_UNCHANGED = -1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int, what: str) -> None:
-    if result != 0:
+def _check(result: int, what: str) -> int:
+    if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
 
 
 def prctl(option: int, value: int) -> None:
@@ -24,23 +28,36 @@ def prctl(option: int, value: int) -> None:
     _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
 
 
-def unshare_mounts() -> None:
-    """Leave the shared view of the file systems; what we mount from now on is ours alone."""
-    _check(_libc.unshare(CLONE_NEWNS), "a private mount namespace")
+def setns(descriptor: int) -> None:
+    """Enter the namespace that the descriptor stands for (a PID namespace: with later children)."""
+    _check(_libc.setns(descriptor, 0), "joining the task's namespaces")
 
 
-def join_namespace(descriptor: int) -> None:
-    """Enter the mount namespace that the descriptor stands for."""
-    _check(_libc.setns(descriptor, CLONE_NEWNS), "joining the task's mount namespace")
+def open_path(path: str, resolve: int, directory: int = AT_FDCWD) -> int:
+    """Open a path as a reference only (``O_PATH``), resolved as ``openat2(2)`` says.
+
+    Raises ``OSError`` with the reason alone, so that it can be shown with the name a user gave.
+    """
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
+    descriptor = _libc.syscall(_OPENAT2, directory, name, ctypes.byref(how), size)
+    if descriptor < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(descriptor)
 
 
-def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    """Mount; empty source and options mean none."""
+def set_file_ids(uid: int, gid: int) -> None:
+    """Look at files with the rights of an account from now on (this thread only)."""
+    _libc.setfsgid(gid)
+    _libc.setfsuid(uid)
+    if (_libc.setfsuid(_UNCHANGED), _libc.setfsgid(_UNCHANGED)) != (uid, gid):
+        raise PermissionError(f"the rights of account {uid} cannot be taken on")
+
+
+def remount(target: str, flags: int) -> None:
+    """Change the flags of a mount."""
     result = _libc.mount(
-        source.encode() or None,
-        target.encode(),
-        kind.encode() if kind else None,
-        ctypes.c_ulong(flags),
-        options.encode() or None,
+        None, os.fsencode(target), None, ctypes.c_ulong(MS_REMOUNT | MS_BIND | flags), None
     )
-    _check(result, f"mounting on {target}")
+    _check(result, f"remounting {target}")

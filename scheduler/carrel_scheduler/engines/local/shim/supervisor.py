@@ -8,6 +8,7 @@ a task is looked after. ``stop`` holds the instant (monotonic clock) at which pa
 byte in the ``control`` pipe says that it changed.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -20,10 +21,12 @@ from carrel_scheduler.engines.local.shim import linux, tree
 from carrel_scheduler.engines.local.shim.child import fork_child
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.shim.logwriter import LogWriter
+from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
 AT_WORK = b"+"
 READ_BYTES = 65536
 UNTIL_NEXT_LOOK = 0.02
+UNTIL_ORPHANS_END = 0.1
 
 
 def supervise(job: int, lock: int, word: int) -> None:
@@ -42,7 +45,11 @@ def supervise(job: int, lock: int, word: int) -> None:
     except OSError as error:
         os.write(word, f"{error.strerror}: {error.filename}".encode())
         raise
-    os.write(word, AT_WORK)
+    except SandboxError as error:
+        os.write(word, str(error).encode())
+        return
+    with contextlib.suppress(BrokenPipeError):  # who asked is gone; the task was claimed, and runs
+        os.write(word, AT_WORK)
     os.close(word)
     supervisor.run()
 
@@ -65,6 +72,7 @@ class Supervisor:
         self._log = LogWriter("log", job.log_segment_bytes, job.log_segments)
         self._output, self._task_output = os.pipe()
         self._wake, self._control = self._listen()
+        self._sandbox = Sandbox.start(job) if job.uid >= 0 else None
         self._deadline: float | None = None
         self._status: int | None = None
         self._childless = False
@@ -83,7 +91,7 @@ class Supervisor:
 
     def run(self) -> None:
         """From the first process to the last record."""
-        self._pid, release, errors = fork_child(self._job, self._task_output)
+        self._pid, release, errors = fork_child(self._job, self._task_output, self._sandbox)
         os.close(self._task_output)
         os.set_blocking(self._output, False)
         self._record_start()
@@ -98,11 +106,16 @@ class Supervisor:
     def _record_start(self) -> None:
         with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123 - slow to load
             boot = file.read().strip()
-        write_whole(
-            "pid.json",
-            f'{{"pid": {self._pid}, "start_time": {tree.start_time(self._pid)}, '
-            f'"boot_id": "{boot}", "started_at": {time.time()!r}, "supervisor": {os.getpid()}}}',
-        )
+        record = {
+            "pid": self._pid,
+            "start_time": tree.start_time(self._pid),
+            "boot_id": boot,
+            "started_at": time.time(),
+            "supervisor": os.getpid(),
+        }
+        if self._sandbox is not None:
+            record |= {"init": self._sandbox.init, "init_start": self._sandbox.init_started}
+        write_whole("pid.json", json.dumps(record))
 
     def _look_after(self, errors: int) -> None:
         """Until the task has ended; a stopped one until its whole tree has, or patience ends."""
@@ -130,12 +143,18 @@ class Supervisor:
     def _over(self) -> bool:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return True
-        return self._status is not None and (self._deadline is None or self._childless)
+        if self._status is None or self._deadline is None:
+            return self._status is not None
+        return self._childless if self._sandbox is None else not self._sandbox.busy()
 
     def _patience_ms(self) -> float | None:
         if self._deadline is None:
             return None
-        return max(0.0, self._deadline - time.monotonic()) * 1000 + 1
+        patience = max(0.0, self._deadline - time.monotonic())
+        if self._sandbox is not None and self._status is not None:
+            # Nobody tells us of the end of what is not our child.
+            patience = min(patience, UNTIL_ORPHANS_END)
+        return patience * 1000 + 1
 
     def _obey(self) -> None:
         """Read what patience is left; the first time, ask the whole tree to end."""
@@ -164,6 +183,8 @@ class Supervisor:
 
     def _kill_the_rest(self) -> None:
         """End every process of the task, however often they fork."""
+        if self._sandbox is not None:
+            self._sandbox.kill()
         while True:
             self._reap()
             rest = tree.members(self._job.cgroups)

@@ -1,0 +1,268 @@
+"""The sandbox of a task: namespaces and mounts that bubblewrap makes and a supervisor keeps.
+
+Its first processes are bubblewrap's init and ``cat``, which answers once everything is mounted and
+ends with the supervisor. The task's processes join from outside, so that their parent learns
+exactly how they ended.
+
+Root resolves no path that a user can change. What a user named is opened with the user's rights
+and mounted by descriptor; what is ours is opened without following any link; and every mount point
+lies in a folder that root alone can change while the mounts are made.
+"""
+
+import json
+import os
+import signal
+import stat
+
+from carrel_scheduler.engines.local.shim import linux, tree
+from carrel_scheduler.engines.local.shim.job import Job
+
+BASE = (
+    *("--unshare-pid", "--unshare-ipc", "--die-with-parent"),
+    *("--bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+)
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the kernel's name
+Step = tuple[str, list[str]]
+
+
+class SandboxError(Exception):
+    """No sandbox can be made or joined; the message says why."""
+
+
+class Sandbox:
+    """The namespaces of a running sandbox, held by descriptors.
+
+    Args:
+        init: its first process, as seen from outside.
+    """
+
+    def __init__(self, init: int) -> None:
+        self.init = init
+        self._process = os.pidfd_open(init)
+        self.init_started = tree.start_time(init)
+        self._pids = _namespace(init, "pid")
+        self._others = [_namespace(init, name) for name in ("net", "ipc", "mnt")]
+
+    @classmethod
+    def start(cls, job: Job) -> "Sandbox":
+        """Make the sandbox of a job. Raises ``SandboxError`` or ``OSError``; then there is none."""
+        os.setgroups([])
+        job_options = _Options(job)
+        try:
+            return cls(_run(job, job_options.arguments()))
+        finally:
+            for descriptor in job_options.descriptors:
+                os.close(descriptor)
+
+    @classmethod
+    def find(cls, init: int, started: int) -> "Sandbox":
+        """The sandbox whose first process began then. Raises ``SandboxError`` when it is gone."""
+        try:
+            found = cls(init)
+        except OSError as error:
+            raise SandboxError("it has ended") from error
+        if not started or found.init_started != started:
+            raise SandboxError("it has ended")
+        return found
+
+    def adopt_children(self) -> None:
+        """Have this process's later children begin inside; it stays outside itself."""
+        linux.setns(self._pids)
+
+    def enter(self) -> None:
+        """Enter the namespaces other than that of process ids."""
+        for descriptor in self._others:
+            linux.setns(descriptor)
+
+    def busy(self) -> bool:
+        """Whether orphans of the task are left inside."""
+        return len(tree.descendants(self.init)) > 1
+
+    def kill(self) -> None:
+        """End every process inside: the kernel does so when the first one ends."""
+        try:
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def _namespace(pid: int, name: str) -> int:
+    return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+class _Options:
+    """What bubblewrap is told, and the descriptors that it takes over."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.descriptors: list[int] = []
+        self._made: set[str] = set()
+
+    def arguments(self) -> list[str]:
+        """Every option, mounts from the outside in."""
+        job = self._job
+        size = ["--size", str(job.shared_memory_bytes)] if job.shared_memory_bytes else []
+        options = [*BASE, "--perms", "1777", *size, "--tmpfs", SHARED_MEMORY]
+        for node in job.device_nodes:
+            options += ["--dev-bind", node, node]
+        steps: list[Step] = [(path, ["--perms", "0755", "--tmpfs", path]) for path in job.veils]
+        binds = [(job.private_tmp, target, False) for target in job.temporaries] + job.binds
+        steps += [
+            self._mount(self._ours(source), target, read_only=read_only)
+            for source, target, read_only in binds
+        ]
+        for field, source, target, read_only in job.volumes:
+            steps += self._volume(field, source, target, read_only=read_only)
+        for target, step in sorted(steps, key=_depth):
+            options += [*self._parents(target), *step]
+        for path in job.veils:
+            options += ["--remount-ro", path]
+        return options
+
+    def _mount(self, descriptor: int, target: str, *, read_only: bool = False) -> Step:
+        how = "--ro-bind-fd" if read_only else "--bind-fd"
+        # Each descriptor is taken over by one mount.
+        copy = os.dup(descriptor)
+        self.descriptors.append(copy)
+        return target, [how, str(copy), target]
+
+    def _parents(self, target: str) -> list[str]:
+        """Folders on the way to a mount point that covers hide, open for everybody to pass."""
+        options: list[str] = []
+        for cover in (*self._job.veils, *self._job.temporaries):
+            if target.startswith(cover + "/"):
+                parts = target[len(cover) + 1 :].split("/")[:-1]
+                for end in range(1, len(parts) + 1):
+                    folder = "/".join((cover, *parts[:end]))
+                    if folder not in self._made:
+                        self._made.add(folder)
+                        options += ["--perms", "0755", "--dir", folder]
+        return options
+
+    def _ours(self, path: str) -> int:
+        """Open a path of ours, which has no links in it."""
+        resolve = linux.RESOLVE_NO_SYMLINKS | linux.RESOLVE_NO_MAGICLINKS
+        try:
+            descriptor = linux.open_path(path, resolve)
+        except OSError as error:
+            raise SandboxError(f"{path}: {error.strerror or error}") from error
+        self.descriptors.append(descriptor)
+        return descriptor
+
+    def _volume(self, field: str, source: str, target: str, *, read_only: bool) -> list[Step]:
+        """Mount what a user named; without a target where it is, if something hides it there."""
+        descriptor = self._with_the_users_rights(field, source)
+        real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - pathlib is slow to load
+        targets = [target] if target else [path for path in (source, real) if self._hidden(path)]
+        if read_only and not self._hidden(real) and root_alone_changes(real):
+            targets.append(real)
+        if read_only and not targets:
+            raise SandboxError(
+                f"{field}={source!r}: you can move what lies above it, so it cannot be kept from"
+                " being written to at its own path; give it a destination"
+            )
+        return [self._mount(descriptor, one, read_only=read_only) for one in dict.fromkeys(targets)]
+
+    def _hidden(self, path: str) -> bool:
+        return any(path.startswith(folder + "/") for folder in self._job.temporaries)
+
+    def _with_the_users_rights(self, field: str, path: str) -> int:
+        """Open as the user would: nothing is learned or lent that the user could not reach."""
+        home, name = linux.AT_FDCWD, path
+        if self._job.home and f"{path}/".startswith(f"{self._job.home}/"):
+            home, name = self._ours(self._job.home), path[len(self._job.home) + 1 :] or "."
+        linux.set_file_ids(self._job.uid, self._job.gid)
+        try:
+            descriptor = linux.open_path(name, linux.RESOLVE_NO_MAGICLINKS, home)
+            self.descriptors.append(descriptor)
+            mode = os.fstat(descriptor).st_mode
+            need = os.R_OK | os.X_OK if stat.S_ISDIR(mode) else os.R_OK
+            readable = os.access(f"/proc/self/fd/{descriptor}", need, effective_ids=True)
+        except PermissionError:
+            readable, mode = False, 0
+        except OSError as error:
+            raise SandboxError(f"{field}={path!r}: {error.strerror or error}") from error
+        finally:
+            linux.set_file_ids(0, 0)
+        if not readable:
+            raise SandboxError(f"{field}={path!r}: user {self._job.user!r} may not read it")
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise SandboxError(f"{field}={path!r}: a folder or a plain file is right")
+        return descriptor
+
+
+def root_alone_changes(path: str, trusted: tuple[int, ...] = (0,)) -> bool:
+    """Whether nobody else can put something in the place of a path, or of a folder above it."""
+    folder = path.rpartition("/")[0]
+    while True:
+        try:
+            facts = os.lstat(folder or "/")
+        except OSError:
+            return False
+        shared = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid not in trusted or shared:
+            return False
+        if not folder:
+            return True
+        folder = folder.rpartition("/")[0]
+
+
+def _depth(step: Step) -> int:
+    return step[0].rstrip("/").count("/")
+
+
+def _run(job: Job, options: list[str]) -> int:
+    """Start bubblewrap, wait until all is mounted; returns the pid of the first process inside."""
+    told = _in_memory("\0".join(options).encode() + b"\0")
+    hear_life, life = os.pipe()
+    ready, say_ready = os.pipe()
+    hear_info, info = os.pipe()
+    # pathlib and subprocess are slow to load
+    if os.fork() == 0:
+        try:
+            _become_bubblewrap(job, options, told, (hear_life, say_ready, info))
+        finally:
+            os._exit(1)
+    for descriptor in (told, hear_life, say_ready, info):
+        os.close(descriptor)
+    try:
+        os.write(life, b"r")
+        if os.read(ready, 1) != b"r":  # what went wrong it says on standard error
+            raise SandboxError("its sandbox could not be made")
+        found = b""
+        while piece := os.read(hear_info, 4096):
+            found += piece
+        return int(json.loads(found)["child-pid"])
+    except BrokenPipeError as error:
+        raise SandboxError("its sandbox could not be made") from error
+    finally:
+        os.close(ready)
+        os.close(hear_info)
+
+
+def _in_memory(text: bytes) -> int:
+    descriptor = os.memfd_create("carrel-sandbox")
+    os.write(descriptor, text)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _become_bubblewrap(
+    job: Job, options: list[str], told: int, streams: tuple[int, int, int]
+) -> None:
+    """Signals that its parent ignores stay ignored, so a stop of the task passes it by."""
+    os.chdir("/")
+    if job.network_namespace:
+        network = os.open(job.network_namespace, os.O_RDONLY | os.O_CLOEXEC)
+        linux.setns(network)
+    os.dup2(streams[0], 0)
+    os.dup2(streams[1], 1)
+    inherited = [told, streams[2]]
+    inherited += [int(options[at + 1]) for at, word in enumerate(options) if word in _BY_NUMBER]
+    for descriptor in inherited:
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - the name of the call says it
+    arguments = ["--args", str(told), "--info-fd", str(streams[2]), "--", job.holder]
+    os.execve(job.bubblewrap, [job.bubblewrap, *arguments], {})  # noqa: S606 - no shell
+
+
+_BY_NUMBER = frozenset({"--bind-fd", "--ro-bind-fd"})

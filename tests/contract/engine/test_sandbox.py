@@ -1,0 +1,205 @@
+"""What users try against root and against each other, from inside their tasks and by what they ask.
+
+Without root all work is one account's, and none of this is promised.
+"""
+
+import asyncio
+import contextlib
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from carrel_scheduler.engines.contract import Engine, EngineError, TaskSpec
+from carrel_scheduler.engines.local.cgroups import base_name
+from contract.engine.local_engines import AS_ROOT, LocalEngines
+from contract.engine_tasks import a_task, output, run, wait_for_output
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(not AS_ROOT, reason="tasks of one account are not kept apart"),
+]
+
+
+async def said(engine: Engine, task: TaskSpec) -> str:
+    """What a task writes until it ends."""
+    await run(engine, task)
+    return (await output(engine, task)).decode()
+
+
+async def typed(engine: Engine, task: TaskSpec, *command: str) -> str:
+    """What a command beside a running task writes."""
+    session = await engine.exec(task.id, command)
+    found = b""
+    while piece := await session.read():
+        found += piece
+    await session.close()
+    return found.decode()
+
+
+def opened(folder: Path) -> None:
+    """Let everybody pass on the way to a folder of a test."""
+    for each in (folder, *folder.parents):
+        if each.is_relative_to("/tmp") and each != Path("/tmp"):
+            each.chmod(0o755)
+
+
+async def test_nothing_is_made_inside_a_volume(engines: LocalEngines, tmp_path: Path) -> None:
+    """Root made links in any folder that a user could name as a volume."""
+    opened(tmp_path)
+    packages = tmp_path / "site-packages"
+    packages.mkdir(mode=0o755)
+    (packages / "sub").mkdir()
+    own = tmp_path / "x.pth"
+    own.write_text("")
+    engine = await engines.open()
+    for second in ("a/sub/name", "a/sub", "a"):
+        volumes = ((str(packages), "a"), (str(own), second))
+        with pytest.raises(EngineError, match="volumes="):
+            await engine.start(a_task(engines, "true", volumes=volumes))
+    assert [path.name for path in packages.rglob("*")] == ["sub"]
+
+
+async def test_a_refusal_does_not_tell_what_lies_in_closed_folders(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed-too"
+    closed.mkdir(mode=0o700)
+    (closed / "there").mkdir()
+    engine = await engines.open()
+    words = []
+    for name in ("there", "missing"):
+        for fields in (
+            {"volumes": ((str(closed / name), "d"),)},
+            {"working_dir": str(closed / name)},
+            {"checkpoint_dir": str(closed / name)},
+        ):
+            with pytest.raises(EngineError) as refusal:
+                await engine.start(a_task(engines, "true", **fields))
+            words.append(str(refusal.value).replace(name, "X"))
+    assert words[:3] == words[3:]
+
+
+async def test_descriptors_of_root_cannot_be_named(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    for path in ("/proc/self/root", "/proc/self/cwd", "/proc/self/fd/0", "/proc/self/fd/3"):
+        with pytest.raises(EngineError, match="volumes="):
+            await engine.start(a_task(engines, "true", volumes=((path, "d"),)))
+
+
+async def test_a_volume_that_keeps_changing_lends_no_foreign_folder(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    """The name of a folder of one's own and of a link are exchanged all the time."""
+    opened(tmp_path)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir(mode=0o700)
+    (foreign / "diary").write_text("secret")
+    engine = await engines.open()
+    exchange = f"""
+        import ctypes, os
+        os.chdir(os.path.expanduser("~"))
+        os.mkdir("d"); os.symlink({str(foreign)!r}, "l"); print("ready", flush=True)
+        libc = ctypes.CDLL(None)
+        while True:
+            libc.renameat2(-100, b"d", -100, b"l", 2)
+    """
+    swapper = a_task(engines, "exec python swap.py", files={"swap.py": textwrap.dedent(exchange)})
+    await engine.start(swapper)
+    await wait_for_output(engine, swapper, b"ready")
+    volume = (str(engines.root / "homes" / "ada" / "d"), "d")
+    for attempt in range(12):
+        task = a_task(engines, "cat d/diary", uid=f"r{attempt}", volumes=(volume,))
+        with contextlib.suppress(EngineError):  # refused is just as well
+            assert "secret" not in await said(engine, task)
+    assert [path.name for path in foreign.iterdir()] == ["diary"]
+
+
+async def test_a_command_beside_a_task_joins_no_folders_that_the_task_made_up(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    """Root wrote to whatever the task had put in the place of the control group's file."""
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    victim.chmod(0o600)
+    engine = await engines.open()
+    group = f"{base_name(engines.root)}/w1-0-0"
+    made = textwrap.dedent(f"""
+        mount -t tmpfs x /sys/fs/cgroup
+        for name in cpu memory pids made; do
+            mkdir -p /sys/fs/cgroup/$name/{group}
+            ln -s {victim} /sys/fs/cgroup/$name/{group}/cgroup.procs
+        done
+        echo ready; exec sleep 600
+    """)
+    script = "unshare -Urm true && exec unshare -Urm bash made; echo ready; exec sleep 600"
+    task = a_task(engines, script, files={"made": made}, memory_mib=256, cpu_milli=100)
+    await engine.start(task)
+    await wait_for_output(engine, task, b"ready")
+    seen = await typed(engine, task, "bash", "-c", "ls /sys/fs/cgroup; cat /proc/self/cgroup")
+    assert victim.read_text() == "untouched"
+    assert "made" not in seen.split()
+    limited = (await engine.capabilities()).limits
+    assert str(task.id) in seen or not limited
+
+
+async def test_a_command_beside_a_task_is_in_its_sandbox_and_ends_with_it(
+    engines: LocalEngines,
+) -> None:
+    engine = await engines.open()
+    task = a_task(engines, "echo ready; until [ -e go ]; do sleep 0.05; done")
+    await engine.start(task)
+    await wait_for_output(engine, task, b"ready")
+    look = "for n in pid mnt ipc net; do readlink /proc/self/ns/$n; done"
+    inside = (await typed(engine, task, "bash", "-c", look)).split()
+    assert inside[0] != str(Path("/proc/self/ns/pid").readlink())
+    pid = (await engine.list())[0].pid
+    names = ("pid", "mnt", "ipc", "net")
+    assert inside == [str(Path(f"/proc/{pid}/ns/{name}").readlink()) for name in names]
+    session = await engine.exec(task.id, ("sleep", "600"))
+    (engines.folder() / "work" / "go").touch()
+    async with asyncio.timeout(60):
+        while await session.read():
+            pass
+        assert await session.close() != 0
+
+
+async def test_others_processes_are_not_to_be_seen(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    victim = a_task(engines, "echo ready; exec sleep 600.5", uid="victim")
+    await engine.start(victim)
+    await wait_for_output(engine, victim, b"ready")
+    spy = a_task(engines, "cat /proc/*/cmdline | tr '\\0' ' '", uid="spy", user="mallory")
+    seen = await said(engine, spy)
+    assert "600.5" not in seen
+    assert "cat /proc/" in seen
+
+
+async def test_a_task_has_only_so_many_processes(engines: LocalEngines) -> None:
+    engine = await engines.open(most_processes=40)
+    script = "for n in $(seq 60); do sleep 600 & done 2>&1; wait"
+    seen = await said(engine, a_task(engines, f"timeout 20 bash -c '{script}'"))
+    assert "Resource temporarily unavailable" in seen
+
+
+async def test_devices_and_memory_segments_are_the_tasks_own(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    left = a_task(engines, "ipcmk -M 4096 && touch /dev/shm/left && sleep 600", uid="left")
+    await engine.start(left)
+    await wait_for_output(engine, left, b"Shared memory id")
+    look = a_task(engines, "ls -A /dev /dev/shm; ipcs -m | grep -c 0x || true", uid="look")
+    seen = (await said(engine, look)).split()
+    allowed = "console core fd full null ptmx pts random shm stderr stdin stdout tty urandom zero"
+    assert set(seen) - {"/dev:", "/dev/shm:", "0"} <= set(allowed.split())
+    assert seen[-1] == "0"
+    assert not Path("/dev/shm/left").exists()
+
+
+async def test_a_tasks_first_process_can_be_ended_by_nobody_inside(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    task = a_task(engines, "kill -9 1 2; kill -9 -1; echo on; exit 5")
+    ended = await run(engine, task)
+    assert ended.exit_code == 5 or ended.signal == 9
+    task = a_task(engines, "kill -9 1 2; cat /proc/1/environ; exit 5", attempt=1)
+    assert (await run(engine, task)).exit_code == 5
+    assert (await output(engine, task)).count(b"not permitted") == 2
