@@ -186,6 +186,7 @@ def _insert(transaction: Transaction, made: Sequence[Encoded[ObjectT]]) -> None:
 
 def _columns(obj: Encoded[ObjectT]) -> dict[str, Any]:
     columns = msgspec.structs.asdict(obj.meta)
+    del columns["deleting"]  # what is deleted here is gone at once
     columns["labels"] = to_json(obj.meta.labels, "labels")
     return {
         **columns,

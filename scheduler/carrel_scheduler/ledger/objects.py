@@ -29,7 +29,8 @@ class Meta(msgspec.Struct, kw_only=True):
     """Identity of an object. ``project`` is empty for a project itself.
 
     ``resource_version`` is the number of the store's last change to it, ``generation`` counts
-    changes of the specification only.
+    changes of the specification only. ``deleting``: it is to go, and is kept until its work has
+    ended; of workloads their specification says so.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Meta(msgspec.Struct, kw_only=True):
     created_at: float = 0.0
     created_by: str = ""
     labels: dict[str, str] = {}
+    deleting: bool = False
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):

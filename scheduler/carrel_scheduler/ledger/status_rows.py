@@ -20,7 +20,8 @@ from carrel_scheduler.ledger.store import ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
 
 _AT_ONCE: Final = 500
-_METAS: Final = select(*(objects.c[name] for name in Meta.__struct_fields__)).where(
+_STORED: Final = tuple(name for name in Meta.__struct_fields__ if name != "deleting")
+_METAS: Final = select(*(objects.c[name] for name in _STORED)).where(
     objects.c.kind == bindparam("kind"), objects.c.uid.in_(bindparam("uids", expanding=True))
 )
 _UPDATE: Final = """

@@ -23,6 +23,7 @@ from carrel_scheduler.workloads import (
 from carrel_scheduler.workloads.actor import NO_TRACE
 from carrel_scheduler.workloads.book import Entry, Place
 from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.faults import draining
 
 
 def take_over(cycle: Cycle, workload: Workload, tasks: Collection[TaskStatus]) -> None:
@@ -90,6 +91,7 @@ def _take_over_places(cycle: Cycle, entry: Entry) -> None:
     """Tell the core what the workload holds, and which of it is being given back."""
     status, spec = entry.workload.status, entry.workload.spec
     entry.attempts = {info.index: info.attempt for info in status.tasks}
+    draining.keep_queue(cycle, entry)
     cycle.enqueue(entry, done=[info.index for info in status.tasks if info.place == "done"])
     since = status.started_at if status.started_at is not None else cycle.now
     leaving: list[int] = []

@@ -139,13 +139,15 @@ class Book:
     """Live workloads by uid, projects and departments by name.
 
     ``queue`` gives the uids of all who wait in the order of service; the loop says how.
-    ``largest_gpus``: how many GPUs the largest node has.
+    ``largest_gpus``: how many GPUs the largest node has. ``draining``: names of projects that are
+    deleted and still hold room.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._holding: dict[str, Entry] = {}
         self.projects: dict[str, Project] = {}
+        self.draining: set[str] = set()
         self.departments: dict[str, Department] = {}
         self.queue: Callable[[], Sequence[str]] = tuple
         self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})

@@ -169,9 +169,11 @@ class Cycle:
         """Put a workload into the core's queue; ``done`` are members that need no place any more.
 
         Projects and workloads arrive by watches of their own, so a workload may be here first; it
-        is queued when its project comes.
+        is queued when its project comes. What holds room keeps it until its project has drained.
         """
-        if entry.queued or entry.workload.meta.project not in self.book.projects:
+        project = entry.workload.meta.project
+        drains = entry.holding and project in self.book.draining
+        if entry.queued or not (drains or project in self.book.projects):
             return
         event = queued_event(entry.workload, self.book.largest_gpus, done)
         claims = self.guests.own_volumes.claims_of(entry.workload)

@@ -20,7 +20,6 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import QueueGone
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
@@ -28,6 +27,7 @@ from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger, MetricPoint
+from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.store import ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.quarantine import Quarantine
@@ -53,6 +53,7 @@ from carrel_scheduler.workloads.devices import NodeState
 from carrel_scheduler.workloads.explaining import Explaining
 from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.deciding import Deciding
+from carrel_scheduler.workloads.faults.draining import Draining
 from carrel_scheduler.workloads.faults.handling import FATAL, Handling
 from carrel_scheduler.workloads.faults.readmission import Readmission
 from carrel_scheduler.workloads.faults.withheld import Withheld
@@ -122,6 +123,7 @@ class Reconciler:
         self.handling = Handling(self.quarantine, self.readmission)
         self.withheld = Withheld()
         self.audit = Audit(clock)
+        self.draining = Draining(self)
         self.composites = Manager(
             ledger, clock=clock, publish=self.publish, quarantine=self.quarantine
         )
@@ -147,7 +149,7 @@ class Reconciler:
         self.guests = Guests(
             self.state, facts=self._node_known, queued=lambda uid: self._explaining.queued([uid])
         )
-        self.guests.quarantine = self.quarantine
+        self.guests.quarantine, self.guests.draining = self.quarantine, self.book.draining
         self.guests.nodes.withheld = self.withheld
         self._failures = 0
 
@@ -177,6 +179,7 @@ class Reconciler:
                 with self.handling.message(cycle, message):
                     self._handle(cycle, message)
             self._due_timers(cycle)
+            self.draining.settle(cycle)
             if self.guests.settle(cycle.now):
                 self._decided = None
             self._decide(cycle)
@@ -185,6 +188,7 @@ class Reconciler:
             for uid in cycle.dirty:
                 self.readmission.damaged(uid)
             raise
+        await self.draining.finish()
         await self.readmission.run()
         self.audit.look(self.state)
 
@@ -294,8 +298,12 @@ class Reconciler:
                 await self._write_points(row.workload_uid, last)
 
     async def _write_points(self, uid: str, values: list[MetricPoint]) -> None:
-        with self.quarantine.guard("record", uid, fatal=FATAL):
-            await self.ledger.add_metrics(uid, values)
+        try:
+            with self.quarantine.guard("record", uid, fatal=FATAL):
+                await self.ledger.add_metrics(uid, values)
+        except StorageFull as error:
+            self.quarantine.put("record", uid, error)
+            log.warning("%d reported values of %s are lost: %s", len(values), uid, error)
 
     async def _write_reports(self, cycle: Cycle) -> None:
         """Write what jobs reported, once it has waited long enough."""
@@ -414,11 +422,10 @@ class Reconciler:
     def _project_changed(self, cycle: Cycle, message: ProjectChanged) -> None:
         project = message.change.object
         name = project.meta.name
-        if message.change.type is ChangeType.DELETED:
-            self.book.projects.pop(name, None)
-            self.guests.project_gone(name, cycle.now)
-            self.state.apply(QueueGone(name))
+        if message.change.type is ChangeType.DELETED or project.meta.deleting:
+            self.draining.begin(cycle, project)
             return
+        self.draining.end(name)
         self.state.apply(project_event(project, self.book.departments))
         self.book.projects[name] = project
         self.guests.project_changed(name)

@@ -119,6 +119,16 @@ def project_is_coming(project: str) -> ReasonInfo:
     )
 
 
+def project_deleted(project: str, *, running: bool) -> ReasonInfo:
+    """Its project was deleted while it ran, or waited."""
+    return ReasonInfo(
+        token="ProjectDeleted",
+        cls="stopped" if running else "held-back",
+        sentence=f"{'Stopped' if running else 'Waits'}: project `{project}` was deleted.",
+        help="Delete it, or ask an administrator for a project of that name.",
+    )
+
+
 def suspended(user: str) -> ReasonInfo:
     """Its owner paused it."""
     return ReasonInfo(

@@ -76,11 +76,12 @@ class Projects:
     async def _those_there(self, names: Collection[str]) -> Collection[str]:
         if len(names) > READ_ONE_BY_ONE:
             page = await self._deps.ledger.list(Project)
-            return {project.meta.name for project in page.items}
+            return {one.meta.name for one in page.items if not one.meta.deleting}
         found = []
         for name in names:
             with contextlib.suppress(NotFound):
-                found.append((await self._deps.ledger.get(Project, name)).meta.name)
+                project = await self._deps.ledger.get(Project, name)
+                found += [] if project.meta.deleting else [name]
         return found
 
     async def get(self, name: str) -> Project:

@@ -14,7 +14,15 @@ import msgspec
 
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import KINDS, Meta, Object, ObjectT, Workload, WorkloadSpec
+from carrel_scheduler.ledger.objects import (
+    KINDS,
+    Meta,
+    Object,
+    ObjectT,
+    Project,
+    Workload,
+    WorkloadSpec,
+)
 from carrel_scheduler.ledger.resources import conditions, kinds, names
 from carrel_scheduler.ledger.resources.wire import sparse, twin
 
@@ -77,8 +85,10 @@ def manifest(obj: Object) -> dict[str, Any]:
         "labels": labels(obj),
         "annotations": annotations(obj),
     }
+    if kept_by := finalizers(obj):
+        metadata["finalizers"] = kept_by
     if isinstance(obj, Workload):
-        metadata |= {"namespace": namespace_of(obj), "finalizers": finalizers(obj)}
+        metadata["namespace"] = namespace_of(obj)
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -88,8 +98,8 @@ def manifest(obj: Object) -> dict[str, Any]:
 
 
 def finalizers(obj: Object) -> list[str]:
-    """What keeps it until its tasks have ended."""
-    return [names.FINALIZER] if isinstance(obj, Workload) else []
+    """What keeps it until its tasks have ended, or those of a project's work."""
+    return [names.FINALIZER] if isinstance(obj, Workload | Project) else []
 
 
 def labels(obj: Object) -> dict[str, str]:
@@ -184,6 +194,7 @@ def meta_of(kind: type[Object], stored: Stored) -> Meta:
         created_at=_created_at(meta),
         created_by=marks.get(names.CREATED_BY, ""),
         labels=labels_of(meta),
+        deleting=meta.deletion_timestamp is not None,
     )
 
 

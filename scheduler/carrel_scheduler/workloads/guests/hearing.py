@@ -189,7 +189,8 @@ class Hearing(Turning):
 
     def _has_project(self, name: str) -> bool:
         slot = self.state.queues.slots.get(name)
-        return slot is not None and self.state.queues.is_leaf(slot)
+        there = slot is not None and self.state.queues.is_leaf(slot)
+        return there and name not in self.draining
 
     def _homeless(self, member: Member) -> None:
         self.book.homeless.setdefault(member.grouping.project, {})[member.ref.uid] = member

@@ -4,7 +4,7 @@ import heapq
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from carrel_scheduler.core.events import Outcome, WorkloadQueued
@@ -70,6 +70,7 @@ class Turning:
         self.asking = Asking(self.places)
         self.own_volumes = OwnVolumes(self.places)
         self.quarantine = Quarantine(lambda: self.now)
+        self.draining: Container[str] = ()
         self.now = 0.0
         self.epoch = 0
         self.ready = False

@@ -212,11 +212,13 @@ class TakingOn:
                 "Invalid", f"owner is `{obj.spec.owner}`: left out is right, controllers say it."
             )
         try:
-            await self._ledger.get(Project, obj.meta.project)
+            project = await self._ledger.get(Project, obj.meta.project)
         except NotFound:
             raise Refused(
                 "NoProject", f"There is no project {obj.meta.project or 'of this namespace'}."
             ) from None
+        if project.meta.deleting:
+            raise Refused("NoProject", f"The project {obj.meta.project} is being deleted.")
         try:
             await sources.find(self._ledger, obj)
             if obj.spec.schedule is not None:
