@@ -270,6 +270,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
         reason: of a waiting, giving way, stopped or failed workload; of others ``None``.
         attempt: number of the present or next run, from 0.
         failures: attempts that failed and count against ``backoff_limit``.
+        losses: attempts in a row that were lost soon after they began, with their node or GPU.
         queue_position: place among all waiting workloads, from 1.
         borrowed: runs beyond its project's guaranteed quota.
         rule: the project's limits that it was started under.
@@ -284,6 +285,7 @@ class WorkloadStatus(msgspec.Struct, kw_only=True):
     tasks: list[TaskInfo] = []
     attempt: int = 0
     failures: int = 0
+    losses: int = 0
     preemptions: int = 0
     queue_position: int | None = None
     borrowed: bool = False

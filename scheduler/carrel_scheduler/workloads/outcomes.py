@@ -14,17 +14,25 @@ from carrel_scheduler.workloads.sentences import GANG_LOST
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0
+LOSSES_AT_MOST = 50
+"""So often in a row an attempt may be lost before the workload fails: some hours of tries."""
+STEADY_SECONDS = 600.0
+"""What ran so long before it was lost begins to count anew."""
 ELSEWHERE_SECONDS = 1.0
 """Before it asks for another place: what stood against the last one is known by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The next phase, why, and for another attempt not before which instant."""
+    """The next phase, why, and for another attempt not before which instant.
+
+    ``losses``: as many attempts in a row were lost.
+    """
 
     phase: Phase
     reason: ReasonInfo | None = None
     failed: bool = False
+    losses: int = 0
     not_before: float | None = None
 
 
@@ -32,6 +40,11 @@ def pause_seconds(failures: int) -> float:
     """Back-off after so many failures: 5 s, doubled each time, at most 5 min."""
     doublings = min(max(failures - 1, 0), 16)
     return min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+
+
+def loss_pause_seconds(losses: int) -> float:
+    """After so many losses in a row: none after the first, then like failures."""
+    return pause_seconds(losses - 1) if losses > 1 else 0.0
 
 
 def outcome(
@@ -63,8 +76,20 @@ def outcome(
     if any(task.misplaced for task in ended):
         return Outcome("pending", sentences.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
     if lost:
-        return Outcome("pending", sentences.lost(how))
+        return _loss(status, how, now)
     return _failure(spec, status, how, now)
+
+
+def _loss(status: WorkloadStatus, how: str, now: float) -> Outcome:
+    """Nobody's fault: another attempt follows, after a pause that grows while losses go on."""
+    began = status.started_at if status.started_at is not None else now
+    losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
+    if losses > LOSSES_AT_MOST:
+        reason = sentences.lost_too_often(how, losses)
+        return Outcome("failed", reason, losses=losses)
+    pause = loss_pause_seconds(losses)
+    again = now + pause if pause else None
+    return Outcome("pending", sentences.lost(how, pause), losses=losses, not_before=again)
 
 
 def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:

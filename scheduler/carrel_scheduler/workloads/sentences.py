@@ -322,12 +322,25 @@ def not_begun(how: str) -> ReasonInfo:
     )
 
 
-def lost(how: str) -> ReasonInfo:
-    """The task vanished without anybody seeing how; it runs again."""
+def lost(how: str, pause: float) -> ReasonInfo:
+    """The task vanished without anybody seeing how; it runs again, after a pause if need be."""
+    when = f" after {duration(pause)}" if pause else ""
     return ReasonInfo(
         token="Lost",
         cls="held-back",
-        sentence=f"Its process was lost ({how}); it starts again from its last checkpoint.",
+        sentence=f"Its process was lost ({how}); it starts again{when} from its last checkpoint.",
+        data={"seconds": pause},
+    )
+
+
+def lost_too_often(how: str, losses: int) -> ReasonInfo:
+    """It was lost so often in a row that nobody tries again."""
+    return ReasonInfo(
+        token="LostTooOften",
+        cls="failed",
+        sentence=f"Failed: its process was lost {losses} times in a row, lastly because: {how}.",
+        help="An administrator should look at the nodes and GPUs that it ran on.",
+        data={"losses": losses},
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.guests.turning import Turning
-from carrel_scheduler.workloads.outcomes import pause_seconds
+from carrel_scheduler.workloads.outcomes import loss_pause_seconds, pause_seconds
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconciler import Reconciler
@@ -43,7 +43,8 @@ def not_later(entry: Entry, now: float) -> None:
     """After a restart: no pause is longer than the failures so far ask for."""
     status = entry.workload.status
     if status.not_before is not None:
-        status.not_before = min(status.not_before, now + pause_seconds(status.failures))
+        longest = max(pause_seconds(status.failures), loss_pause_seconds(status.losses))
+        status.not_before = min(status.not_before, now + longest)
 
 
 def _mend(entry: Entry, back: float) -> None:

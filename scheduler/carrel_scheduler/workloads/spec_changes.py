@@ -110,7 +110,7 @@ def release_if_never_launched(cycle: Cycle, entry: Entry) -> None:
 def _resume(cycle: Cycle, entry: Entry) -> None:
     status = entry.workload.status
     status.observed_resumes = entry.workload.spec.resumes
-    status.failures = 0
+    status.failures = status.losses = 0
     status.ended_at = None
     status.not_before = None
     cycle.move(entry, "pending")

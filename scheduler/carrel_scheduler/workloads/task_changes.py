@@ -123,6 +123,7 @@ def _settle(cycle: Cycle, entry: Entry) -> None:
     result = outcome(entry.workload.spec, status, list(entry.ended.values()), cycle.now)
     if result.failed:
         status.failures += 1
+    status.losses = result.losses
     at_once = result.phase == "pending" and result.not_before is None
     cycle.release_all(entry, waits=at_once and not entry.workload.spec.delete)
     cycle.move(entry, result.phase, result.reason)

@@ -12,7 +12,12 @@ from carrel_scheduler.workloads.lifecycle import (
     IllegalTransition,
     check_transition,
 )
-from carrel_scheduler.workloads.outcomes import outcome, pause_seconds
+from carrel_scheduler.workloads.outcomes import (
+    LOSSES_AT_MOST,
+    STEADY_SECONDS,
+    outcome,
+    pause_seconds,
+)
 
 
 def ended(
@@ -80,6 +85,28 @@ def test_a_stopping_workload_stops_for_its_reason_even_with_exit_code_zero() -> 
 def test_a_lost_task_runs_again_without_counting_a_failure() -> None:
     result = outcome(WorkloadSpec(), WorkloadStatus(phase="running"), [ended(None, lost=True)], 0.0)
     assert (result.phase, result.failed, result.not_before) == ("pending", False, None)
+
+
+def test_losses_in_a_row_are_tried_again_ever_later_and_not_for_ever() -> None:
+    status, pauses = WorkloadStatus(phase="running", started_at=90.0), []
+    while True:
+        result = outcome(WorkloadSpec(), status, [ended(None, lost=True)], 100.0)
+        status.losses = result.losses
+        if result.phase == "failed":
+            break
+        pauses.append((result.not_before or 100.0) - 100.0)
+    assert pauses[:5] == [0.0, 5.0, 10.0, 20.0, 40.0]
+    assert pauses[-1] == 300.0
+    assert len(pauses) == LOSSES_AT_MOST
+    assert not result.failed
+    assert result.reason is not None
+    assert result.reason.token == "LostTooOften"
+
+
+def test_what_ran_for_long_before_it_was_lost_counts_anew() -> None:
+    status = WorkloadStatus(phase="running", started_at=0.0, losses=40)
+    result = outcome(WorkloadSpec(), status, [ended(None, lost=True)], STEADY_SECONDS)
+    assert (result.phase, result.losses, result.not_before) == ("pending", 1, None)
 
 
 def test_a_workspace_that_ends_is_stopped_and_can_be_started_again() -> None:

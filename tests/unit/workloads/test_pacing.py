@@ -6,6 +6,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads import reconciler
+from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.pacing import LONGEST_SECONDS, REST, Pacing
 from unit.workloads.desk import Desk
 
@@ -81,3 +82,30 @@ async def test_who_waits_is_told_by_the_decision_that_starts_nobody(
     uid = await desk.submit("vision", "train-2", 4)
     assert (await desk.stored(uid)).status.reason is not None
     assert len(decisions) == 1
+
+
+async def test_nothing_falls_due_in_the_past_once_all_have_been_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slice was put off, and before it came nobody waited any more."""
+    await desk.project("vision", 1)
+    first = await desk.submit("vision", "first")
+    await desk.runs(first)
+    slice_of = desk.loop._explaining.slice
+
+    def slow(cycle: Cycle) -> None:
+        desk.now += 0.05
+        slice_of(cycle)
+
+    monkeypatch.setattr(desk.loop._explaining, "slice", slow)
+    second = await desk.submit("vision", "second")
+    third = await desk.submit("vision", "third")
+    await desk.change(second, delete=True)
+    await desk.change(third, delete=True)
+    await desk.ends(first)
+    turns = 0
+    while (due := desk.loop.next_deadline()) is not None:
+        desk.now = max(desk.now, due)
+        await desk.loop.turn()
+        turns += 1
+        assert turns < 20

@@ -1,0 +1,113 @@
+"""The worker of composite work: nothing that happens while it looks ends it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
+from carrel_scheduler.ledger.records import Fenced
+from carrel_scheduler.ledger.store import Conflict
+from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
+from carrel_scheduler.workloads.controllers.manager import Manager
+from unit.workloads.desk import Desk
+
+
+class Wishes:
+    """A controller that wants one part, of a name that a test chooses."""
+
+    def __init__(self) -> None:
+        self.looked = 0
+        self.wrong: Exception | None = None
+
+    @property
+    def kind(self) -> WorkloadKind:
+        return "experiment"
+
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+        self.looked += 1
+        if self.wrong is not None:
+            raise self.wrong
+        return Wanted(
+            status=msgspec.structs.replace(owner.status),
+            created=[NewPart(number=1, name="taken", spec=WorkloadSpec(kind="trial"))],
+        )
+
+    async def removed(self, owner: Workload) -> None:
+        pass
+
+
+@asynccontextmanager
+async def working(desk: Desk) -> AsyncIterator[tuple[Manager, Wishes, "asyncio.Task[None]"]]:
+    wishes = Wishes()
+    manager = Manager(
+        desk.ledger,
+        clock=lambda: desk.now,
+        publish=lambda *_: None,
+        quarantine=desk.loop.quarantine,
+    )
+    manager.add(wishes)
+    manager.epoch = desk.loop.epoch
+    task = asyncio.create_task(manager.run())
+    yield manager, wishes, task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def until_looked(desk: Desk, manager: Manager, uid: str, wishes: Wishes, times: int) -> None:
+    async with asyncio.timeout(10):
+        while wishes.looked < times:
+            desk.now += 10.0
+            manager.wake(uid)
+            await asyncio.sleep(0.01)
+
+
+async def test_an_edit_while_a_taken_name_is_told_ends_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 1)
+    await desk.submit("vision", "taken")
+    uid = await desk.submit("vision", "study", kind="experiment")
+
+    async def changed_meanwhile(**_: Any) -> None:
+        raise Conflict("changed meanwhile")
+
+    async with working(desk) as (manager, wishes, task):
+        with monkeypatch.context() as patched:
+            patched.setattr(desk.ledger, "record", changed_meanwhile)
+            manager.heard(await desk.stored(uid))
+            await until_looked(desk, manager, uid, wishes, 3)
+            assert not task.done()
+        await until_looked(desk, manager, uid, wishes, wishes.looked + 2)
+        reason = (await desk.stored(uid)).status.reason
+    assert reason is not None
+    assert reason.token == "NameTaken"
+
+
+async def test_one_that_cannot_be_looked_at_is_set_aside_until_it_can(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    uid = await desk.submit("vision", "study", kind="experiment")
+    async with working(desk) as (manager, wishes, task):
+        wishes.wrong = ZeroDivisionError()
+        manager.heard(await desk.stored(uid))
+        await until_looked(desk, manager, uid, wishes, 3)
+        assert desk.loop.quarantine.holds("composite", uid)
+        wishes.wrong = None
+        await until_looked(desk, manager, uid, wishes, wishes.looked + 2)
+        assert not desk.loop.quarantine.holds("composite", uid)
+        assert not task.done()
+
+
+async def test_another_scheduler_ends_it(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    uid = await desk.submit("vision", "study", kind="experiment")
+    async with working(desk) as (manager, wishes, task):
+        wishes.wrong = Fenced("another")
+        manager.heard(await desk.stored(uid))
+        async with asyncio.timeout(10):
+            await asyncio.wait([task])
+        assert task.exception() is not None
