@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.binding import (
     devices_text,
     read_devices,
 )
-from carrel_scheduler.engines.kubernetes.evicting import ONCE, Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes.evicting import Protected, Victim, evict
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import (
     Conflict,
@@ -134,41 +134,23 @@ async def test_what_a_refusal_means(
     assert (refused.value.final, refused.value.fenced) == (final, fenced)
 
 
-async def test_a_budget_is_asked_again_and_holds() -> None:
-    pauses: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-
-    no = error(TooManyRequests, 429)
-    late = scripted([no, no, None])
-    await evict(late, VICTIM, now=lambda: 0.0, pause=pause)
-    assert len(pauses) == 2
-    assert late.asked[-1][1]["status"]["conditions"][0]["message"] == VICTIM.message
-    never = [no] * 10
+async def test_what_an_eviction_s_answer_means() -> None:
+    done = scripted([None])
+    await evict(done, VICTIM, now=lambda: 0.0)
+    assert done.asked[-1][1]["status"]["conditions"][0]["message"] == VICTIM.message
     with pytest.raises(Protected):
-        await evict(scripted(never), VICTIM, now=lambda: 0.0, pause=pause)
-    again = scripted(never)
-    with pytest.raises(Protected):
-        await evict(again, VICTIM, now=lambda: 0.0, pause=pause, pauses=ONCE)
-    assert len(again.asked) == 1
-
-
-async def test_an_eviction_that_met_a_change_is_tried_again_while_the_pod_goes_on() -> None:
-    async def pause(_: float) -> None:
-        pass
-
+        await evict(scripted([error(TooManyRequests, 429)]), VICTIM, now=lambda: 0.0)
     changed = error(Conflict, 409)
-    for victim, asked in (
-        (scripted([changed, changed, None]), 4),  # at last, and told why
-        (scripted([changed], node=None), 1),  # gone
-        (scripted([changed], uid="another"), 1),
-        (scripted([changed], deletionTimestamp="2026-01-01T00:00:00Z"), 1),  # told before
+    for victim in (
+        scripted([error(NotFound, 404)]),
+        scripted([changed], node=None),
+        scripted([changed], uid="another"),
+        scripted([changed], deletionTimestamp="2026-01-01T00:00:00Z"),  # told before
     ):
-        await evict(victim, VICTIM, now=lambda: 0.0, pause=pause)
-        assert len(victim.asked) == asked
+        await evict(victim, VICTIM, now=lambda: 0.0)
+        assert len(victim.asked) == 1
     with pytest.raises(Conflict):
-        await evict(scripted([changed] * 10), VICTIM, now=lambda: 0.0, pause=pause)
+        await evict(scripted([changed]), VICTIM, now=lambda: 0.0)
 
 
 def test_devices_are_read_as_they_are_written() -> None:

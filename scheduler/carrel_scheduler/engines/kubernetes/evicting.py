@@ -1,13 +1,12 @@
 """Having a pod give way: it is evicted with its grace period, and its condition says why.
 
 The condition is written after the eviction, which writes words of its own there. Evictions may be
-refused by a PodDisruptionBudget, which is respected: it is tried again for a while, then given up.
+refused by a PodDisruptionBudget, which is respected: whoever asked for one tries again later.
 Tasks of Carrel's own work are told why in the same way, and ended by their engine.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,9 +19,6 @@ from carrel_scheduler.kube.resources import PODS
 log = logging.getLogger(__name__)
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
-PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Between tries at an eviction that a budget refuses."""
-ONCE: Final = (0.0,)
 
 
 class Protected(Exception):  # noqa: N818 - an outcome to handle
@@ -47,36 +43,27 @@ class Victim:
     grace_seconds: float
 
 
-async def evict(
-    client: KubeClient,
-    victim: Victim,
-    *,
-    now: Callable[[], float],
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    pauses: Sequence[float] = PAUSES_SECONDS,
-) -> None:
+async def evict(client: KubeClient, victim: Victim, *, now: Callable[[], float]) -> None:
     """Have a pod give way; returns once it was told to end, or is gone.
 
-    It is tried once for each of ``pauses``, in seconds.
-
-    Raises ``Protected``, and ``KubeError`` for any other refusal.
+    Raises:
+        Protected: a budget protects the pod at present.
+        Conflict: the pod was changed at that moment, and goes on.
+        KubeError: any other refusal.
     """
-    refusal: Exception = Protected(f"a disruption budget protects pod {victim.name}")
-    for seconds in pauses:
-        try:
-            await _evict(client, victim)
-            await _say_why(client, victim, now())
-        except TooManyRequests as error:
-            log.info("pod %s is protected for now: %s", victim.name, error.message)
-        except (NotFound, Conflict) as error:
-            if isinstance(error, NotFound) or not await _goes_on(client, victim):
-                log.debug("pod %s is gone already: %s", victim.name, error)
-                return
-            refusal = error
-        else:
-            return
-        await pause(seconds)
-    raise refusal
+    try:
+        await _evict(client, victim)
+    except TooManyRequests as error:
+        raise Protected(f"a disruption budget protects pod {victim.name}") from error
+    except NotFound as error:
+        log.debug("pod %s is gone already: %s", victim.name, error)
+        return
+    except Conflict as error:
+        if await _goes_on(client, victim):
+            raise
+        log.debug("pod %s is gone already: %s", victim.name, error)
+        return
+    await _say_why(client, victim, now())
 
 
 async def _goes_on(client: KubeClient, victim: Victim) -> bool:

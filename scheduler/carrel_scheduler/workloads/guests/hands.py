@@ -1,25 +1,21 @@
 """Carrying out what was decided about guests, in the background.
 
 Bindings go first and many at once; evictions beside them; what is only told waits for its turn, a
-few in a second. History is written in bulk. What comes of bindings reaches the loop as news.
+few in a second. History is written in bulk. What comes of bindings reaches the loop as news. An
+eviction that is refused waits by itself for its next try, so however many are protected, others are
+carried out meanwhile.
 """
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.engines.kubernetes import telling
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
-from carrel_scheduler.engines.kubernetes.evicting import (
-    ONCE,
-    PAUSES_SECONDS,
-    Protected,
-    Victim,
-    evict,
-)
+from carrel_scheduler.engines.kubernetes.evicting import Protected, Victim, evict
 from carrel_scheduler.engines.kubernetes.preparing import prepare
 from carrel_scheduler.engines.kubernetes.telling import Said
 from carrel_scheduler.kube.client import KubeClient
@@ -37,8 +33,10 @@ from carrel_scheduler.workloads.guests.orders import Bind, Evict, Nominate, Note
 log = logging.getLogger(__name__)
 
 ROWS_SECONDS: Final = 0.5
+EVICT_PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Between tries at an eviction that is refused for the moment; then the loop hears of it."""
 EVICT_AGAIN_SECONDS: Final = 60.0
-"""After so long an eviction is tried again that was refused for long."""
+"""Between tries after that."""
 Tellable = Tell | Note | Nominate
 
 
@@ -99,7 +97,7 @@ class Hands:
         self._now, self._instance, self._limits = now, instance, limits
         self._binds: deque[Bind] = deque()
         self._evictions: deque[Evict] = deque()
-        self._protected: set[str] = set()
+        self._refusals: Counter[str] = Counter()
         self._tells: dict[tuple[type, str], Tellable] = {}
         self._rows: list[Transition] = []
         self._written: asyncio.Future[Sequence[Meta]] | None = None
@@ -180,6 +178,10 @@ class Hands:
                     raise Fenced(str(error)) from error
                 self.counts.failed += 1
                 self._news(BindingFailed(pod, str(error), error.final))
+            except Exception as error:
+                log.exception("binding pod %s failed", pod.name)
+                self.counts.failed += 1
+                self._news(BindingFailed(pod, repr(error), final=False))
             else:
                 self.counts.bound += 1
 
@@ -196,22 +198,30 @@ class Hands:
                 order.message,
                 order.grace_seconds,
             )
-            pauses = ONCE if pod.uid in self._protected else PAUSES_SECONDS
             try:
-                await evict(self._client, victim, now=self._now, pauses=pauses)
-            except (Protected, KubeError) as error:
-                self._protected.add(pod.uid)
-                self._news(EvictionRefused(pod, str(error)))
-                loop = asyncio.get_running_loop()
-                loop.call_later(EVICT_AGAIN_SECONDS, self._evict_again, order)
+                await evict(self._client, victim, now=self._now)
+            except Exception as error:  # noqa: BLE001 - tried again, and told if that goes on
+                self._refused(order, error)
             else:
-                self._protected.discard(pod.uid)
+                del self._refusals[pod.uid]
                 self.counts.evicted += 1
                 self._tells[Note, pod.uid] = Note(pod, order.reason, order.message)
                 self._telling.set()
 
+    def _refused(self, order: Evict, error: Exception) -> None:
+        """Try again later; a pod that was told to give way stays so until it is gone."""
+        pod, trace = order.pod, None if isinstance(error, Protected | KubeError) else error
+        log.info("pod %s does not give way yet: %s", pod.name, error, exc_info=trace)
+        refusals, pause = self._refusals[pod.uid], EVICT_AGAIN_SECONDS
+        self._refusals[pod.uid] += 1
+        of_the_moment = isinstance(error, Protected | Conflict)
+        if of_the_moment and refusals < len(EVICT_PAUSES_SECONDS):
+            pause = EVICT_PAUSES_SECONDS[refusals]
+        else:
+            self._news(EvictionRefused(pod, str(error)))
+        asyncio.get_running_loop().call_later(pause, self._evict_again, order)
+
     def _evict_again(self, order: Evict) -> None:
-        """A pod that was told to give way stays so; one that is gone by then is left alone."""
         self._evictions.append(order)
         self._evicting.release()
 
@@ -241,6 +251,8 @@ class Hands:
             self.counts.told += 1
         except KubeError as error:
             log.info("pod %s was not told why it waits: %s", pod.name, error)
+        except Exception:
+            log.exception("pod %s was not told why it waits", pod.name)
 
     async def _write_rows(self) -> None:
         while True:
