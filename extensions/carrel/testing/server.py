@@ -185,7 +185,7 @@ class Server:
         return web.json_response(self.world.remove(*self._key(request)), status=202)
 
     async def _suspend(self, request: web.Request) -> web.Response:
-        reason = {"token": "Suspended", "sentence": "Stopped by its owner."}
+        reason = {"token": "Suspended", "sentence": "Suspended by its owner."}
         status = {"phase": "stopped", "reason": reason, "tasks": []}
         return web.json_response(self.world.change(*self._key(request), status))
 

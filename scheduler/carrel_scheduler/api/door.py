@@ -15,6 +15,7 @@ from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.workloads.lifecycle import has_token
 
 _FOR_ADMINS: Final = (
     ", which tokens of workspaces never have: use the console, or `carrel login` with a token of "
@@ -86,5 +87,9 @@ async def _own_workload(deps: ApiDependencies, uid: str, path: Mapping[str, str]
     if (workload.meta.project, workload.meta.name) != (path["project"], path["name"]):
         raise problems.Forbidden(
             Code.WRONG_TASK_TOKEN, "This task token is good for its own workload only"
+        )
+    if not has_token(workload.status, deps.clock()):
+        raise problems.Forbidden(
+            Code.TASK_TOKEN_EXPIRED, "This task token expired with the end of its task"
         )
     return workload

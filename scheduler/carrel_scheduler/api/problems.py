@@ -46,6 +46,7 @@ class Code(StrEnum):
     NOT_THE_OWNER = "not_the_owner"
     SPAWNER_ONLY = "spawner_only"
     USER_EXPECTED = "user_expected"
+    TASK_TOKEN_EXPIRED = "task_token_expired"  # noqa: S105 - a code
     WRONG_TASK_TOKEN = "wrong_task_token"  # noqa: S105 - a code, not a secret
     TOO_MANY_STREAMS = "too_many_streams"
     # What is not there.

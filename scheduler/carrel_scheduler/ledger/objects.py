@@ -88,6 +88,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
         continue_from: other work of the user, whose checkpoints it begins with; ``continues`` is
             its uid.
         delete: true asks for the end of its tasks and then of the object.
+        asked_by: who asked for the present ``suspend`` or ``delete``; empty when nobody is known.
         owner: uid of the composite workload that it is a part of; ``part`` is its number there.
         routes: ports that people reach through the gateway.
         rendezvous, elastic, experiment, trial, inference, notebook, schedule, tensorboard: see
@@ -110,6 +111,7 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     suspend: bool = False
     resumes: int = 0
     delete: bool = False
+    asked_by: str = ""
     restart_policy: RestartPolicy = "on-failure"
     backoff_limit: int = 6
     grace_seconds: float = 30.0

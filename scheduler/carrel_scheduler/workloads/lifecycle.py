@@ -18,7 +18,7 @@ phase          meaning                                 holds resources     who m
 
 from typing import Final
 
-from carrel_scheduler.ledger.objects import Phase
+from carrel_scheduler.ledger.objects import Phase, WorkloadStatus
 
 TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     "pending": frozenset({"starting", "stopped", "failed"}),
@@ -39,6 +39,16 @@ FINAL: Final[frozenset[Phase]] = frozenset({"succeeded", "failed"})
 AT_REST: Final[frozenset[Phase]] = FINAL | {"stopped"}
 LATE_SECONDS: Final = 60.0
 """So long after its grace a task may take to be killed and seen to have ended."""
+
+TOKEN_SECONDS: Final = 60.0
+"""So long after the end a task's last report may come in."""
+
+
+def has_token(status: WorkloadStatus, now: float) -> bool:
+    """Whether the token of a workload's tasks is good: while one is at work, and shortly after."""
+    if status.phase in HOLDING:
+        return True
+    return status.ended_at is not None and now < status.ended_at + TOKEN_SECONDS
 
 
 class IllegalTransition(Exception):  # noqa: N818

@@ -11,7 +11,7 @@ import msgspec
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.words import wording
 from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadSpec
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 GANG_LOST: Final = "GangLost"
@@ -129,19 +129,32 @@ def project_deleted(project: str, *, running: bool) -> ReasonInfo:
     )
 
 
-def suspended(user: str) -> ReasonInfo:
-    """Its owner paused it."""
+def suspended(spec: WorkloadSpec) -> ReasonInfo:
+    """Somebody paused it."""
     return ReasonInfo(
         token="Suspended",
         cls="stopped",
-        sentence="Suspended by its owner." if not user else f"Suspended by {user}.",
+        sentence=f"Suspended{_by(spec)}.",
         help=_RESUME,
+        data=_asked_by(spec),
     )
 
 
-def deleted() -> ReasonInfo:
+def deleted(spec: WorkloadSpec) -> ReasonInfo:
     """It is being removed."""
-    return ReasonInfo(token="Deleted", cls="stopped", sentence="Deleted by its owner.")
+    return ReasonInfo(
+        token="Deleted", cls="stopped", sentence=f"Deleted{_by(spec)}.", data=_asked_by(spec)
+    )
+
+
+def _by(spec: WorkloadSpec) -> str:
+    if not spec.asked_by:
+        return ""
+    return " by its owner" if spec.asked_by == spec.user else f" by {spec.asked_by}"
+
+
+def _asked_by(spec: WorkloadSpec) -> dict[str, str]:
+    return {"asked_by": spec.asked_by} if spec.asked_by else {}
 
 
 def _after_a_stop(kind: WorkloadKind) -> str:

@@ -42,7 +42,7 @@ def follow(cycle: Cycle, entry: Entry) -> None:
     if spec.delete:
         _delete(cycle, entry)
     elif spec.suspend:
-        _stop(cycle, entry, sentences.suspended(""), spec.grace_seconds)
+        _stop(cycle, entry, sentences.suspended(spec), spec.grace_seconds)
     elif status.phase == "stopped" and spec.resumes > status.observed_resumes:
         _resume(cycle, entry)
 
@@ -51,7 +51,7 @@ def vanished(cycle: Cycle, entry: Entry) -> None:
     """Its object is not there any more: its tasks are ended, and then it is forgotten."""
     entry.gone = True
     if not entry.workload.spec.delete:
-        entry.workload.spec.delete = True
+        entry.workload.spec.delete, entry.workload.spec.asked_by = True, ""
         _delete(cycle, entry)
     elif entry.workload.status.phase in AT_REST and entry.uid not in cycle.removed:
         cycle.removed.append(entry.uid)
@@ -68,10 +68,10 @@ def _delete(cycle: Cycle, entry: Entry) -> None:
     if phase in AT_REST or phase == "pending":
         cycle.dequeue(entry)
         if phase == "pending":
-            cycle.move(entry, "stopped", sentences.deleted())
+            cycle.move(entry, "stopped", sentences.deleted(entry.workload.spec))
         cycle.removed.append(entry.uid)
         return
-    _stop(cycle, entry, sentences.deleted(), entry.workload.spec.grace_seconds)
+    _stop(cycle, entry, sentences.deleted(entry.workload.spec), entry.workload.spec.grace_seconds)
 
 
 def _stop(cycle: Cycle, entry: Entry, reason: ReasonInfo, grace_seconds: float) -> None:

@@ -37,6 +37,33 @@ async def test_a_job_reports_with_its_own_token_and_only_for_itself(desk: Desk) 
     assert (await desk.ask("POST", path, lost, json=body)).status in (404, 405)
 
 
+async def test_a_tasks_token_ends_with_its_task(desk: Desk) -> None:
+    token = desk.tokens.issue("uid-vision-train-1")
+    path, body = "/workloads/vision/train-1/reports", {"step": 1}
+    ended = desk.clock.now
+    await desk.set_status("vision", "train-1", phase="succeeded", ended_at=ended)
+    assert (await desk.ask("POST", path, token, json=body)).status == 204
+    desk.clock.now = ended + 61
+    late = await desk.ask("POST", path, token, json=body)
+    assert (late.status, late.code) == (403, "task_token_expired")
+    await desk.set_status("vision", "train-1", phase="pending", ended_at=None)
+    waits = await desk.ask("POST", path, token, json=body)
+    assert (waits.status, waits.code) == (403, "task_token_expired")
+
+
+@pytest.mark.parametrize(
+    ("who", "asked_by"), [("ada", "ada"), ("root", "root"), ("spawner", "ada")]
+)
+@pytest.mark.parametrize("way", ["suspend", "delete"])
+async def test_who_asked_for_an_end_is_recorded(
+    desk: Desk, who: str, asked_by: str, way: str
+) -> None:
+    path = "/workloads/vision/desk"
+    asked = ("POST", f"{path}/suspend") if way == "suspend" else ("DELETE", path)
+    assert (await desk.ask(*asked, who)).status == 202
+    assert (await desk.workload("vision", "desk")).spec.asked_by == asked_by
+
+
 @pytest.mark.parametrize(
     ("body", "field", "code"),
     [

@@ -109,6 +109,24 @@ async def test_suspend_keeps_and_resume_queues_again(desk: Desk) -> None:
     assert {task.attempt for task in desk.engine.alive} == {1}
 
 
+@pytest.mark.parametrize(
+    ("asked_by", "sentence"),
+    [("ada", "Suspended by its owner."), ("admin", "Suspended by admin."), ("", "Suspended.")],
+)
+async def test_who_asked_is_told_and_recorded(desk: Desk, asked_by: str, sentence: str) -> None:
+    await desk.project("vision", 2)
+    uid = await desk.submit("vision", "train-1", user="ada")
+    await desk.runs(uid)
+    await desk.change(uid, suspend=True, asked_by=asked_by)
+    await desk.ends(uid, None, signal=15)
+    reason = (await desk.stored(uid)).status.reason
+    assert reason is not None
+    assert reason.sentence == sentence
+    assert reason.data == ({"asked_by": asked_by} if asked_by else {})
+    rows = await desk.ledger.transitions(workload_uid=uid)
+    assert rows[-1].reason == reason
+
+
 async def test_suspending_a_waiting_workload_takes_it_out_of_the_queue(desk: Desk) -> None:
     await desk.project("vision", 4)
     holder = await desk.submit("vision", "holder", 4)

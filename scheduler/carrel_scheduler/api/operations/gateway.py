@@ -9,10 +9,8 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.workloads.lifecycle import HOLDING
 from carrel_scheduler.workloads.loads import LoadReport
-
-# A task that is asked to end may still need an answer to end well.
-_AT_WORK: Final = frozenset({"starting", "running", "preempting", "stopping"})
 
 
 @Operation("POST", "/gateway/loads", access=Access.GATEWAY, body=LoadsIn, answers={204: None})
@@ -46,7 +44,8 @@ async def identify_task(call: Call) -> Answer:
         workload = await deps.ledger.get_by_uid(Workload, uid)
     except NotFound:
         raise unknown from None
-    if workload.status.phase not in _AT_WORK:
+    # A task that is asked to end may still need an answer to end well.
+    if workload.status.phase not in HOLDING:
         raise unknown
     meta = workload.meta
     return Answer(TaskOut(user=workload.spec.user, project=meta.project, name=meta.name))

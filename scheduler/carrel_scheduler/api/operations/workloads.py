@@ -103,6 +103,12 @@ async def read_workload(call: Call) -> Answer:
     return Answer(redact.workload(call.workload, call.visitor.person))
 
 
+def _actor(call: Call) -> str:
+    """Who asks: the Hub's spawner does it for the user whose workspace it is."""
+    person = call.visitor.person
+    return call.workload.spec.user if person.spawner else person.name
+
+
 def _steering(method: Literal["POST", "DELETE"], path: str) -> Operation:
     return Operation(
         method, path, access=Access.OWNER, answers={202: answers.WorkloadOut}, problems=(409,)
@@ -116,7 +122,7 @@ def _accepted(call: Call, changed: Workload) -> Answer:
 @_steering("DELETE", WORKLOAD)
 async def delete_workload(call: Call) -> Answer:
     """End and remove a workload; its checkpoints stay."""
-    deleted = await call.services.control.delete(call.workload)
+    deleted = await call.services.control.delete(call.workload, _actor(call))
     await call.services.deps.results.remove(call.workload.meta.uid)
     return _accepted(call, deleted)
 
@@ -124,7 +130,7 @@ async def delete_workload(call: Call) -> Answer:
 @_steering("POST", f"{WORKLOAD}/suspend")
 async def suspend_workload(call: Call) -> Answer:
     """Stop a workload and keep its definition."""
-    return _accepted(call, await call.services.control.suspend(call.workload))
+    return _accepted(call, await call.services.control.suspend(call.workload, _actor(call)))
 
 
 @_steering("POST", f"{WORKLOAD}/resume")

@@ -1,6 +1,7 @@
 """Suspend, resume, delete: wishes written into the specification; the reconciler follows them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from carrel_scheduler.api import problems
@@ -18,17 +19,17 @@ class Control:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def suspend(self, workload: Workload) -> Workload:
+    async def suspend(self, workload: Workload, asked_by: str) -> Workload:
         """Ask for a stop that keeps the definition; asking again is no error."""
-        return await self._change(workload, _suspend)
+        return await self._change(workload, partial(_suspend, asked_by))
 
     async def resume(self, workload: Workload) -> Workload:
         """Ask for a place in the queue again."""
         return await self._change(workload, _resume)
 
-    async def delete(self, workload: Workload) -> Workload:
+    async def delete(self, workload: Workload, asked_by: str) -> Workload:
         """Ask for the end; asking again is no error."""
-        return await self._change(workload, _delete)
+        return await self._change(workload, partial(_delete, asked_by))
 
     async def change(self, workload: Workload, change: Callable[[Workload], bool]) -> Workload:
         """Write what ``change`` does to the newest one, unless it says that nothing was left."""
@@ -48,7 +49,7 @@ class Control:
         raise problems.Conflicting(Code.CONFLICT, "It changes too quickly at the moment; try again")
 
 
-def _suspend(workload: Workload) -> bool:
+def _suspend(asked_by: str, workload: Workload) -> bool:
     _refuse_when_deleting(workload)
     if workload.status.phase in FINAL:
         raise problems.Conflicting(
@@ -61,6 +62,7 @@ def _suspend(workload: Workload) -> bool:
     ):
         raise problems.Conflicting(Code.ALREADY_STOPPED, "It is stopped already")
     workload.spec.suspend = True
+    workload.spec.asked_by = asked_by
     return True
 
 
@@ -73,14 +75,16 @@ def _resume(workload: Workload) -> bool:
     if not workload.spec.suspend and workload.spec.resumes > workload.status.observed_resumes:
         return False
     workload.spec.suspend = False
+    workload.spec.asked_by = ""
     workload.spec.resumes += 1
     return True
 
 
-def _delete(workload: Workload) -> bool:
+def _delete(asked_by: str, workload: Workload) -> bool:
     if workload.spec.delete:
         return False
     workload.spec.delete = True
+    workload.spec.asked_by = asked_by
     return True
 
 

@@ -161,7 +161,7 @@ def _phase(scene: Scene, standing: Standing) -> tuple[Phase, ReasonInfo | None]:
             return "stopping", words.too_many_failed(scene.spec, standing)
         return "failed", words.too_many_failed(scene.spec, standing)
     if scene.owner.spec.suspend:
-        return ("stopping" if busy else "stopped"), sentences.suspended("")
+        return ("stopping" if busy else "stopped"), sentences.suspended(scene.owner.spec)
     over = standing.made >= scene.spec.completions or standing.exhausted
     if not over or standing.open or busy or scene.created:
         return "running", None

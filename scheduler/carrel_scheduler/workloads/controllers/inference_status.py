@@ -38,7 +38,7 @@ def status_of(
     shown = msgspec.structs.replace(owner, status=before)
     failing = _last_tried(parts, steps, situation) if steps.failures else None
     if situation.rest:
-        reason = suspended("") if owner.spec.suspend else before.reason
+        reason = suspended(owner.spec) if owner.spec.suspend else before.reason
         status = moved(shown, "stopped", now, reason)
     elif steps.gave_up and failing is not None:
         part, late = failing

@@ -42,7 +42,7 @@ def decide(owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
     spec = owner.spec.schedule or ScheduleSpec(cron="0 0 1 1 *")
     known = owner.status.schedule or ScheduleStatus()
     if owner.spec.suspend:
-        wanted = Wanted(moved(owner, "stopped", now, sentences.suspended("")))
+        wanted = Wanted(moved(owner, "stopped", now, sentences.suspended(owner.spec)))
         wanted.status.schedule = msgspec.structs.replace(known, next_at=None)
     else:
         wanted = Wanted(moved(owner, "running", now))
