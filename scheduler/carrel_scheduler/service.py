@@ -245,14 +245,14 @@ async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
     client = KubeClient(find())
     try:
         rows = await open_rows(settings.database_url, clock=time.time, ids=new_id)
-        ledger = KubernetesLedger(client, rows, clock=time.time, ids=new_id)
+        quarantine = Quarantine(time.time)
+        ledger = KubernetesLedger(client, rows, clock=time.time, ids=new_id, quarantine=quarantine)
         try:
             leading = await _unless(stop, _led(settings, client))
             if leading is None:
                 return
             around = Cluster(settings, client, ledger, leading)
             try:
-                quarantine = Quarantine(time.time)
                 await Service(settings, ledger, around.engine, around, quarantine).run(stop)
             finally:
                 await around.engine.close()

@@ -5,6 +5,7 @@ annotations. A label of the ledger that Kubernetes takes is one there; the other
 annotation. A status is encoded with its conditions and with what tables show; reading ignores both.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -152,17 +153,21 @@ def status(obj: Object) -> dict[str, Any]:
 def read(kind: type[ObjectT], stored: Stored) -> ObjectT:
     """The object; raises ``InvalidArgument`` for one that no definition of ours would let in."""
     try:
-        spec = _read_spec(kind, stored)
-        status_type = KINDS[kind.__name__].__annotations__["status"]
-        told = msgspec.json.decode(stored.status, type=twin(status_type))
-        state = msgspec.convert(told, status_type, from_attributes=True)
-    except msgspec.ValidationError as error:
+        return cast("ObjectT", _read(kind, stored))
+    except (msgspec.MsgspecError, ValueError, KeyError) as error:
         full = f"{stored.kind} {stored.metadata.namespace}/{stored.metadata.name}"
         raise InvalidArgument(full, "its content", f"valid ({error})") from error
-    obj = cast("Any", kind)(meta=meta_of(kind, stored), spec=spec, status=state)
+
+
+def _read(kind: type[Object], stored: Stored) -> Object:
+    spec = _read_spec(kind, stored)
+    status_type = KINDS[kind.__name__].__annotations__["status"]
+    told = msgspec.json.decode(stored.status, type=twin(status_type))
+    state = msgspec.convert(told, status_type, from_attributes=True)
+    obj: Object = cast("Any", kind)(meta=meta_of(kind, stored), spec=spec, status=state)
     if isinstance(obj, Workload):
         _add_what_lies_elsewhere(obj, stored)
-    return cast("ObjectT", obj)
+    return obj
 
 
 def _read_spec(kind: type[Object], stored: Stored) -> Any:
@@ -177,7 +182,7 @@ def _read_spec(kind: type[Object], stored: Stored) -> Any:
 
 def _add_what_lies_elsewhere(obj: Workload, stored: Stored) -> None:
     if obj.status.phase == "pending" and not obj.status.queued_at:
-        obj.status.queued_at = float(stored.metadata.annotations.get(names.QUEUED_AT, "0"))
+        obj.status.queued_at = _time(stored.metadata.annotations.get(names.QUEUED_AT, "0"))
 
 
 def meta_of(kind: type[Object], stored: Stored) -> Meta:
@@ -200,7 +205,14 @@ def meta_of(kind: type[Object], stored: Stored) -> Meta:
 
 def _created_at(meta: ObjectMeta) -> float:
     told = meta.annotations.get(names.CREATED_AT)
-    return float(told) if told else datetime.fromisoformat(meta.creation_timestamp).timestamp()
+    return _time(told) if told else datetime.fromisoformat(meta.creation_timestamp).timestamp()
+
+
+def _time(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is no time")
+    return value
 
 
 def labels_of(meta: ObjectMeta) -> dict[str, str]:

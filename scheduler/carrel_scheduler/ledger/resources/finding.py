@@ -16,13 +16,14 @@ from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.known import Known, Place
 from carrel_scheduler.ledger.resources.refusing import refusals
 from carrel_scheduler.ledger.store import NotFound, Page
+from carrel_scheduler.quarantine import Quarantine
 
 
 class Finder:
-    """The reading half of the store."""
+    """The reading half of the store; ``quarantine``: where objects go that cannot be read."""
 
-    def __init__(self, client: KubeClient) -> None:
-        self.client = client
+    def __init__(self, client: KubeClient, quarantine: Quarantine) -> None:
+        self.client, self.quarantine = client, quarantine
         self.known = Known()
         self._closed = False
 
@@ -113,7 +114,8 @@ class Finder:
             stored, version = await listing.everything(
                 self.client, resources, namespace if kind is Workload else ""
             )
-        found = [obj for at, one in stored if (obj := listing.readable(kind, at, one)) is not None]
+        read = [listing.readable(kind, at, one, self.quarantine) for at, one in stored]
+        found = [obj for obj in read if obj is not None]
         self.known.note_all(found)
         wanted = listing.filtered(
             projects=projects,

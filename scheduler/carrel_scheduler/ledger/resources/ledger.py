@@ -32,6 +32,7 @@ from carrel_scheduler.ledger.resources.past import Past
 from carrel_scheduler.ledger.resources.rows import Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
+from carrel_scheduler.quarantine import Quarantine
 
 R = TypeVar("R")
 IN_FLIGHT: Final = 64
@@ -47,6 +48,7 @@ class KubernetesLedger(KubernetesStore, Past):
         rows: see ``rows``.
         clock: epoch seconds.
         ids: new unique ids.
+        quarantine: where objects go that cannot be read.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class KubernetesLedger(KubernetesStore, Past):
         *,
         clock: Callable[[], float],
         ids: Callable[[], str],
+        quarantine: Quarantine | None = None,
     ) -> None:
-        super().__init__(client, clock=clock, ids=ids)
+        super().__init__(client, clock=clock, ids=ids, quarantine=quarantine)
         self.rows = rows
         self._now = clock
         self._writer = Writer(IN_FLIGHT)

@@ -1,7 +1,6 @@
 """Lists over several kinds as of one version, in the order in which the objects were made."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -12,12 +11,17 @@ from carrel_scheduler.kube.decoding import decode_page
 from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import ObjectT, Workload
+from carrel_scheduler.ledger.objects import Department, ObjectT, Project, Workload
 from carrel_scheduler.ledger.resources import codec, names
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.store import Page
+from carrel_scheduler.quarantine import Quarantine, Source
 
-log = logging.getLogger(__name__)
+SOURCES: Final[dict[type, Source]] = {
+    Workload: "workload",
+    Project: "project",
+    Department: "department",
+}
 Wanted = Callable[[Any], bool]
 Position = tuple[float, str]
 _TRIES: Final = 5
@@ -62,14 +66,15 @@ async def _exactly(
         query = {**same, "continue": part.metadata.continue_token}
 
 
-def readable(kind: type[ObjectT], resource: Resource, stored: Stored) -> ObjectT | None:
-    """The object; ``None`` and a line in the log for one that is none of ours after all."""
+def readable(
+    kind: type[ObjectT], resource: Resource, stored: Stored, quarantine: Quarantine
+) -> ObjectT | None:
+    """The object; ``None`` for one that cannot be read, which is set aside."""
     stored.kind = resource.kind
-    try:
+    key = stored.metadata.labels.get(names.UID) or stored.metadata.uid
+    with quarantine.guard(SOURCES[kind], key):
         return codec.read(kind, stored)
-    except InvalidArgument as error:
-        log.warning("Left out: %s", error)
-        return None
+    return None
 
 
 def filtered(

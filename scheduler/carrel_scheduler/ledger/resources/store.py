@@ -31,6 +31,7 @@ from carrel_scheduler.ledger.resources.known import Place
 from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
 from carrel_scheduler.ledger.store import AlreadyExists, Change, Conflict, NotFound
+from carrel_scheduler.quarantine import Quarantine
 
 NAMESPACE_TRIES: Final = 100
 NAMESPACE_PAUSE_SECONDS: Final = 0.1
@@ -49,6 +50,7 @@ class KubernetesStore(Finder):
         ids: new unique ids.
         pause: waits so many seconds.
         chance: jitter of pauses, in [0, 1).
+        quarantine: where objects go that cannot be read.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class KubernetesStore(Finder):
         ids: Callable[[], str],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
+        quarantine: Quarantine | None = None,
     ) -> None:
-        super().__init__(client)
+        super().__init__(client, quarantine or Quarantine(clock))
         self._clock, self._ids, self._pause, self._chance = clock, ids, pause, chance
         self._watches: list[ManyWatch[Any]] = []
 
@@ -248,6 +251,7 @@ class KubernetesStore(Finder):
             statuses=statuses,
             chance=self._chance,
             pause=self._pause,
+            quarantine=self.quarantine,
         )
         self._watches.append(watch)
         return watch

@@ -3,13 +3,16 @@
 Each kind is watched on its own, from the version asked for and after an interruption from the last
 one heard of, so the order holds for each kind. What people made and Carrel has not taken on is not
 seen: it has no label of ours yet, and getting it is what "added" means.
+
+An event that cannot be read is set aside and the others go on. Whatever else ends the watch of one
+kind is told to whoever waits for changes; nobody waits for a watch that has ended.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Generic, Self
+from typing import Final, Generic, Self
 
 import msgspec
 
@@ -23,6 +26,7 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
     from_status,
 )
+from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.kube.retrying import Backoff, Chance
 from carrel_scheduler.kube.watching import Lines
@@ -30,8 +34,9 @@ from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.objects import ObjectT
 from carrel_scheduler.ledger.resources import names
 from carrel_scheduler.ledger.resources.codec import Stored
-from carrel_scheduler.ledger.resources.listing import readable
+from carrel_scheduler.ledger.resources.listing import SOURCES, readable
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
+from carrel_scheduler.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
 SILENT_SECONDS: Final = 150.0
@@ -48,6 +53,7 @@ class _Event(msgspec.Struct, frozen=True):
 
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _STORED: Final = msgspec.json.Decoder(Stored)
+_PARTIAL: Final = msgspec.json.Decoder(PartialObject)
 _STATUS: Final = msgspec.json.Decoder(Status)
 _End = BaseException | None
 
@@ -63,6 +69,7 @@ class ManyWatch(Generic[ObjectT]):
         statuses: whether changes of a status alone are told.
         chance: jitter of pauses, in [0, 1).
         pause: waits so many seconds.
+        quarantine: where events go that cannot be read.
     """
 
     def __init__(
@@ -75,8 +82,9 @@ class ManyWatch(Generic[ObjectT]):
         statuses: bool,
         chance: Chance,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        quarantine: Quarantine,
     ) -> None:
-        self._client, self._statuses = client, statuses
+        self._client, self._statuses, self._quarantine = client, statuses, quarantine
         self._kind: type[ObjectT] = kind
         self._chance, self._pause = chance, pause
         self._found: asyncio.Queue[Change[ObjectT] | _End] = asyncio.Queue(MOST_WAITING)
@@ -117,10 +125,10 @@ class ManyWatch(Generic[ObjectT]):
         """A version that is still to come would be waited for in silence."""
         try:
             body = await self._client.raw("GET", f"{resource.path()}?limit=1")
-        except KubeError as error:
+            there = int(decode_page(body, Stored).metadata.resource_version)
+        except (KubeError, ValueError) as error:
             log.info("The version of %s was not checked: %s", resource.plural, error)
             return
-        there = int(decode_page(body, Stored).metadata.resource_version)
         if version > there:
             await self._found.put(Expired(f"version {version} is to come: this is {there}"))
 
@@ -131,8 +139,8 @@ class ManyWatch(Generic[ObjectT]):
             while True:
                 before = cursor
                 try:
-                    async for event in self._events(resource, cursor):
-                        cursor = await self._take(resource, event)
+                    async for line in self._lines(resource, cursor):
+                        cursor = await self._take(resource, line, cursor)
                 except (Unavailable, TooManyRequests, TimeoutError) as error:
                     _give_up(resource, error, backoff)
                 if cursor != before:
@@ -144,8 +152,11 @@ class ManyWatch(Generic[ObjectT]):
             await self._found.put(LedgerUnavailable(f"{resource.plural}: {error}"))
         except LedgerUnavailable as error:
             await self._found.put(error)
+        except Exception as error:
+            log.exception("The watch of %s ended", resource.plural)
+            await self._found.put(LedgerUnavailable(f"{resource.plural}: {error!r}"))
 
-    async def _events(self, resource: Resource, cursor: int) -> Any:
+    async def _lines(self, resource: Resource, cursor: int) -> AsyncIterator[bytes]:
         lines = Lines()
         stream = self._client.watch(resource, str(cursor), label_selector=names.UID)
         async with aclosing(stream) as chunks:
@@ -155,18 +166,34 @@ class ManyWatch(Generic[ObjectT]):
                 if chunk is None:
                     return
                 for line in lines.feed(chunk):
-                    yield _EVENT.decode(line)
+                    yield line
 
-    async def _take(self, resource: Resource, event: _Event) -> int:
+    async def _take(self, resource: Resource, line: bytes, cursor: int) -> int:
         """Tell a change; returns where the watch goes on from."""
+        try:
+            version, change = self._read(resource, _EVENT.decode(line))
+        except KubeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - set aside, and everything else goes on
+            identity, version = _identity_in(line, cursor)
+            self._quarantine.put(SOURCES[self._kind], identity or resource.plural, error)
+            return version
+        if change is not None and self._tells(change.type, change.object):
+            await self._found.put(change)
+        return version
+
+    def _read(self, resource: Resource, event: _Event) -> tuple[int, Change[ObjectT] | None]:
         if event.type == "ERROR":
             raise from_status(_STATUS.decode(event.object))
         stored = _STORED.decode(event.object)
-        if event.type in _TYPES:
-            obj = readable(self._kind, resource, stored)
-            if obj is not None and self._tells(_TYPES[event.type], obj):
-                await self._found.put(Change(_TYPES[event.type], stored.version, obj))
-        return stored.version
+        version = stored.version
+        if event.type not in _TYPES:
+            return version, None
+        change = _TYPES[event.type]
+        obj = readable(self._kind, resource, stored, self._quarantine)
+        if obj is None and change is ChangeType.DELETED:
+            raise Gone(410, "Expired", "what is gone cannot be read: all are listed again")
+        return version, None if obj is None else Change(change, version, obj)
 
     def _tells(self, change: ChangeType, obj: ObjectT) -> bool:
         """Whether it is more than a status, where statuses are left out."""
@@ -177,6 +204,15 @@ class ManyWatch(Generic[ObjectT]):
         if change is not ChangeType.DELETED:
             self._known[uid] = now
         return change is not ChangeType.MODIFIED or before != now
+
+
+def _identity_in(line: bytes, cursor: int) -> tuple[str, int]:
+    """The object and the version that an event is about, as far as can be told."""
+    try:
+        metadata = _PARTIAL.decode(_EVENT.decode(line).object).metadata
+        return metadata.labels.get(names.UID) or metadata.uid, int(metadata.resource_version)
+    except (msgspec.MsgspecError, ValueError):
+        return "", cursor
 
 
 def _give_up(resource: Resource, error: Exception, backoff: Backoff) -> None:
