@@ -232,10 +232,13 @@ async def serve(settings: Settings) -> None:
 async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
     engine = LocalEngine(settings.state_dir / "engine", socket.gethostname(), clock=time.time)
-    ledger = await open_ledger(settings.database_url, clock=time.time, ids=new_id)
+    quarantine = Quarantine(time.time)
+    ledger = await open_ledger(
+        settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine
+    )
     try:
         around = OneMachine(settings, provider)
-        await Service(settings, ledger, engine, around, Quarantine(time.time)).run(stop)
+        await Service(settings, ledger, engine, around, quarantine).run(stop)
     finally:
         await engine.close()
         await ledger.close()

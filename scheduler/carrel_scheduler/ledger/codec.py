@@ -25,6 +25,7 @@ from carrel_scheduler.ledger.objects import (
     WorkloadStatus,
 )
 from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.quarantine import Source
 
 _SPECS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     Project: msgspec.json.Decoder(ProjectSpec),
@@ -36,6 +37,12 @@ _STATUSES: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     Department: msgspec.json.Decoder(DepartmentStatus),
     Workload: msgspec.json.Decoder(WorkloadStatus),
 }
+SOURCES: Final[dict[type, Source]] = {
+    Project: "project",
+    Department: "department",
+    Workload: "workload",
+}
+"""What objects are called where those go that cannot be read."""
 _META: Final = msgspec.json.Decoder(Meta)
 _LABELS: Final = msgspec.json.Decoder(dict[str, str])
 _DEVICES: Final = msgspec.json.Decoder(tuple[int, ...])

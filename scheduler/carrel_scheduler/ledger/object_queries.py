@@ -1,9 +1,10 @@
 """Listing objects and reading changes, each in the one snapshot of the connection it is given."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Select, and_, bindparam, exists, select
+import msgspec
+from sqlalchemy import Connection, Row, Select, and_, bindparam, exists, select
 
 from carrel_scheduler.ledger.codec import build, meta_from_json
 from carrel_scheduler.ledger.errors import InvalidArgument
@@ -13,7 +14,10 @@ from carrel_scheduler.ledger.schema import changes, labels, objects, specs, stor
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.ledger.watch import Batch
 
+T = TypeVar("T")
 CHANGES_AT_ONCE: Final = 256
+Damaged = dict[str, Exception]
+"""What could not be read, by uid."""
 _STATE: Final = select(store_state.c.version, store_state.c.dropped_through)
 _CHANGES: Final = (
     select(changes, specs.c.spec)
@@ -30,8 +34,12 @@ def list_objects(
     filters: Mapping[str, Any],
     limit: int | None,
     after: str,
+    damaged: Damaged,
 ) -> Page[ObjectT]:
-    """One page in creation order; ``filters`` are those of ``ObjectStore.list``."""
+    """One page in creation order; ``filters`` are those of ``ObjectStore.list``.
+
+    Objects that cannot be read are left out and put into ``damaged``.
+    """
     query = _filtered(STORED.where(objects.c.kind == kind.__name__), **filters)
     query = query.where(objects.c.created_version > _position(after))
     query = query.order_by(objects.c.created_version)
@@ -44,7 +52,7 @@ def list_objects(
     more = limit is not None and len(rows) > limit
     shown = rows[:limit]
     return Page(
-        items=[stored(kind, row).decode() for row in shown],
+        items=_readable(shown, lambda row: stored(kind, row).decode(), damaged),
         version=version,
         next=str(shown[-1].created_version) if more else "",
     )
@@ -89,8 +97,13 @@ def newest_version(connection: Connection) -> int:
     return int(connection.execute(_STATE).one().version)
 
 
-def changes_after(connection: Connection, kind: type[ObjectT], cursor: int) -> Batch[ObjectT]:
-    """Changes after a version, as many as fit one read; raises ``Expired``."""
+def changes_after(
+    connection: Connection, kind: type[ObjectT], cursor: int, damaged: Damaged
+) -> Batch[ObjectT]:
+    """Changes after a version, as many as fit one read; raises ``Expired``.
+
+    Those that cannot be read are left out and put into ``damaged``.
+    """
     newest, dropped_through = connection.execute(_STATE).one()
     if not dropped_through <= cursor <= newest:
         raise Expired(
@@ -100,13 +113,20 @@ def changes_after(connection: Connection, kind: type[ObjectT], cursor: int) -> B
     if cursor == newest:
         return Batch((), cursor)
     rows = connection.execute(_CHANGES, {"after": cursor, "kind": kind.__name__}).all()
-    found = [
-        Change(
-            ChangeType(row.type),
-            row.version,
-            build(kind, meta_from_json(row.meta), row.spec, row.status),
-        )
-        for row in rows
-    ]
-    full = len(found) == CHANGES_AT_ONCE
-    return Batch(found, found[-1].version if full else newest)
+
+    def change(row: Row[Any]) -> Change[ObjectT]:
+        obj = build(kind, meta_from_json(row.meta), row.spec, row.status)
+        return Change(ChangeType(row.type), row.version, obj)
+
+    full = len(rows) == CHANGES_AT_ONCE
+    return Batch(_readable(rows, change, damaged), rows[-1].version if full else newest)
+
+
+def _readable(rows: Sequence[Row[Any]], read: Callable[[Row[Any]], T], damaged: Damaged) -> list[T]:
+    found: list[T] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except (msgspec.MsgspecError, ValueError) as error:
+            damaged[row.uid] = error
+    return found

@@ -8,6 +8,7 @@ from carrel_scheduler.ledger.database import Database, database_of
 from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
+from carrel_scheduler.quarantine import Quarantine
 
 KEEP_CHANGES: Final = 50_000
 
@@ -18,6 +19,7 @@ async def open_ledger(
     clock: Callable[[], float],
     ids: Callable[[], str],
     keep_changes: int = KEEP_CHANGES,
+    quarantine: Quarantine | None = None,
 ) -> Ledger:
     """Open, migrating to the present schema if needed; close it with ``close``.
 
@@ -29,6 +31,7 @@ async def open_ledger(
         clock: epoch seconds.
         ids: new unique ids.
         keep_changes: how many changes watches can go back.
+        quarantine: where objects go that cannot be read.
 
     Raises:
         LedgerNotUsable: the URL, folder, file, server or schema does not serve; says why.
@@ -36,7 +39,9 @@ async def open_ledger(
     if keep_changes < 1:
         raise InvalidArgument("keep_changes", keep_changes, "at least 1")
     database = await asyncio.to_thread(migrated, url)
-    return SqlLedger(database, clock=clock, ids=ids, keep_changes=keep_changes)
+    return SqlLedger(
+        database, clock=clock, ids=ids, keep_changes=keep_changes, quarantine=quarantine
+    )
 
 
 def migrated(url: str) -> Database:

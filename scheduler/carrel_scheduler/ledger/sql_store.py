@@ -6,7 +6,7 @@ SQLite noticed within ``PATIENCE``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
@@ -14,16 +14,17 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from carrel_scheduler.ledger import object_queries, object_rows, status_rows
-from carrel_scheduler.ledger.codec import Encoded, encode, encode_status
+from carrel_scheduler.ledger.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed
 from carrel_scheduler.ledger.group_commit import GroupCommit
 from carrel_scheduler.ledger.notifier import Notifier
-from carrel_scheduler.ledger.objects import ObjectT
+from carrel_scheduler.ledger.objects import Object, ObjectT
 from carrel_scheduler.ledger.storage import failed
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watch import Batch, Watch
+from carrel_scheduler.quarantine import Quarantine
 
 if TYPE_CHECKING:
     from carrel_scheduler.ledger.listen import Listener
@@ -42,6 +43,7 @@ class SqlObjectStore:
         clock: epoch seconds, for ``created_at`` where it is not set.
         ids: new unique ids.
         keep_changes: how many changes stay for watches.
+        quarantine: where objects go that cannot be read.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class SqlObjectStore:
         clock: Callable[[], float],
         ids: Callable[[], str],
         keep_changes: int,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        self._quarantine = quarantine or Quarantine(clock)
         self._database, self._clock, self._ids = database, clock, ids
         self._notifier = Notifier()
         self._writer = GroupCommit(database.writer, self._notifier, keep_changes)
@@ -122,7 +126,18 @@ class SqlObjectStore:
             "without_kinds": without_kinds,
             "wanted_labels": labels,
         }
-        return await self._read(object_queries.list_objects, kind, filters, limit, after)
+        damaged: object_queries.Damaged = {}
+        found = await self._read(object_queries.list_objects, kind, filters, limit, after, damaged)
+        self._set_aside(kind, [obj.meta.uid for obj in found.items], damaged)
+        return found
+
+    def _set_aside(
+        self, kind: type[Object], read: Iterable[str], damaged: object_queries.Damaged
+    ) -> None:
+        for uid in read:
+            self._quarantine.release(SOURCES[kind], uid)
+        for uid, error in damaged.items():
+            self._quarantine.put(SOURCES[kind], uid, error)
 
     async def update(self, obj: ObjectT) -> ObjectT:
         """See ``ObjectStore``."""
@@ -169,7 +184,10 @@ class SqlObjectStore:
             return None if statuses else self._writer.recent.after(kind, cursor)
 
         async def read(cursor: int) -> Batch[ObjectT]:
-            return await self._read(object_queries.changes_after, kind, cursor)
+            damaged: object_queries.Damaged = {}
+            found = await self._read(object_queries.changes_after, kind, cursor, damaged)
+            self._set_aside(kind, [one.object.meta.uid for one in found.changes], damaged)
+            return found
 
         patience = PATIENCE[self._database.listens]
         return Watch(read, self._notifier, version, patience, recent)

@@ -144,6 +144,24 @@ async def test_what_the_scheduler_records_waits_for_room(stores: Ledgers) -> Non
     assert [row.to_phase for row in rows] == ["pending", "running"]
 
 
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"kind": 5}'])
+async def test_an_object_that_cannot_be_read_is_set_aside(
+    stores: Ledgers, tmp_path: Path, damage: str
+) -> None:
+    ledger = await stores.open()
+    first = await submit(ledger, "first")
+    bad = await submit(ledger, "bad")
+    with sqlite3.connect(tmp_path / "carrel.sqlite") as connection:
+        connection.execute("UPDATE specs SET spec = ? WHERE uid = ?", (damage, bad.meta.uid))
+    connection.close()
+    last = await submit(ledger, "last")
+    page = await ledger.list(Workload)
+    assert [obj.meta.uid for obj in page.items] == [first.meta.uid, last.meta.uid]
+    changes = await take(ledger.watch(Workload, 0), 2)
+    assert [change.object.meta.uid for change in changes] == [first.meta.uid, last.meta.uid]
+    assert [item.key for item in ledger._quarantine.items] == [bad.meta.uid]
+
+
 def set_most_pages(ledger: SqlLedger, count: int) -> None:
     """The database file may not grow beyond this (never below what it is)."""
     with ledger._database.writer.connect() as connection:

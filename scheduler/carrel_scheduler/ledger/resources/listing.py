@@ -10,18 +10,14 @@ from carrel_scheduler.kube.client import PAGE, KubeClient
 from carrel_scheduler.kube.decoding import decode_page
 from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger.codec import SOURCES
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import Department, ObjectT, Project, Workload
+from carrel_scheduler.ledger.objects import ObjectT, Workload
 from carrel_scheduler.ledger.resources import codec, names
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.store import Page
-from carrel_scheduler.quarantine import Quarantine, Source
+from carrel_scheduler.quarantine import Quarantine
 
-SOURCES: Final[dict[type, Source]] = {
-    Workload: "workload",
-    Project: "project",
-    Department: "department",
-}
 Wanted = Callable[[Any], bool]
 Position = tuple[float, str]
 _TRIES: Final = 5

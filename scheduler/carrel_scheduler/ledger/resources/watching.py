@@ -30,11 +30,12 @@ from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.kube.retrying import Backoff, Chance
 from carrel_scheduler.kube.watching import Lines
+from carrel_scheduler.ledger.codec import SOURCES
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.objects import ObjectT
 from carrel_scheduler.ledger.resources import names
 from carrel_scheduler.ledger.resources.codec import Stored
-from carrel_scheduler.ledger.resources.listing import SOURCES, readable
+from carrel_scheduler.ledger.resources.listing import readable
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.quarantine import Quarantine
 
