@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.workloads.contract import LiveEvent, Report
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
@@ -79,6 +81,21 @@ async def test_the_stream_of_one_workload_tells_its_state_even_at_rest(desk: Des
         message = await stream.next()
         assert message is not None
         assert message.data["status"]["attempt"] == 9
+
+
+async def test_the_stream_of_a_workload_that_is_deleted_meanwhile_ends_in_order(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    get = desk.ledger.get_by_uid
+
+    async def too_late(kind: type[Workload], uid: str) -> Workload:
+        await desk.ledger.delete(Workload, "train-1", "vision")
+        return await get(kind, uid)
+
+    monkeypatch.setattr(desk.ledger, "get_by_uid", too_late)
+    async with listening(desk, "/workloads/vision/train-1/events", "bea") as stream:
+        assert await stream.next() is None
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_silence_is_filled_and_a_revoked_token_ends_the_stream(desk: Desk) -> None:

@@ -6,6 +6,7 @@ stream, a changed membership changes what it shows.
 """
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
@@ -18,9 +19,11 @@ from carrel_scheduler.api.encoding import server_sent_event
 from carrel_scheduler.api.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Phase, Workload
+from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.contract import LiveEvent, Subscription
 from carrel_scheduler.workloads.lifecycle import AT_REST
 
+log = logging.getLogger(__name__)
 PAGE: Final = 200
 GREETING: Final = b": events of Carrel\n\n"
 TOLD: Final = "told"
@@ -125,6 +128,9 @@ class EventStreams:
                 ) as changes:
                     async for piece in changes:
                         yield piece
+            except NotFound:
+                # Deleted while its stream began: it ends, and who asks again is told so.
+                log.debug("workload %s is gone", wanted.uid)
             finally:
                 subscription.close()
 
