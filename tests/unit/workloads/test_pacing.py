@@ -88,8 +88,8 @@ async def test_nothing_falls_due_in_the_past_once_all_have_been_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice was put off, and before it came nobody waited any more."""
-    await desk.project("vision", 1)
-    first = await desk.submit("vision", "first")
+    await desk.project("vision", 4)
+    first = await desk.submit("vision", "first", 4)
     await desk.runs(first)
     slice_of = desk.loop._explaining.slice
 
@@ -98,11 +98,11 @@ async def test_nothing_falls_due_in_the_past_once_all_have_been_told(
         slice_of(cycle)
 
     monkeypatch.setattr(desk.loop._explaining, "slice", slow)
-    second = await desk.submit("vision", "second")
-    third = await desk.submit("vision", "third")
-    await desk.change(second, delete=True)
-    await desk.change(third, delete=True)
+    second = await desk.submit("vision", "second", 4)
+    assert desk.loop._explaining.pacing._until > desk.now  # it rests from telling why
+    await desk.project("speech", 1)  # something is decided anew, which is told after the rest
     await desk.ends(first)
+    assert await desk.phase(second) == "starting"
     turns = 0
     while (due := desk.loop.next_deadline()) is not None:
         desk.now = max(desk.now, due)
