@@ -12,6 +12,7 @@ from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.contract import NotAccepted
+from carrel_scheduler.workloads.reporting import MOST_METRICS, TooManyMetrics
 
 MOST_ERRORS: Final = 20
 # Values below these fields are never repeated in an answer.
@@ -111,6 +112,9 @@ def from_exception(error: BaseException) -> Problem | None:
         return expected(error)
     if isinstance(error, NotAccepted):
         return problems.Conflicting(error.code, error.detail)
+    if isinstance(error, TooManyMetrics):
+        right = f"at most {MOST_METRICS} names of metrics in a job; this is one more"
+        return problems.invalid_field("metrics", Code.TOO_LONG, error.name, right)
     if isinstance(error, StoreError):
         return _from_store(error)
     return None

@@ -91,6 +91,9 @@ from carrel_scheduler.workloads.stream import Stream
 
 log = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 30.0
+MOST_TURNS_IN_A_ROW: Final = 100
+SLOW_TURN_SECONDS: Final = 0.05
+"""So long it rests where, turn after turn, something is due at once and nothing is heard."""
 
 
 class Reconciler:
@@ -151,7 +154,7 @@ class Reconciler:
         )
         self.guests.quarantine, self.guests.draining = self.quarantine, self.book.draining
         self.guests.nodes.withheld = self.withheld
-        self._failures = 0
+        self._failures = self._in_a_row = 0
 
     def tell(self, message: Message) -> None:
         """Hand a message to the loop."""
@@ -323,7 +326,13 @@ class Reconciler:
         if not self.quiet:
             return
         deadline = self.next_deadline()
-        await self._inbox.wait(None if deadline is None else max(0.0, deadline - self.clock()))
+        seconds = None if deadline is None else max(0.0, deadline - self.clock())
+        self._in_a_row = self._in_a_row + 1 if seconds == 0.0 else 0
+        if self._in_a_row > MOST_TURNS_IN_A_ROW:
+            if self._in_a_row == MOST_TURNS_IN_A_ROW + 1:
+                log.error("something falls due again and again; the loop turns slower for it")
+            seconds = SLOW_TURN_SECONDS
+        await self._inbox.wait(seconds)
 
     def _handle(self, cycle: Cycle, message: Message) -> None:
         match message:

@@ -11,6 +11,20 @@ from carrel_scheduler.workloads.book import Entry
 from carrel_scheduler.workloads.contract import Report
 
 FLUSH_SECONDS = 1.0
+MOST_METRICS = 200
+"""Of one job by name: all of them stand in its status, which everybody reads."""
+
+
+class TooManyMetrics(Exception):  # noqa: N818 - an outcome to tell
+    """A report names more metrics than a job may have; nothing of it was taken.
+
+    Attributes:
+        name: the first that is one too many.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"a job may report {MOST_METRICS} metrics by name; {name!r} is one more")
+        self.name = name
 
 
 @dataclass(slots=True)
@@ -22,8 +36,14 @@ class PendingReports:
     due_at: float | None = None
 
     def take(self, entry: Entry, report: Report, state: State, now: float) -> None:
-        """Put a report into the status and remember what is to be written."""
+        """Put a report into the status and remember what is to be written.
+
+        Raises ``TooManyMetrics``.
+        """
         status = entry.workload.status
+        new = [name for name in report.metrics if name not in status.metrics]
+        if len(status.metrics) + len(new) > MOST_METRICS:
+            raise TooManyMetrics(new[MOST_METRICS - len(status.metrics)])
         if report.done is not None:
             status.progress = Progress(
                 done=report.done,

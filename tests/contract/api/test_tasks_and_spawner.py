@@ -70,6 +70,9 @@ async def test_who_asked_for_an_end_is_recorded(
         ({"step": -1}, "step", "too_small"),
         ({"metrics": {"loss": "low"}}, "metrics.loss", "wrong_type"),
         ({"metrics": {"": 1}}, "metrics.", "too_short"),
+        ({"metrics": {"x" * 101: 1}}, f"metrics.{'x' * 101}", "too_long"),
+        ({"metrics": {"a\nb": 1}}, "metrics.a\nb", "wrong_form"),
+        ({"metrics": {f"m{n}": 1 for n in range(201)}}, "metrics", "too_long"),
         ({"lost": 1}, "lost", "unknown_field"),
     ],
 )

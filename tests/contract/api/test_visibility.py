@@ -97,6 +97,15 @@ async def test_usage_is_of_visible_projects_and_a_sensible_span(desk: Desk) -> N
     assert (bad.status, bad.fields) == (422, {"since": "too_big"})
 
 
+async def test_usage_in_the_future_is_not_counted(desk: Desk) -> None:
+    now = desk.clock.now
+    told = (await desk.ask("GET", f"/usage?since={now - 10}&until={now + 6 * 86_400}")).body
+    assert told["until"] == now
+    assert told["items"] == (await desk.ask("GET", f"/usage?since={now - 10}")).body["items"]
+    bad = await desk.ask("GET", f"/usage?since={now + 5}&until={now + 10}")
+    assert (bad.status, bad.fields) == (422, {"since": "too_big"})
+
+
 async def test_history_and_curves_are_read(desk: Desk) -> None:
     history = (await desk.ask("GET", "/workloads/vision/train-1/history")).body
     assert [row["to_phase"] for row in history["transitions"]] == ["pending", "starting"]

@@ -1,12 +1,18 @@
 """Watches whose changes were not kept long enough: everything is told again, also what is gone."""
 
+import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
 from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
-from carrel_scheduler.workloads.messages import ProjectChanged
-from carrel_scheduler.workloads.pumps import pump_projects
+from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.workloads.messages import DevicesSampled, ProjectChanged
+from carrel_scheduler.workloads.pumps import pump_devices, pump_projects
+from unit.workloads.desk import Desk
 
 
 def project(name: str) -> Project:
@@ -58,3 +64,30 @@ async def test_nothing_is_missed() -> None:
         ("added", "later"),
     ]
     assert ledger.watched == [1, 10]
+
+
+async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
+    """The driver answers with an error now and then; what it tells in between arrives."""
+    looks, told = itertools.count(), []
+
+    class Driver:
+        def facts(self) -> NodeFacts:
+            if next(looks) % 2:
+                raise OSError("the driver does not answer")
+            return desk.facts
+
+        def sample(self, _tasks: object) -> list[DeviceUse]:
+            raise ValueError("nonsense")
+
+    async def pause(_seconds: float) -> None:
+        if next(looks) > 12:
+            raise asyncio.CancelledError
+
+    loop: Any = desk.loop
+    tell, loop.tell = loop.tell, told.append
+    with pytest.raises(asyncio.CancelledError):
+        await pump_devices(Driver(), loop, pause)
+    loop.tell = tell
+    assert told
+    assert set(told) == {DevicesSampled(desk.facts, ())}
+    assert desk.loop.quarantine.counts["device", "ValueError"] == len(told)

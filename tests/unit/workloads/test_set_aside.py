@@ -26,6 +26,8 @@ from carrel_scheduler.ledger.objects import (
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads import reconciler, spec_changes, task_changes
+from carrel_scheduler.workloads.faults.audit import Audit
+from carrel_scheduler.workloads.live import LiveView
 from carrel_scheduler.workloads.messages import (
     DepartmentChanged,
     DevicesSampled,
@@ -35,6 +37,7 @@ from carrel_scheduler.workloads.messages import (
     StartRefused,
     TaskSeen,
     UsedLately,
+    Wake,
     WorkloadChanged,
 )
 from unit.workloads.desk import Desk, node_facts
@@ -294,3 +297,67 @@ async def test_another_scheduler_ends_this_one(desk: Desk) -> None:
     await desk.ledger.begin_epoch()
     with pytest.raises(Fenced):
         await desk.submit("vision", "job")
+
+
+async def test_what_falls_due_again_and_again_does_not_keep_a_processor_busy(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float | None] = []
+
+    async def wait(seconds: float | None) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(desk.loop, "next_deadline", lambda: desk.now - 1.0)
+    monkeypatch.setattr(desk.loop._inbox, "wait", wait)
+    for _ in range(reconciler.MOST_TURNS_IN_A_ROW + 5):
+        await desk.loop._something_happened()
+    assert waited[0] == 0.0
+    assert waited[-1] == reconciler.SLOW_TURN_SECONDS
+
+
+async def test_a_violated_invariant_is_told_and_ends_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = ["device 3 of desk holds 2000 of 1000"]
+
+    def no_device_over_capacity(_state: Any) -> list[str]:
+        return wrong
+
+    def limits_held(_state: Any) -> list[str]:
+        raise ZeroDivisionError
+
+    desk.loop.audit = Audit(lambda: desk.now, (no_device_over_capacity, limits_held))
+    await desk.project("vision", 1)
+    for _ in range(3):
+        desk.now += 1.5
+        desk.loop.tell(Wake())
+        await desk.settle()
+    faults = LiveView(desk.loop).faults()
+    assert faults.violated == ["limits_held", "no_device_over_capacity"]
+    assert sum(faults.violations.values()) == 4
+    assert caplog.text.count("device 3 of desk holds 2000") == 1
+    wrong.clear()
+    for _ in range(2):
+        desk.now += 1.5
+        desk.loop.tell(Wake())
+        await desk.settle()
+    assert LiveView(desk.loop).faults().violated == ["limits_held"]
+
+
+async def test_invariants_take_a_small_share_of_the_time(desk: Desk) -> None:
+    looks: list[float] = []
+
+    def slow(_state: Any) -> list[str]:
+        looks.append(desk.now)
+        desk.now += 0.2
+        return []
+
+    audit = Audit(lambda: desk.now, (slow,))
+    begun = desk.now
+    while desk.now < begun + 200.0:
+        audit.look(desk.loop.state)
+        desk.now += 0.01
+    assert len(looks) * 0.2 <= 0.011 * 200.0
+    desk.now -= 86_400.0
+    audit.look(desk.loop.state)  # a clock that is set back puts nothing off
+    assert looks[-1] < begun

@@ -124,6 +124,9 @@ def _no_parent(value: str) -> str:
 NO_NUL: Final = r"^[^\x00]*$"
 Text = Annotated[str, StringConstraints(max_length=65_536, pattern=NO_NUL)]
 ShortText = Annotated[str, StringConstraints(max_length=512, pattern=NO_NUL)]
+MetricName = Annotated[
+    str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
+]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=NO_NUL)]
 FileText = Annotated[str, StringConstraints(max_length=MOST_FILES_BYTES, pattern=NO_NUL)]
 

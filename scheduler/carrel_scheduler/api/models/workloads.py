@@ -9,6 +9,7 @@ from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.workloads import own_work
+from carrel_scheduler.workloads.reporting import MOST_METRICS
 
 MOST_ITEMS: Final = 1000
 Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]
@@ -180,10 +181,9 @@ class ReportIn(Request):
     """What a job says about itself; every field may be left out."""
 
     step: fields.Step | None = None
-    metrics: Annotated[
-        dict[Annotated[fields.ShortText, Field(min_length=1)], fields.Number],
-        Field(max_length=200),
-    ] = Field(default_factory=dict)
+    metrics: Annotated[dict[fields.MetricName, fields.Number], Field(max_length=MOST_METRICS)] = (
+        Field(default_factory=dict)
+    )
     done: Annotated[float, Field(ge=0, le=1e308)] | None = None
     total: Annotated[float, Field(ge=0, le=1e308)] | None = None
     unit: Annotated[fields.ShortText, Field(max_length=64)] = "step"

@@ -45,13 +45,16 @@ async def read_queue(call: Call) -> Answer:
     answers={200: answers.UsageList},
 )
 async def read_usage(call: Call) -> Answer:
-    """Use by project, user or workload in a span of time."""
+    """Use by project, user or workload in a span of time, which ends now at the latest."""
     query: queries.UsageQuery = call.query
     deps = call.services.deps
-    until = deps.clock() if query.until is None else query.until
+    now = deps.clock()
+    until = now if query.until is None else min(query.until, now)
     since = max(0.0, until - WEEK_SECONDS) if query.since is None else query.since
     if since > until:
-        raise problems.invalid_field("since", Code.TOO_BIG, since, f"at most `until`, {until}")
+        raise problems.invalid_field(
+            "since", Code.TOO_BIG, since, f"at most `until` and now, {until}"
+        )
     projects = call.visitor.person.visible_projects()
     items = (
         []

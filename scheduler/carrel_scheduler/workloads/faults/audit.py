@@ -56,7 +56,7 @@ class Audit:
             return
         invariant = self._invariants[self._next % len(self._invariants)]
         self._next += 1
-        self._note(invariant.__name__, _checked(invariant, state))
+        self._note(invariant.__name__, self._checked(invariant, state))
         took = max(0.0, self._clock() - began)
         self._began, self._rests_until = began, began + max(LEAST_REST_SECONDS, REST * took)
 
@@ -70,10 +70,10 @@ class Audit:
             told = "; ".join(found[:MOST_LOGGED])
             log.error("invariant %s is violated %d times: %s", name, len(found), ascii(told))
 
-
-def _checked(invariant: Invariant, state: Columns) -> list[str]:
-    try:
-        return invariant(state)
-    except Exception as error:
-        log.exception("invariant %s could not be checked", invariant.__name__)
-        return [f"could not be checked: {type(error).__name__}"]
+    def _checked(self, invariant: Invariant, state: Columns) -> list[str]:
+        try:
+            return invariant(state)
+        except Exception as error:
+            if invariant.__name__ not in self._violated:
+                log.exception("invariant %s could not be checked", invariant.__name__)
+            return [f"could not be checked: {type(error).__name__}"]

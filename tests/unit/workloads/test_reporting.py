@@ -1,0 +1,24 @@
+"""What a job reports of itself is bounded: everybody's lists carry it."""
+
+import pytest
+
+from carrel_scheduler.workloads.contract import Report
+from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.reporting import MOST_METRICS, TooManyMetrics
+from unit.workloads.desk import Desk
+
+
+async def test_a_job_has_so_many_metrics_and_no_more(desk: Desk) -> None:
+    await desk.project("vision", 1)
+    uid = await desk.submit("vision", "job")
+    await desk.runs(uid)
+    live = LiveView(desk.loop)
+    for number in range(MOST_METRICS):
+        await live.report(uid, Report(at=desk.now, step=1, metrics={f"m{number}": 1.0}))
+    with pytest.raises(TooManyMetrics, match="'more' is one more"):
+        await live.report(uid, Report(at=desk.now, step=2, metrics={"m0": 3.0, "more": 2.0}))
+    await live.report(uid, Report(at=desk.now, step=2, metrics={"m0": 2.0}))
+    await desk.wait(2.0)
+    metrics = (await desk.stored(uid)).status.metrics
+    assert len(metrics) == MOST_METRICS
+    assert metrics["m0"] == 2.0
