@@ -68,7 +68,8 @@ async def test_nothing_is_missed() -> None:
 
 async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
     """The driver answers with an error now and then; what it tells in between arrives."""
-    looks, told = itertools.count(), []
+    looks = itertools.count()
+    told: list[DevicesSampled] = []
 
     class Driver:
         def facts(self) -> NodeFacts:
