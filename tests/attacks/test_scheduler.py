@@ -106,7 +106,7 @@ def test_a_machine_that_comes_back_with_fewer_gpus_starts(
     """Eight GPUs in use, two after the restart: what was on the others runs again on those."""
     stack = own_product("--gpus", "8")
     with Person.of(stack, "ada", "vision") as ada:
-        jobs = [ada.submit(["sleep", "600"], resources={"gpus": 1}) for _ in range(8)]
+        jobs = [ada.submit(["sleep", "600"], gpus=1) for _ in range(8)]
         for job in jobs:
             ada.running(job)
     stack.stop()

@@ -88,6 +88,7 @@ def _begun(cycle: Cycle, entry: Entry) -> None:
 
 
 def _ended(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
+    task = _as_lost(cycle, entry, task)
     index, phase = task.id.index, entry.workload.status.phase
     entry.alive.discard(index)
     _show(cycle, entry, task)
@@ -106,6 +107,21 @@ def _ended(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
         _settle(cycle, entry)
     elif not entry.ending:
         _begun(cycle, entry)
+
+
+def _as_lost(cycle: Cycle, entry: Entry, task: TaskStatus) -> TaskStatus:
+    """What fails while its node offers fewer GPUs than are in use is lost: one of them went away.
+
+    Which one, nobody can say of a node whose GPUs are counted only.
+    """
+    place = entry.tasks.get(task.id.index)
+    if task.exit_code == 0 or task.lost or place is None or not place.devices:
+        return task
+    if not cycle.guests.nodes.short_of_gpus(cycle.state, place.node):
+        return task
+    how = how_task_ended(entry.workload.spec, task)
+    told = f"{how}, while {place.node} offers fewer GPUs than are in use there"
+    return msgspec.structs.replace(task, lost=True, message=told)
 
 
 def _one_less(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:

@@ -12,10 +12,12 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeGone, NodeSet
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     Standing,
+    gpu_count,
     gpu_model,
     node_set,
     standing_of,
@@ -46,6 +48,7 @@ class Nodes:
         self._strangers = ForeignUse()
         self._changed: set[str] = set()
         self._left: set[str] = set()
+        self._short: set[str] = set()
         self._standings: dict[str, Standing] = {}
         self._followed = False
         self.withheld = Withheld()
@@ -61,6 +64,18 @@ class Nodes:
         if known is None:
             return Standing.GONE if self._followed else Standing.IN_ORDER
         return known.standing
+
+    def short_of_gpus(self, state: State, name: str) -> bool:
+        """Whether a node offers fewer GPUs than work of ours and of others uses there."""
+        known, slot = self._known.get(name), state.nodes.slots.get(name)
+        if known is None or slot is None:
+            return False
+        devices = int(state.nodes.devices[slot])
+        held = (state.nodes.free.devices[:devices, slot] < MILLI).sum()
+        try:
+            return int(held) > gpu_count(known.object)
+        except PodRefused:
+            return False
 
     def objects(self) -> list[Node]:
         """All nodes that there are."""
@@ -111,7 +126,7 @@ class Nodes:
     @property
     def changed(self) -> bool:
         """Whether the core does not know everything yet."""
-        return bool(self._changed or self._left)
+        return bool(self._changed or self._left or self._short)
 
     def leaving(self, state: State) -> list[str]:
         """Names of nodes that are about to leave the core."""
@@ -123,7 +138,7 @@ class Nodes:
 
         A node that cannot be told of is left as it was, and set aside.
         """
-        changed, self._changed = sorted(self._changed | self._left), set()
+        changed, self._changed = sorted(self._changed | self._left | self._short), set()
         facts = []
         for name in changed:
             with quarantine.guard("node", name):
@@ -133,11 +148,14 @@ class Nodes:
 
     def _settle(self, state: State, name: str) -> NodeFacts | None:
         known = self._known.get(name)
+        self._short.discard(name)
         if known is None:
             self._drop(state, name)
             return None
         told = self._told(state, known)
-        told = None if told is None else self.withheld.added_to(told)
+        fact = told or state.nodes.fact(state.nodes.slot(name))
+        if fact.devices - len(fact.broken_devices) > gpu_count(known.object):
+            self._short.add(name)  # one in use is missing: it is told of once it is free
         if told is None:
             return None
         _apply(state, told)
@@ -161,6 +179,7 @@ class Nodes:
         broken = () if before is None else before.broken_devices
         group = self._groups.of(known.object)
         told = node_set(known.object, self._strangers.of(name), taken, broken, group)
+        told = self.withheld.added_to(told)
         return None if told == before else told
 
 

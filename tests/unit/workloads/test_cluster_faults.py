@@ -1,0 +1,111 @@
+"""Nodes and pods of a cluster that say what cannot be, and GPUs that a node no longer offers."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_scheduler.workloads.guests import settling
+from carrel_scheduler.workloads.guests.members import Member, PodRef
+from carrel_scheduler.workloads.guests.messages import (
+    GuestsHeard,
+    MemberSeen,
+    NodeLeft,
+    NodeSeen,
+    Ready,
+)
+from carrel_scheduler.workloads.live import LiveView
+from unit.workloads.desk import NODE, Desk
+
+
+def node(name: str, gpus: str, **status: Any) -> NodeSeen:
+    amounts = {"nvidia.com/gpu": gpus, "cpu": "64", "memory": "256Gi"}
+    told = {
+        "metadata": {"name": name},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            **status,
+        },
+    }
+    return NodeSeen(msgspec.convert(told, Node))
+
+
+async def hear(desk: Desk, *news: Any) -> None:
+    desk.loop.tell(GuestsHeard(news))
+    await desk.settle()
+
+
+async def test_a_node_that_cannot_be_read_is_set_aside_and_the_others_serve(desk: Desk) -> None:
+    await desk.project("vision", 8)
+    await hear(desk, node(NODE, "4"), node("odd", "four"), node("good", "4"), Ready())
+    assert [(one.source, one.key) for one in desk.loop.quarantine.items] == [("node", "odd")]
+    uids = [await desk.submit("vision", f"job-{number}", gpus=4) for number in range(2)]
+    assert await desk.phases(*uids) == ["starting", "starting"]
+    await hear(desk, node("odd", "4"))  # it changes
+    assert not list(desk.loop.quarantine.items)
+    assert await desk.phase(await desk.submit("vision", "more", gpus=4)) == "starting"
+
+
+async def test_news_that_mean_nothing_end_nothing(desk: Desk) -> None:
+    await desk.project("vision", 4)
+    wrong: Any = None
+    await hear(desk, node(NODE, "4"), NodeSeen(wrong), MemberSeen(wrong), NodeLeft(wrong), Ready())
+    uid = await desk.submit("vision", "job")
+    assert await desk.phase(uid) == "starting"
+    assert desk.loop.quarantine.counts
+
+
+async def test_what_fails_while_gpus_are_missing_counts_as_lost(desk: Desk) -> None:
+    """Which GPU went away nobody can say: what runs goes on, what fails is not to blame."""
+    await desk.project("vision", 4)
+    await hear(desk, node(NODE, "4"), Ready())
+    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
+    await desk.runs(*uids)
+    await hear(desk, node(NODE, "3"))
+    assert not desk.engine.stopping
+    assert len(LiveView(desk.loop).nodes()[0].devices) == 4
+    await desk.ends(uids[2], 1)
+    status = (await desk.stored(uids[2])).status
+    assert (status.phase, status.failures, status.losses) == ("pending", 0, 1)
+    await desk.ends(uids[0], 1)  # three are in use, three are there
+    assert (await desk.stored(uids[0])).status.failures == 1
+    assert await desk.phases(uids[1], uids[3]) == ["running", "running"]
+
+
+async def test_a_team_that_cannot_be_settled_holds_up_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.project("vision", 4)
+    await hear(desk, node(NODE, "4"), Ready())
+    settle, failed = settling.settle, []
+
+    def failing(turn: Any, team: Any) -> None:
+        settle(turn, team)
+        failed.append(team.uid)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(settling, "settle", failing)
+    pod = guest("pod-1")
+    await hear(desk, pod)
+    assert failed
+    assert desk.loop.quarantine.counts["pod", "ZeroDivisionError"]
+    assert not desk.loop.state.jobs.by_uid
+    monkeypatch.undo()
+    assert await desk.phase(await desk.submit("vision", "job", gpus=4)) == "starting"
+
+
+def guest(name: str) -> MemberSeen:
+    amounts = {"nvidia.com/gpu": "1", "cpu": "1"}
+    told = {
+        "metadata": {"name": name, "namespace": "carrel-vision", "uid": f"uid-{name}"},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]
+        },
+    }
+    pod = msgspec.convert(told, Pod)
+    ref = PodRef("carrel-vision", name, pod.metadata.uid)
+    return MemberSeen(Member(ref, Grouping(f"own-{name}", name, "vision"), pod, ""))
