@@ -13,6 +13,15 @@ INDEX_EVERY_SECONDS = 0.01
 LONGEST_LINE = 1024 * 1024
 
 
+def complain(text: str) -> None:
+    """Say it on standard error, a file that may lie on the disk that is full, too."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        return
+
+
 class LogWriter:
     """Writes one task's output.
 
@@ -26,12 +35,18 @@ class LogWriter:
         self._folder, self._limit, self._keep = folder, segment_bytes, segments
         self._number, self._size, self._indexed_at, self._full = 0, 0, 0.0, False
         self._line_ended = True
-        self._out, self._at = self._open()
+        self._out, self._at = self._open(self._number)
 
-    def _open(self) -> tuple[int, int]:
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        base = f"{self._folder}/{self._number:08d}"
-        return os.open(base + ".out", flags, 0o600), os.open(base + ".at", flags, 0o600)
+    def _open(self, number: int) -> tuple[int, int]:
+        # Not O_EXCL: a try that failed for want of room may have left one of the two.
+        flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND
+        base = f"{self._folder}/{number:08d}"
+        out = os.open(base + ".out", flags, 0o600)
+        try:
+            return out, os.open(base + ".at", flags, 0o600)
+        except OSError:
+            os.close(out)
+            raise
 
     def write(self, data: bytes) -> None:
         """Append. A full disk loses output, never the task: it is said once on standard error."""
@@ -39,7 +54,7 @@ class LogWriter:
             self._write(data)
         except OSError as error:
             if not self._full:
-                sys.stderr.write(f"output is being lost: {error}\n")
+                complain(f"output is being lost: {error}")
             self._full = True
 
     def _write(self, data: bytes) -> None:
@@ -70,10 +85,12 @@ class LogWriter:
         self._line_ended = data.endswith(b"\n")
 
     def _rotate(self) -> None:
+        # First the new ones: if there is no room for them, what is open stays so.
+        out, at = self._open(self._number + 1)
         self.close()
+        self._out, self._at = out, at
         self._number += 1
         self._size = 0
-        self._out, self._at = self._open()
         oldest = self._number - self._keep
         if oldest >= 0:
             for suffix in (".at", ".out"):

@@ -14,18 +14,18 @@ import os
 import select
 import shutil
 import signal
-import sys
 import time
 
 from carrel_scheduler.engines.local.shim import linux, tree
 from carrel_scheduler.engines.local.shim.child import fork_child
 from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.shim.logwriter import LogWriter
+from carrel_scheduler.engines.local.shim.logwriter import LogWriter, complain
 from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
 AT_WORK = b"+"
 READ_BYTES = 65536
 UNTIL_NEXT_LOOK = 0.02
+UNTIL_NEXT_TRY = 0.5
 UNTIL_ORPHANS_END = 0.1
 
 
@@ -227,14 +227,30 @@ class Supervisor:
         }
         tree.remove_groups(self._job.cgroups)
         self._remove_tmp()
-        write_whole("exit.json", json.dumps(record), sync=True)
+        self._write_end(json.dumps(record))
+
+    def _write_end(self, record: str) -> None:
+        """Tell how it went; on a full disk once there is room: else it would run once more."""
+        said = False
+        while True:
+            try:
+                write_whole("exit.json", record, sync=True)
+            except FileNotFoundError:
+                raise  # the folder was removed: nobody asks any more
+            except OSError as error:
+                if not said:
+                    complain(f"the end is recorded later: {error}")
+                said = True
+                time.sleep(UNTIL_NEXT_TRY)
+            else:
+                return
 
     def _remove_tmp(self) -> None:
         if self._job.private_tmp:
             try:
                 shutil.rmtree(self._job.private_tmp)
             except OSError as error:
-                sys.stderr.write(f"what is left of /tmp stays: {error}\n")
+                complain(f"what is left of /tmp stays: {error}")
 
 
 def _read_some(descriptor: int) -> bytes:
