@@ -4,6 +4,7 @@ Usable from anybody's ``jupyterhub_config.py``. What is set here can be set diff
 what Carrel needs to work is in ``product``.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -45,7 +46,9 @@ def kinds(environments: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def install_from(c: Any, settings_file: str, keys_file: str) -> None:
-    """``install`` with what `carrel up` wrote down."""
+    """``install`` with what `carrel up` wrote down; what the Hub writes is for itself alone."""
+    # After the imports: the compiled modules that they leave behind are for everybody.
+    os.umask(0o077)
     install(c, Settings.load(Path(settings_file)), Keys.load_or_create(Path(keys_file)))
 
 

@@ -22,6 +22,7 @@ from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
+from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient
@@ -231,7 +232,15 @@ async def serve(settings: Settings) -> None:
 
 async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
-    engine = LocalEngine(settings.state_dir / "engine", socket.gethostname(), clock=time.time)
+    root = settings.state_dir / "engine"
+    engine = LocalEngine(
+        root,
+        socket.gethostname(),
+        clock=time.time,
+        accounts=Accounts(
+            root / "accounts", root / "homes", system_accounts=settings.system_accounts
+        ),
+    )
     quarantine = Quarantine(time.time)
     ledger = await open_ledger(
         settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine
@@ -290,6 +299,8 @@ async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | 
 
 def main() -> None:
     """Entry point of ``carrel-scheduler``."""
+    # After the imports: the compiled modules that they leave behind are for everybody.
+    os.umask(0o077)
     logging.basicConfig(
         level=os.environ.get("CARREL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

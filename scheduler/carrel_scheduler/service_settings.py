@@ -19,6 +19,8 @@ variable                        meaning
 ``CARREL_GPUS``                 number of simulated GPUs; unset: real ones if there are, else 4
 ``CARREL_GPU_MEMORY_MIB``       memory of a simulated GPU
 ``CARREL_GPU_NAME``             model of a simulated GPU
+``CARREL_SYSTEM_ACCOUNTS``      users whose work runs under the machine's account of their name,
+                                comma separated; ``*``: all who have one. As root, on one machine
 **on a cluster**
 ``KUBECONFIG``                  how to reach the cluster; unset: from within it
 ``CARREL_NAMESPACE``            where the scheduler's own lease and secret are
@@ -120,6 +122,7 @@ class Settings:
     past_use: PastUseRules = field(default_factory=PastUseRules)
     reclaim_delay_s: float = 0.0
     gateway_url: str = ""
+    system_accounts: frozenset[str] = frozenset()
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -145,6 +148,7 @@ class Settings:
             past_use=_past_use(env),
             reclaim_delay_s=_number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
+            system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
         )
 
     @property

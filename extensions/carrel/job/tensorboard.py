@@ -17,6 +17,10 @@ from carrel.job.task import warn
 ORDER: Final = Path(".carrel/tensorboard.json")
 RELOAD_SECONDS: Final = 5
 NOT_STARTED: Final = 2
+PROGRAM: Final = (
+    "from tensorboard import default, main; default.get_dynamic_plugins = list; main.run_main()"
+)
+"""Without installed plugins: the projector reads whatever file an event file names."""
 
 
 class NothingToShow(Exception):  # noqa: N818 - an outcome to report
@@ -45,7 +49,7 @@ def prepare(env: Mapping[str, str]) -> list[str]:
         (runs / name).unlink(missing_ok=True)
         (runs / name).symlink_to(events / place)
     return [
-        *(sys.executable, "-I", "-m", "tensorboard.main", "--logdir", str(runs)),
+        *(sys.executable, "-I", "-c", PROGRAM, "--logdir", str(runs)),
         *("--host", env.get("CARREL_HOST") or "127.0.0.1", "--port", env["PORT"]),
         *("--load_fast", "false", "--reload_interval", str(RELOAD_SECONDS)),
         *("--window_title", f"TensorBoard: {', '.join(jobs)}"),

@@ -145,6 +145,8 @@ async def serve(settings: Settings) -> None:
 
 def main() -> None:
     """Run the console as a JupyterHub service."""
+    # After the imports: the compiled modules that they leave behind are for everybody.
+    os.umask(0o077)
     enable_pretty_logging()
     # Open pages read themselves again and again: only what went wrong is worth a line.
     access_log.setLevel(logging.WARNING)

@@ -203,6 +203,8 @@ def _cookie_secret(token: str) -> bytes:
 
 def main() -> None:
     """Run the gateway as a JupyterHub service."""
+    # After the imports: the compiled modules that they leave behind are for everybody.
+    os.umask(0o077)
     logging.basicConfig(
         level=os.environ.get("CARREL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

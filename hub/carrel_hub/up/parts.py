@@ -32,7 +32,12 @@ _PASSED: Final = (
     "XDG_RUNTIME_DIR",
 )
 
-_RULES = ("CARREL_PAST_USE_FACTOR", "CARREL_PAST_USE_HALF_LIFE", "CARREL_RECLAIM_DELAY")
+_RULES = (
+    "CARREL_PAST_USE_FACTOR",
+    "CARREL_PAST_USE_HALF_LIFE",
+    "CARREL_RECLAIM_DELAY",
+    "CARREL_SYSTEM_ACCOUNTS",
+)
 """What an admin sets of the scheduler's rules where Carrel is started; see its settings."""
 
 

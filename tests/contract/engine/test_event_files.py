@@ -51,6 +51,33 @@ async def test_a_board_sees_the_parts_that_come_later(engines: LocalEngines) -> 
     await engine.stop(board.id, 0.0)
 
 
+@pytest.mark.root
+async def test_a_link_among_event_files_leads_a_reader_nowhere(engines: LocalEngines) -> None:
+    """Who shows event files could point their reader at a file that only the reader may read."""
+    engine = await engines.open()
+    diary = engines.root / "homes" / "grace" / "diary"
+    await run(engine, a_task(engines, "echo private > ~/diary", uid="diary", user="grace"))
+    links = f"mkdir $CARREL_EVENTS_DIR/run; ln -s {diary} $CARREL_EVENTS_DIR/run/events"
+    links += "; ln -s /etc $CARREL_EVENTS_DIR/etc; echo curve > $CARREL_EVENTS_DIR/run/curve"
+    await run(engine, a_task(engines, links, uid="shown", events="shown"))
+    events = engines.root / "events" / "shown"
+    look = (
+        f"ln -s {events} runs; cat runs/run/curve runs/run/events; ls runs/etc/passwd; cat {diary};"
+        f"ls {diary.parent}; echo end"
+    )
+    reader = a_task(
+        engines, look, uid="board", user="grace", kind="tensorboard", reads_events=("shown",)
+    )
+    await run(engine, reader)
+    said = (await output(engine, reader)).decode()
+    if AS_ROOT:
+        assert said.startswith("curve\n")
+        assert said.endswith("end\n")
+        assert "private" not in said
+        assert "\nruns/etc/passwd\n" not in said
+        assert "\ndiary\n" not in said
+
+
 async def test_nobody_can_have_another_folder_shown_in_place_of_a_part(
     engines: LocalEngines, tmp_path: Path
 ) -> None:

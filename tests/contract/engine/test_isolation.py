@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase
-from carrel_scheduler.engines.local.accounts import DYNAMIC_UIDS
+from carrel_scheduler.engines.local.accounts import BLOCKS
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine_tasks import a_task, output, run, wait_for_output
 
@@ -70,7 +70,7 @@ async def test_a_task_runs_as_its_user(engines: LocalEngines) -> None:
     if not AS_ROOT:
         assert int(uid) == os.getuid()
         return
-    assert int(uid) in DYNAMIC_UIDS
+    assert BLOCKS.start <= int(uid) < BLOCKS.stop
     assert groups == uid
     assert (name, home) == ("ada", str(engines.root / "homes" / "ada"))
     assert here_of == home_of == uid

@@ -57,14 +57,64 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     return owners
 
 
-def opened(tmp_path: Path, *, privileged: bool = True, uids: range = UIDS) -> Accounts:
+def opened(
+    tmp_path: Path,
+    *,
+    privileged: bool = True,
+    uids: range | None = UIDS,
+    system_accounts: tuple[str, ...] = (),
+) -> Accounts:
     state = tmp_path / "accounts"
     state.mkdir(exist_ok=True)
-    return Accounts(state, tmp_path / "homes", uids=uids, privileged=privileged)
+    return Accounts(
+        state,
+        tmp_path / "homes",
+        uids=uids,
+        privileged=privileged,
+        system_accounts=system_accounts,
+    )
 
 
-def test_an_ordinary_account_of_the_machine_is_used(tmp_path: Path) -> None:
-    account = opened(tmp_path).resolve("linus")
+def test_a_name_of_the_machine_is_somebody_elses_unless_the_admin_says_so(tmp_path: Path) -> None:
+    account = opened(tmp_path, system_accounts=("ada",)).resolve("linus")
+    assert account.uid in UIDS
+    assert account.home == tmp_path / "homes" / "linus"
+    assert not account.listed
+
+
+def test_every_installation_has_numbers_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = accounts.BLOCKS[7]
+    taken = tmp_path / "subuid"
+    rest = accounts.BLOCKS.stop - left - accounts.BLOCKS.step
+    taken.write_text(
+        f"ada:{accounts.BLOCKS.start}:{left - accounts.BLOCKS.start}\n"
+        f"grace:{left + accounts.BLOCKS.step}:{rest}\nbroken\n"
+    )
+    monkeypatch.setattr(accounts, "SUBORDINATE", (taken, tmp_path / "none"))
+    assert opened(tmp_path, uids=None).resolve("ada").uid == left
+    taken.write_text("")
+    assert opened(tmp_path, uids=None).resolve("grace").uid == left + 1, "it is kept"
+    (tmp_path / "accounts" / "block.json").write_text("1000")
+    with pytest.raises(EngineError, match="begins no block"):
+        opened(tmp_path, uids=None).resolve("joan")
+
+
+def test_numbers_that_were_given_out_before_stay(tmp_path: Path) -> None:
+    (tmp_path / "accounts").mkdir()
+    (tmp_path / "accounts" / "uids.json").write_text(json.dumps({"ada": 61184}))
+    assert opened(tmp_path, uids=None).resolve("ada").uid == 61184
+    assert opened(tmp_path, uids=None).resolve("grace").uid in range(
+        accounts.BLOCKS.start, accounts.BLOCKS.stop
+    )
+
+
+@pytest.mark.parametrize("names", [("linus", "ada"), ("*",)])
+def test_an_ordinary_account_of_the_machine_is_used_if_listed(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    account = opened(tmp_path, system_accounts=names).resolve("linus")
     assert (account.uid, account.gid, account.home) == (1000, 1000, Path("/home/linus"))
     assert account.listed
     assert not account.shared
@@ -113,7 +163,7 @@ def test_who_comes_at_once_is_given_numbers_in_one_write(
 @pytest.mark.parametrize("user", ["root", "daemon", "postgres", "nobody", "wheel"])
 def test_system_accounts_are_refused(tmp_path: Path, user: str) -> None:
     with pytest.raises(AccountRefused, match=f"user='{user}'"):
-        opened(tmp_path).resolve(user)
+        opened(tmp_path, system_accounts=("*",)).resolve(user)
 
 
 @pytest.mark.parametrize(

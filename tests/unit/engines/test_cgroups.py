@@ -1,5 +1,7 @@
 """Limits as files of control groups, in a folder that poses as their file system."""
 
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,16 @@ def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
     assert (cpu / "cpu.cfs_period_us").read_text() == "100000"
     assert (memory / "memory.limit_in_bytes").read_text() == str(512 * 1024 * 1024)
     assert limiter.enforces
+
+
+def test_tasks_may_read_their_limits_whatever_our_mask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        groups = find_limiter(ROOT, system=version_1(tmp_path), own="").make("w1-0-0", Bounds())
+    finally:
+        os.umask(before)
+    for folder in map(Path, groups.folders):
+        assert [stat.S_IMODE(one.stat().st_mode) for one in (folder, folder.parent)] == [0o755] * 2
 
 
 def test_no_limit_is_no_setting(tmp_path: Path) -> None:

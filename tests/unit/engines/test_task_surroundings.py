@@ -115,7 +115,7 @@ def test_a_folder_of_ours_is_never_what_a_link_leads_to(tmp_path: Path) -> None:
 
 def test_unlisted_accounts_get_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     passwd, group = tmp_path / "etc-passwd", tmp_path / "etc-group"
-    passwd.write_text("root:x:0:0::/root:/bin/sh")
+    passwd.write_text("root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh")
     group.write_text("root:x:0:\n")
     monkeypatch.setattr(identity, "PASSWD", passwd)
     monkeypatch.setattr(identity, "GROUP", group)

@@ -24,7 +24,7 @@ def test_runs_have_the_names_of_jobs(tmp_path: Path) -> None:
     env = ordered(tmp_path, CARREL_PREFIX="/services/gateway/vision/board")
     prepare(env)
     program = prepare(env)
-    assert program[:4] == [sys.executable, "-I", "-m", "tensorboard.main"]
+    assert program[:4] == [sys.executable, "-I", "-c", tensorboard.PROGRAM]
     options = dict(zip(program[4::2], program[5::2], strict=True))
     assert options["--port"] == "6006"
     assert options["--host"] == "127.0.0.1"

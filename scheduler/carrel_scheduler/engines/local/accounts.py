@@ -1,8 +1,12 @@
 """Under which system account each user's tasks run.
 
-Run as root: the machine's account of the same name if there is an ordinary one, else a number of
-our own from a range that nobody uses, the same for ever, with a home of its own. Never root and
-never a system account. Run by anybody else, all tasks share that person's account.
+Run as root: a number from a block of this installation, the same for ever, with a home of its own;
+the machine's ordinary account of the same name only if the admin says so, because a name of ours
+and one of the machine need not be the same person's. Never root and never a system account. Run by
+anybody else, all tasks share that person's account.
+
+Blocks lie where no distribution, directory service (SSSD maps up to 2000200000), subordinate id or
+container manager allots numbers. Each installation chooses one by chance and keeps it.
 """
 
 import fcntl
@@ -10,8 +14,9 @@ import grp
 import os
 import pwd
 import re
+import secrets
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,7 +28,10 @@ from carrel_scheduler.engines.local.layout import PRIVATE, write_whole
 
 FIRST_ORDINARY: Final = 1000
 NOBODY: Final = 65534
-DYNAMIC_UIDS: Final = range(61184, 65520)
+NO_IDS: Final = (NOBODY, 65535)
+BLOCKS: Final = range(2_013_265_920, 2_130_706_432, 8192)
+EVERY: Final = "*"
+SUBORDINATE: Final = (Path("/etc/subuid"), Path("/etc/subgid"))
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
@@ -54,7 +62,8 @@ class Accounts:
     Args:
         state: folder of the numbers given out (``uids.json``, mode 0600).
         homes: where dynamic accounts have their homes.
-        uids: numbers that may be given out.
+        uids: numbers that may be given out; by default a block of this installation.
+        system_accounts: names that stand for the machine's accounts; ``*``: each that has one.
         privileged: whether users can be switched; by default, whether we are root.
     """
 
@@ -63,14 +72,16 @@ class Accounts:
         state: Path,
         homes: Path,
         *,
-        uids: range = DYNAMIC_UIDS,
+        uids: range | None = None,
+        system_accounts: Collection[str] = (),
         privileged: bool | None = None,
     ) -> None:
-        if uids.start < FIRST_ORDINARY or uids.stop > NOBODY:
+        if uids is not None and (uids.start < FIRST_ORDINARY or set(NO_IDS) & set(uids)):
             raise EngineError(
-                f"uids={uids.start}-{uids.stop - 1}: a range from {FIRST_ORDINARY} to"
-                f" {NOBODY - 1} is right"
+                f"uids={uids.start}-{uids.stop - 1}: a range from {FIRST_ORDINARY} without"
+                f" {NO_IDS[0]} and {NO_IDS[1]} is right"
             )
+        self._block_file, self._system = state / "block.json", system_accounts
         self._file, self._homes, self._uids = state / "uids.json", homes, uids
         self._guard = threading.Lock()
         self._wanted: set[str] = set()
@@ -96,13 +107,13 @@ class Accounts:
         known = _lookup(user)
         if not self.privileged:
             return self._shared(user, known)
-        if known is not None and not FIRST_ORDINARY <= known.pw_uid < NOBODY:
+        if known is not None and (known.pw_uid < FIRST_ORDINARY or known.pw_uid in NO_IDS):
             raise AccountRefused(
                 f"user={user!r}: this is a system account of the machine, whose number"
                 f" {known.pw_uid} no task may run under; choose another user name"
             )
         number = self._given().get(user)
-        if number is None and known is not None:
+        if number is None and known is not None and {user, EVERY} & set(self._system):
             if known.pw_gid == 0:
                 raise AccountRefused(f"user={user!r}: its group is root's; give it its own group")
             home = Path(known.pw_dir)
@@ -160,14 +171,52 @@ class Accounts:
                 given |= self._numbers(sorted(wanted - given.keys()), set(given.values()))
                 write_whole(self._file, msgspec.json.encode(given), sync=True)
         if user not in given:
-            span = f"{self._uids.start} to {self._uids.stop - 1}"
+            uids = self._block()
+            span = f"{uids.start} to {uids.stop - 1}"
             raise EngineError(f"all account numbers from {span} are given out")
         return given[user]
 
     def _numbers(self, users: list[str], taken: set[int]) -> dict[str, int]:
         """Free numbers for these users, for as many as there are."""
-        free = (number for number in self._uids if number not in taken and _unused(number))
+        uids = self._block()
+        free = (number for number in uids if number not in taken and _unused(number))
         return dict(zip(users, free, strict=False))
+
+    def _block(self) -> range:
+        """The numbers of this installation, chosen at the first use."""
+        if self._uids is None:
+            try:
+                first = msgspec.json.decode(self._block_file.read_bytes(), type=int)
+            except FileNotFoundError:
+                first = _free_block()
+                write_whole(self._block_file, msgspec.json.encode(first), sync=True)
+            except msgspec.DecodeError as error:
+                raise EngineError(f"{self._block_file} is damaged ({error})") from error
+            if first not in BLOCKS:
+                raise EngineError(f"{self._block_file}: {first} begins no block of account numbers")
+            self._uids = range(first, first + BLOCKS.step)
+        return self._uids
+
+
+def _free_block() -> int:
+    """A block by chance that no subordinate ids of the machine lie in."""
+    taken = [one for path in SUBORDINATE for one in _subordinate(path)]
+    free = [
+        first
+        for first in BLOCKS
+        if not any(one.start < first + BLOCKS.step and first < one.stop for one in taken)
+    ]
+    if not free:
+        raise EngineError(f"subordinate ids leave no account numbers from {BLOCKS.start}")
+    return secrets.choice(free)
+
+
+def _subordinate(path: Path) -> Iterator[range]:
+    text = path.read_text(errors="replace") if path.exists() else ""
+    for line in text.splitlines():
+        parts = line.split(":")
+        if len(parts) == 3 and parts[1].isdigit() and parts[2].isdigit():
+            yield range(int(parts[1]), int(parts[1]) + int(parts[2]))
 
 
 @contextmanager

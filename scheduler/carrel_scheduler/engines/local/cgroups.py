@@ -130,7 +130,7 @@ class FolderLimiter:
         for _ in range(TRIES):
             _make_base(base, self._version)
             with contextlib.suppress(FileNotFoundError):  # the last task took the base along
-                (base / task).mkdir(exist_ok=True)
+                _make_folder(base / task)
                 return base / task
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(base / task))
 
@@ -224,9 +224,15 @@ def _version_2(system: Path, name: str, own: str) -> Limiter:
     return NoLimiter(why)
 
 
+def _make_folder(group: Path) -> None:
+    """Tasks read their own limits in it, whatever our mask is."""
+    group.mkdir(exist_ok=True)
+    group.chmod(0o755)
+
+
 def _make_base(base: Path, version: int) -> None:
     if not base.is_dir():
-        base.mkdir(exist_ok=True)
+        _make_folder(base)
         if version == 2:
             _enable(base, delegated=False)
 

@@ -1,7 +1,7 @@
 """Names for accounts that the machine does not list, so that ``whoami`` and prompts know them.
 
 A dynamic account has a number only. Its tasks see copies of ``/etc/passwd`` and ``/etc/group``
-with one line more; the machine's own files stay as they are.
+with a line for it; the machine's own files stay as they are.
 """
 
 from pathlib import Path
@@ -27,7 +27,10 @@ def listings(account: Account, folder: Path) -> list[tuple[Path, Path]]:
 
 
 def _copy(original: Path, line: str, copy: Path) -> Path:
-    wanted = original.read_bytes().rstrip(b"\n") + b"\n" + line.encode() + b"\n"
+    """Its line takes the place of one with the same name, which is somebody else's."""
+    name = line.partition(":")[0].encode() + b":"
+    others = [one for one in original.read_bytes().splitlines() if not one.startswith(name)]
+    wanted = b"\n".join([*others, line.encode(), b""])
     if not copy.exists() or copy.read_bytes() != wanted:
         write_whole(copy, wanted, mode=0o644)
     return copy

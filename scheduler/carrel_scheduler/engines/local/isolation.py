@@ -91,6 +91,7 @@ def plan_view(
     *,
     readable: Iterable[Path],
     own: Iterable[Path],
+    covered: Iterable[Path] = (),
     replaced: Sequence[tuple[Path, Path]] = (),
 ) -> View:
     """What to mount for a task of what is ours.
@@ -102,12 +103,17 @@ def plan_view(
         account: who will look.
         readable: folders to show read-only (as far as their permissions allow).
         own: folders of the account, to show as they are.
+        covered: folders to hide, where they are to be seen.
         replaced: (source, target) files shown in place of others, read-only.
     """
     veils: set[Path] = set()
     binds: dict[Path, tuple[str, str, bool]] = {}
     for path, read_only in sorted(_wanted(readable, own).items()):
         _show(path, account, veils, binds, read_only=read_only)
+    for path in covered:
+        real = path.resolve()
+        if real.is_dir() and not any(real.is_relative_to(veil) for veil in veils):
+            veils.add(real)
     for veil in veils:
         if not root_alone_changes(str(veil), _trusted()):
             raise EngineError(

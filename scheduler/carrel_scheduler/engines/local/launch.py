@@ -34,6 +34,7 @@ from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
 from carrel_scheduler.engines.local.truth import Lock, TaskRecord
 
 MOST_PROCESSES: Final = 4096
+WITHOUT_HOME: Final = frozenset({"tensorboard"})
 HOSTS: Final = Path("/etc/hosts")
 
 
@@ -167,13 +168,18 @@ class Launcher:
             sharedmemory.check_machines(task)
             self._check_usable(task)
             return job
+        homeless = task.kind in WITHOUT_HOME
         view = isolation.plan_view(
             account,
             readable=[*isolation.interpreter_folders(account), *self._readable, *shown, *before],
-            own=[work, *self._ours(checkpoints), *events, account.home],
+            own=[work, *self._ours(checkpoints), *events, *([] if homeless else [account.home])],
+            covered=[account.home] if homeless else [],
             replaced=identity.listings(account, self._layout.accounts),
         )
         self._confine(job, task, account, view)
+        # What others write must not lead its reader to files of the reader's own.
+        foreign = {str(path) for folder in shown for path in (folder, folder.resolve())}
+        job.links_not_followed = [target for _, target, _ in job.binds if target in foreign]
         return job
 
     def _confine(self, job: Job, task: TaskSpec, account: Account, view: isolation.View) -> None:

@@ -90,6 +90,10 @@ def become(job: Job, sandbox: Sandbox | None) -> None:
     for target in job.links_not_followed:
         flags = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOSYMFOLLOW
         linux.remount(target, flags)
+        if not os.statvfs(target).f_flag & linux.ST_NOSYMFOLLOW:
+            raise OSError(
+                errno.ENOTSUP, f"links in {target} would be followed (Linux 5.10 is right)"
+            )
     if job.most_processes:
         resource.setrlimit(resource.RLIMIT_NPROC, (job.most_processes, job.most_processes))
     drop_privileges(job)
