@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +23,14 @@ from carrel_scheduler.ledger.objects import (
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.workloads import fitting
 from carrel_scheduler.workloads.fitting import Misfit
+from carrel_scheduler.workloads.messages import ProjectChanged
 from carrel_scheduler.workloads.namespaces.controller import Namespaces, NamespaceTaken
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.namespaces.taking_on import TakingOn
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS, Kubectl, client, kubectl, make_namespace, ours
 from k8s.stores import KubernetesLedgers, ledgers
+from unit.workloads.desk import Desk
 
 __all__ = ["client", "kubectl", "ledgers", "ours"]
 
@@ -388,3 +391,43 @@ def manifest(kind: str, **spec: Any) -> dict[str, Any]:
         "metadata": {"name": "typed", "namespace": "carrel-vision"},
         "spec": {"user": "ada", **spec},
     }
+
+
+class TestDraining:
+    """A project that ``kubectl`` deletes is there until nothing of it runs."""
+
+    async def test_it_goes_when_its_work_has_ended(
+        self, ledger: KubernetesLedger, kubectl: Kubectl, tmp_path: Path
+    ) -> None:
+        desk = Desk(ledger, tmp_path)
+        await desk.recover()
+        made = await desk.project("vision", 4)
+        uid = await desk.submit("vision", "runs")
+        await desk.runs(uid)
+        hearing = asyncio.create_task(_hear(ledger, made.meta.resource_version, desk))
+        kubectl("delete", "projects.carrel.dev", "vision", "--wait=false")
+
+        async def told() -> bool:
+            await desk.settle()
+            return bool(desk.engine.stopping)
+
+        await until(told, "end of its work")
+        found = await ledger.get(Project, "vision")
+        assert found.meta.deleting
+        await desk.recover()  # a restart in between changes nothing
+        assert await desk.phase(uid) == "stopping"
+        await desk.ends(uid, None, signal=15)
+
+        async def gone() -> bool:
+            return kubectl.run("get", "projects.carrel.dev", "vision").code != 0
+
+        await until(gone, "end of the project")
+        assert await desk.phase(uid) == "stopped"
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+        await desk.loop.actor.close()
+
+
+async def _hear(ledger: KubernetesLedger, version: int, desk: Desk) -> None:
+    async for change in ledger.watch(Project, version, statuses=False):
+        desk.loop.tell(ProjectChanged(change))
