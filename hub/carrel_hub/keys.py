@@ -58,7 +58,12 @@ class Keys(msgspec.Struct, kw_only=True, frozen=True):
     @classmethod
     def read(cls, folder: Path) -> Self:
         """From a folder with a file for each, as secrets are mounted. Raises ``OSError``."""
-        return cls(**{name: (folder / name).read_text().strip() for name in cls.__struct_fields__})
+        return cls(**{name: cls.read_one(folder, name) for name in cls.__struct_fields__})
+
+    @staticmethod
+    def read_one(folder: Path, name: str) -> str:
+        """One of them, for a part that is given no other. Raises ``OSError``."""
+        return (folder / name).read_text().strip()
 
     @override
     def __repr__(self) -> str:

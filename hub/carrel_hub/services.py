@@ -138,10 +138,20 @@ def own_environment(settings: Places, service: str) -> dict[str, str]:
 
 def hub_environment(settings: Places, keys: Keys, service: str) -> dict[str, str]:
     """What the Hub would tell a service that it starts itself."""
-    url, token = {
-        scopes.SCHEDULER: (settings.scheduler_url, keys.scheduler),
-        scopes.CONSOLE: (settings.console_url, keys.console),
-        scopes.GATEWAY: (settings.gateway_url, keys.gateway),
+    token = {
+        scopes.SCHEDULER: keys.scheduler,
+        scopes.CONSOLE: keys.console,
+        scopes.GATEWAY: keys.gateway,
+    }[service]
+    return environment_with(settings, token, service)
+
+
+def environment_with(settings: Places, token: str, service: str) -> dict[str, str]:
+    """The same for whoever knows the key of this service and no other."""
+    url = {
+        scopes.SCHEDULER: settings.scheduler_url,
+        scopes.CONSOLE: settings.console_url,
+        scopes.GATEWAY: settings.gateway_url,
     }[service]
     prefix = f"/services/{service}/"
     access = json.dumps(["access:services", f"access:services!service={service}"])

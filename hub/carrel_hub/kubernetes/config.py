@@ -34,12 +34,23 @@ def load(c: Any) -> None:
 
 
 def told() -> tuple[ClusterSettings, Keys]:
-    """The file and the secret that this process was given.
+    """The file and the keys that the Hub was given.
 
     Raises ``OSError``, ``msgspec.ValidationError``.
     """
-    settings, keys = (Path(os.environ.get(name) or USUAL[name]) for name in (SETTINGS, KEYS))
-    return ClusterSettings.load(settings), Keys.read(keys)
+    return ClusterSettings.load(_place(SETTINGS)), Keys.read(_place(KEYS))
+
+
+def told_part(name: str) -> tuple[ClusterSettings, str]:
+    """The file and the one key that a part beside the Hub was given.
+
+    Raises ``OSError``, ``msgspec.ValidationError``.
+    """
+    return ClusterSettings.load(_place(SETTINGS)), Keys.read_one(_place(KEYS), name)
+
+
+def _place(variable: str) -> Path:
+    return Path(os.environ.get(variable) or USUAL[variable])
 
 
 def install(c: Any, settings: ClusterSettings, keys: Keys) -> None:

@@ -1,7 +1,8 @@
 """Become one of the processes beside the Hub: ``python -m carrel_hub.kubernetes.part NAME``.
 
-All are told by the same file and secret as the Hub, so no part has an environment of its own that
-could say something else. ``NAME`` is ``proxy``, ``console`` or ``gateway``.
+All are told by the same file as the Hub, so no part has an environment of its own that could say
+something else; of the keys each is given the one of its own name. ``NAME`` is ``proxy``,
+``console`` or ``gateway``.
 """
 
 import os
@@ -19,12 +20,13 @@ from carrel_hub import scopes, services
 from carrel_hub.front import static
 from carrel_hub.front.program import TraefikMissingError, find_traefik
 from carrel_hub.front.provided import PROVIDED_PATH
-from carrel_hub.keys import Keys
-from carrel_hub.kubernetes.config import told
+from carrel_hub.kubernetes.config import told_part
 from carrel_hub.kubernetes.settings import ClusterSettings
 
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose network policies say who comes
 PUBLIC_PORT: Final = 8000
+PROXY: Final = "proxy"
+PARTS: Final = (PROXY, scopes.CONSOLE, scopes.GATEWAY)
 CONFIGURATION: Final = Path(tempfile.gettempdir()) / "traefik.yaml"
 
 
@@ -37,30 +39,30 @@ class Process:
     files: Mapping[Path, bytes] = field(default_factory=dict, repr=False)
 
 
-def process(name: str, settings: ClusterSettings, keys: Keys) -> Process:
+def process(name: str, settings: ClusterSettings, key: str) -> Process:
     """What to run. Raises ``ValueError`` for an unknown name."""
-    if name == "proxy":
-        return _proxy(settings, keys)
-    if name in (scopes.CONSOLE, scopes.GATEWAY):
-        return _service(name, settings, keys)
-    raise ValueError(f"there is no part {name!r}; proxy, console and gateway are right")
+    if name == PROXY:
+        return _proxy(settings, key)
+    if name in PARTS:
+        return _service(name, settings, key)
+    raise ValueError(f"there is no part {name!r}; {', '.join(PARTS)} are right")
 
 
-def _proxy(settings: ClusterSettings, keys: Keys) -> Process:
+def _proxy(settings: ClusterSettings, key: str) -> Process:
     """It asks the Hub for routes, so its configuration has the key and is for its reader alone."""
     api = urlsplit(settings.proxy_api_url).port or PUBLIC_PORT + 1
     listening = static.Listening(
         public=f":{PUBLIC_PORT}", internal=f":{api}", trusted_proxies=settings.trusted_proxies
     )
-    provider = static.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", keys.proxy)
+    provider = static.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", key)
     content = msgspec.json.encode(static.configuration(listening, provider))
     return Process([find_traefik(), f"--configFile={CONFIGURATION}"], {}, {CONFIGURATION: content})
 
 
-def _service(name: str, settings: ClusterSettings, keys: Keys) -> Process:
+def _service(name: str, settings: ClusterSettings, key: str) -> Process:
     """It listens in its own pod; others find it by the name of its service."""
     port = urlsplit(getattr(settings, f"{name}_url")).port
-    environment = services.hub_environment(settings, keys, name)
+    environment = services.environment_with(settings, key, name)
     environment |= services.own_environment(settings, name)
     environment["JUPYTERHUB_SERVICE_URL"] = f"http://{EVERYWHERE}:{port}"
     return Process(services.commands()[name], environment)
@@ -68,10 +70,10 @@ def _service(name: str, settings: ClusterSettings, keys: Keys) -> Process:
 
 def main() -> None:
     """Become the process; does not return."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m carrel_hub.kubernetes.part proxy|console|gateway")
+    if len(sys.argv) != 2 or sys.argv[1] not in PARTS:
+        sys.exit(f"usage: python -m carrel_hub.kubernetes.part {'|'.join(PARTS)}")
     try:
-        part = process(sys.argv[1], *told())
+        part = process(sys.argv[1], *told_part(sys.argv[1]))
         for path, content in part.files.items():
             path.touch(mode=0o600)
             path.write_bytes(content)

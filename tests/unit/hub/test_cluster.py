@@ -1,21 +1,24 @@
 """The Hub on a cluster: what its file and secret become, for it and for the parts beside it."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from oauthenticator.github import GitHubOAuthenticator
 from traitlets.config import Config
 
 from carrel_hub import scopes
 from carrel_hub.keys import Keys
-from carrel_hub.kubernetes.config import install, load
-from carrel_hub.kubernetes.part import process
+from carrel_hub.kubernetes.config import install, load, told_part
+from carrel_hub.kubernetes.part import PARTS, process
 from carrel_hub.kubernetes.settings import ClusterSettings
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner
 
+DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 FILE = """
 public_url: https://carrel.lab.example
 hub_url: http://hub:8081
@@ -138,22 +141,72 @@ def test_what_is_wrong_is_named(tmp_path: Path, line: str, part: str) -> None:
 
 
 def test_the_parts_beside_the_hub(settings: ClusterSettings, keys: Keys) -> None:
-    proxy = process("proxy", settings, keys)
+    proxy = process("proxy", settings, keys.proxy)
     (written,) = proxy.files.values()
     told = json.loads(written)
     assert told["providers"]["http"]["endpoint"] == "http://hub:8081/hub/carrel/routes"
     assert told["providers"]["http"]["headers"] == {"Authorization": f"token {keys.proxy}"}
     assert told["entryPoints"]["internal"]["address"] == ":8001"
-    console = process("console", settings, keys)
+    console = process("console", settings, keys.console)
     assert console.command[-1] == "carrel_hub.console.app"
     assert console.environment["JUPYTERHUB_SERVICE_URL"] == "http://0.0.0.0:8060"
     assert console.environment["JUPYTERHUB_API_URL"] == "http://hub:8081/hub/api"
     assert console.environment["CARREL_API_URL"] == "http://scheduler:8080/services/carrel"
-    gateway = process("gateway", settings, keys)
+    gateway = process("gateway", settings, keys.gateway)
     assert gateway.environment["JUPYTERHUB_API_TOKEN"] == keys.gateway
     assert gateway.environment["CARREL_GATEWAY_TRUST"] == "owner"
     for one in (proxy, console, gateway):
         assert keys.spawner not in str(one.environment)
         assert keys.console not in repr(one)
-    with pytest.raises(ValueError, match="proxy, console and gateway are right"):
-        process("scheduler", settings, keys)
+    with pytest.raises(ValueError, match="proxy, console, gateway are right"):
+        process("scheduler", settings, keys.scheduler)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_needs_the_key_of_its_own_name_and_no_other(
+    settings: ClusterSettings,
+    keys: Keys,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / name).write_text(f"{getattr(keys, name)}\n")
+    (tmp_path / "hub.yaml").write_text(FILE.format(state_dir=tmp_path))
+    monkeypatch.setenv("CARREL_KEYS_DIR", str(tmp_path))
+    monkeypatch.setenv("CARREL_HUB_SETTINGS", str(tmp_path / "hub.yaml"))
+    made = process(name, *told_part(name))
+    said = str(made.environment) + str(made.files)
+    there = {key for key in keys.__struct_fields__ if getattr(keys, key) in said}
+    assert there == {name}
+
+
+def test_pods_of_the_parts_see_the_keys_that_they_need() -> None:
+    """The Hub makes the tokens of all known to itself; each other part has one key."""
+    found = {}
+    for file in ("hub/hub.yaml", "hub/parts.yaml", "scheduler/scheduler.yaml"):
+        for one in yaml.safe_load_all((DEPLOY / file).read_text()):
+            if one["kind"] == "Deployment":
+                found[one["metadata"]["name"]] = keys_of(one["spec"]["template"]["spec"])
+    assert found == {
+        "carrel-hub": None,
+        "carrel-proxy": {"proxy"},
+        "carrel-console": {"console"},
+        "carrel-gateway": {"gateway"},
+        "carrel-scheduler": {"scheduler"},
+    }
+
+
+def keys_of(pod: Mapping[str, Any]) -> set[str] | None:
+    """The keys that a pod sees; ``None`` for all."""
+    (container,) = pod["containers"]
+    seen = {
+        one["valueFrom"]["secretKeyRef"]["key"]
+        for one in container.get("env", [])
+        if "secretKeyRef" in one.get("valueFrom", {})
+    }
+    for volume in pod["volumes"]:
+        if "secret" in volume:
+            if "items" not in volume["secret"]:
+                return None
+            seen |= {one["key"] for one in volume["secret"]["items"]}
+    return seen
