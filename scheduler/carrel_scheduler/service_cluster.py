@@ -139,7 +139,12 @@ class Cluster:
         self._client, self._lead = client, lead
         self._ledger = ledger
         self._namespaces = Namespaces(
-            ledger, client, system=told.namespace, checkpoints=told.storage, chance=random.random
+            ledger,
+            client,
+            system=told.namespace,
+            checkpoints=told.storage,
+            chance=random.random,
+            closed=told.closed_networks,
         )
         self._feeds = Feeds.of(client, ours=True)
         self._work: GuestWork | None = None

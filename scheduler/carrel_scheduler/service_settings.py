@@ -32,6 +32,9 @@ variable                        meaning
 ``CARREL_STORAGE_SIZE``         of the claims that are made for projects; default 100Gi
 ``CARREL_STORAGE_CLASS``        of them; empty: the cluster's own choice
 ``CARREL_STORAGE_MODES``        of them, comma separated; default ReadWriteMany
+``CARREL_CLOSED_NETWORKS``      networks as ``10.0.0.0/16``, comma separated, that pods of projects
+                                do not reach, such as the nodes' and the API server's; metadata
+                                services of clouds are closed in any case
 ``CARREL_CLUSTER_DOMAIN``       what names of services end with
 ``CARREL_NODE_ROLES``           ``strict``: work with GPUs runs on nodes with the role of GPU
                                 workers only, other work on CPU workers only; ``open`` (default):
@@ -46,6 +49,7 @@ variable                        meaning
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -89,6 +93,7 @@ class ClusterSettings:
         storage: the claim that is made for each project.
         by_role: nodes take only the work that their roles say.
         stale_gang_s: so long a gang of other people's pods may run with too few of them.
+        closed_networks: that pods of projects do not reach.
     """
 
     namespace: str
@@ -97,6 +102,7 @@ class ClusterSettings:
     storage: Checkpoints
     by_role: bool = False
     stale_gang_s: float = STALE_SECONDS
+    closed_networks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +230,7 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
     return ClusterSettings(
         storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
         by_role=_by_role(env),
+        closed_networks=_closed_networks(env),
         stale_gang_s=_number(env, "CARREL_STALE_GANG_SECONDS", STALE_SECONDS, least=0.0),
         namespace=env.get("CARREL_NAMESPACE") or SYSTEM_NAMESPACE,
         task_api_url=(env.get("CARREL_TASK_API_URL") or f"http://{host}:{port}{prefix}").rstrip(
@@ -240,6 +247,15 @@ def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> Clust
             ),
         ),
     )
+
+
+def _closed_networks(env: Mapping[str, str]) -> tuple[str, ...]:
+    said = env.get("CARREL_CLOSED_NETWORKS", "")
+    try:
+        return tuple(str(ip_network(one.strip())) for one in said.split(",") if one.strip())
+    except ValueError as error:
+        right = f"networks such as 10.0.0.0/16, comma separated ({error})"
+        raise BadSetting("CARREL_CLOSED_NETWORKS", said, right) from None
 
 
 def _by_role(env: Mapping[str, str]) -> bool:

@@ -10,7 +10,7 @@ Each project is seen to on its own; one that fails is tried again, later each ti
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from carrel_scheduler.kube.client import KubeClient, PatchKind
@@ -51,6 +51,7 @@ class Namespaces:
         system: the namespace of scheduler and Hub.
         checkpoints: the volume that each project gets.
         chance: jitter of pauses, in [0, 1).
+        closed: networks that pods of projects do not reach, beside metadata services.
         pause: waits so many seconds.
     """
 
@@ -62,10 +63,12 @@ class Namespaces:
         system: str,
         checkpoints: Checkpoints,
         chance: Chance,
+        closed: Sequence[str] = (),
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store, self._client, self._system = store, client, system
         self._checkpoints, self._chance, self._pause = checkpoints, chance, pause
+        self._closed = closed
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -112,7 +115,8 @@ class Namespaces:
         await self._namespace(name)
         for binding in manifests.role_bindings(project, self._system):
             await self._apply(ROLE_BINDINGS, binding, namespace)
-        await self._apply(NETWORK_POLICIES, manifests.network(name, self._system), namespace)
+        network = manifests.network(name, self._system, self._closed)
+        await self._apply(NETWORK_POLICIES, network, namespace)
         if self._checkpoints.size:
             await self._claim(manifests.claim(name, self._checkpoints), namespace)
         await self._seen(project)

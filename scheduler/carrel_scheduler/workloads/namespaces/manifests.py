@@ -4,7 +4,9 @@ Rights are given by binding roles that the installation brings; the scheduler ca
 and no others, so it can give nobody more than an admin foresaw.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_network
 from typing import Any, Final
 
 from carrel_scheduler.ledger.objects import Project
@@ -17,6 +19,20 @@ WORKSPACES: Final = "carrel-workspaces"
 PROJECT_NETWORK: Final = "carrel-project"
 SCHEDULER_ACCOUNT: Final = "carrel-scheduler"
 HUB_ACCOUNT: Final = "carrel-hub"
+METADATA: Final = (
+    "169.254.0.0/16",  # link-local: AWS, Azure, Google, OpenStack, Oracle and others
+    "100.100.100.200/32",  # Alibaba
+    "168.63.129.16/32",  # Azure's agents
+    "fd00:ec2::/32",  # AWS over IPv6
+    "fd20:ce::254/128",  # Google over IPv6
+    "fe80::/10",
+)
+"""Where clouds tell a machine its credentials."""
+NODE_DNS: Final = "169.254.20.10/32"
+"""The usual address of a node's own cache of names."""
+DNS_PORTS: Final = (53, 5353)
+SERVING_PORTS: Final = (8080, 8081, 8091)
+"""The scheduler's API, the Hub's, the gateway."""
 _RBAC: Final = "rbac.authorization.k8s.io"
 _STANDARD: Final = "pod-security.kubernetes.io"
 
@@ -83,20 +99,56 @@ def _binding(project: str, role: str, subject: Manifest) -> Manifest:
     }
 
 
-def network(project: str, system: str) -> Manifest:
-    """Pods of a project are reached by each other, and by the proxy and the gateway."""
+def network(project: str, system: str, closed: Iterable[str] = ()) -> Manifest:
+    """Who reaches pods of a project, and what they reach.
+
+    They are reached by each other and by the parts of Carrel. They reach each other, names, the
+    parts that serve work, and the world outside but for metadata services, which give whoever asks
+    the rights of the node, and for the networks ``closed``.
+    """
     within: Manifest = {"podSelector": {}}
-    ours = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": system}}}
+    ours: Manifest = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": system}},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/part-of": "carrel"}},
+    }
+    egress = [
+        {"to": [within]},
+        {"to": [ours], "ports": [{"port": port} for port in SERVING_PORTS]},
+        {
+            "to": [{"namespaceSelector": {}}, {"ipBlock": {"cidr": NODE_DNS}}],
+            "ports": [
+                {"port": port, "protocol": protocol}
+                for port in DNS_PORTS
+                for protocol in ("UDP", "TCP")
+            ],
+        },
+        {"to": _outside([*METADATA, *closed])},
+    ]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": {"name": PROJECT_NETWORK, "labels": labels(project)},
         "spec": {
             "podSelector": {},
-            "policyTypes": ["Ingress"],
+            "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"from": [within, ours]}],
+            "egress": egress,
         },
     }
+
+
+def _outside(closed: Iterable[str]) -> list[Manifest]:
+    """All addresses but these networks."""
+    networks = [ip_network(one) for one in closed]
+    return [
+        {
+            "ipBlock": {
+                "cidr": cidr,
+                "except": sorted({str(one) for one in networks if one.version == version}),
+            }
+        }
+        for version, cidr in ((4, "0.0.0.0/0"), (6, "::/0"))
+    ]
 
 
 def claim(project: str, told: Checkpoints) -> Manifest:
