@@ -23,7 +23,6 @@ from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
-from carrel_scheduler.engines.local.engine import LocalEngine
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
@@ -231,6 +230,9 @@ async def serve(settings: Settings) -> None:
 
 
 async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
+    # What sandboxes processes of this machine is not installed where all work is pods.
+    from carrel_scheduler.engines.local.engine import LocalEngine
+
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
     root = settings.state_dir / "engine"
     engine = LocalEngine(
