@@ -176,6 +176,7 @@ class Cluster:
     ) -> Sequence["asyncio.Task[None]"]:
         """Hear of nodes and of pods that others made; returns once all that are there are known."""
         began = asyncio.Event()
+        self._namespaces.quarantine = loop.quarantine
         loop.guests.places.groups.by_role = self._by_role
         loop.guests.stale_grace_s = self._stale_gang_s
         loop.guests.own_volumes.storage = self._storage
@@ -195,7 +196,9 @@ class Cluster:
             group.create_task(self.engine.listen()),
         ]
         await began.wait()
-        taking_on = TakingOn(self._ledger, self._client, LiveView(loop, self.fits), time.time)
+        live = LiveView(loop, self.fits)
+        quarantine = loop.quarantine
+        taking_on = TakingOn(self._ledger, self._client, live, time.time, quarantine=quarantine)
         return [*tasks, group.create_task(taking_on.run())]
 
     async def _met(self, entry: Entry, port: int) -> frozenset[int]:

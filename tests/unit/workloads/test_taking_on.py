@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
 from typing_extensions import override
 
 from carrel_scheduler.kube.resources import Resource
@@ -68,9 +67,16 @@ async def test_what_is_heard_meanwhile_is_looked_at_behind_it_the_latest_only() 
     assert taking.begun == ["a1", "a3", "a4"]
 
 
-async def test_what_nobody_expected_is_heard_by_whoever_runs_it() -> None:
+async def test_one_that_cannot_be_looked_at_is_set_aside_until_it_changes() -> None:
     taking, resource = Slow(), next(iter(kinds.resources_of(Workload)))
     taking.gates["a"].set()
-    with pytest.raises(ExceptionGroup, match="TaskGroup"):
-        async with asyncio.TaskGroup() as group:
-            taking.begin(group, Workload, resource, stored("a", "9"))
+    taking.gates["b"].set()
+    async with asyncio.TaskGroup() as group:
+        taking.begin(group, Workload, resource, stored("a", "9"))
+        taking.begin(group, Workload, resource, stored("b"))
+        await passes()
+        assert [(one.source, one.key) for one in taking.quarantine.items] == [("namespace", "a")]
+        taking.begin(group, Workload, resource, stored("a", "10"))
+        await passes()
+    assert taking.begun == ["a9", "b1", "a10"]
+    assert not list(taking.quarantine.items)

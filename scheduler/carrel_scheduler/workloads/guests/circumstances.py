@@ -24,8 +24,9 @@ from carrel_scheduler.kube.resources import (
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
 )
+from carrel_scheduler.quarantine import Quarantine
 
-T = TypeVar("T")
+T = TypeVar("T", Namespace, PersistentVolumeClaim, PersistentVolume, StorageClass)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ class Circumstances:
         namespaces: Feed[Namespace],
         storage: StorageFeeds,
         wake: Callable[[], None],
+        quarantine: Quarantine,
     ) -> None:
+        self._quarantine = quarantine
         self._places, self._namespaces, self._storage = places, namespaces, storage
         self._wake = wake
         self._volumes = Volumes()
@@ -119,10 +122,10 @@ class Circumstances:
             for change in changes:
                 if change.kind is ChangeKind.SYNCED:
                     self._unheard -= 1
-                elif change.kind is ChangeKind.DELETED:
-                    lose(change.object)
-                else:
-                    see(change.object)
+                    continue
+                meta = change.object.metadata
+                with self._quarantine.guard("namespace", f"{meta.namespace}/{meta.name}"):
+                    (lose if change.kind is ChangeKind.DELETED else see)(change.object)
             if not self._unheard:
                 self._synced.set()
             if self._places.version != before:

@@ -78,11 +78,12 @@ class GroupStatuses:
         for members in self._guests.book.homeless.values():
             for member in members.values():
                 homeless[member.grouping.uid].append(member)
-        told = [
-            (one, group_words.of_pods(one, teams[uid], homeless[uid], self._now()))
-            for one in groups
-            for uid in (one.metadata.uid,)
-        ]
+        told: list[tuple[PodGroup, Status]] = []
+        for one in groups:
+            uid = one.metadata.uid
+            with self._guests.quarantine.guard("pod", f"group {uid}"):
+                status = group_words.of_pods(one, teams[uid], homeless[uid], self._now())
+                told.append((one, status))
         for one, status in told:
             await self._write(POD_GROUP.resource, one, status)
 
@@ -94,8 +95,9 @@ class GroupStatuses:
         for node in self._guests.nodes.objects():
             members[self._guests.places.groups.of(node)].append(node)
         for one in groups:
-            status = group_words.of_nodes(one, members[one.metadata.name], self._now())
-            await self._write(NODE_GROUP.resource, one, status)
+            with self._guests.quarantine.guard("node", f"group {one.metadata.name}"):
+                status = group_words.of_nodes(one, members[one.metadata.name], self._now())
+                await self._write(NODE_GROUP.resource, one, status)
 
     async def _write(self, resource: Resource, group: PodGroup | NodeGroup, status: Status) -> None:
         if all(group.status.get(name) == value for name, value in status.items()):

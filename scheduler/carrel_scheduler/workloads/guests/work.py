@@ -103,6 +103,7 @@ class GuestWork:
             feeds.namespaces,
             feeds.storage,
             lambda: loop.tell(GuestsHeard(())),
+            loop.quarantine,
         )
 
     async def run(self, began: asyncio.Event) -> None:

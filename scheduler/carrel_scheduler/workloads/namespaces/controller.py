@@ -30,6 +30,7 @@ from carrel_scheduler.ledger.resources import names
 from carrel_scheduler.ledger.store import ChangeType, Expired, ObjectStore
 from carrel_scheduler.ledger.store import Conflict as Changed
 from carrel_scheduler.ledger.store import NotFound as NoSuchObject
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces import manifests
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints, Manifest
 
@@ -53,6 +54,9 @@ class Namespaces:
         chance: jitter of pauses, in [0, 1).
         closed: networks that pods of projects do not reach, beside metadata services.
         pause: waits so many seconds.
+
+    Attributes:
+        quarantine: names the projects whose namespace is not as it should be.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Namespaces:
         self._store, self._client, self._system = store, client, system
         self._checkpoints, self._chance, self._pause = checkpoints, chance, pause
         self._closed = closed
+        self.quarantine = Quarantine(lambda: 0.0)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -100,11 +105,13 @@ class Namespaces:
     async def _until_done(self, project: Project, *, gone: bool) -> None:
         backoff = Backoff(self._chance, longest=LONGEST_PAUSE_SECONDS)
         while True:
-            try:
-                await (self.retire(project.meta.name) if gone else self.ensure(project))
-            except (KubeError, NamespaceTaken, LedgerUnavailable) as error:
-                log.warning("The namespace of project %s: %s", project.meta.name, error)
-            else:
+            with self.quarantine.guard("namespace", project.meta.name) as guard:
+                try:
+                    await (self.retire(project.meta.name) if gone else self.ensure(project))
+                except (KubeError, NamespaceTaken, LedgerUnavailable) as error:
+                    log.warning("The namespace of project %s: %s", project.meta.name, error)
+                    raise
+            if not guard.failed:
                 return
             await self._pause(backoff.next())
 

@@ -29,6 +29,7 @@ from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.policy import admission, cron
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads import own_work, sources
 from carrel_scheduler.workloads.contract import Live
 from carrel_scheduler.workloads.namespaces.manifests import group_of
@@ -59,6 +60,7 @@ class TakingOn:
         live: the running scheduler, which knows what can never run.
         clock: epoch seconds.
         again_seconds: between two looks at what was not taken on.
+        quarantine: where objects go that cannot be looked at.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class TakingOn:
         live: Live,
         clock: Callable[[], float],
         again_seconds: float = REFUSED_AGAIN_SECONDS,
+        quarantine: Quarantine | None = None,
     ) -> None:
+        self.quarantine = quarantine or Quarantine(clock)
         self._ledger, self._client, self._live, self._clock = ledger, client, live, clock
         self._again_seconds = again_seconds
         self._feeds: list[tuple[Feed[Stored], Callable[[Stored], None]]] = []
@@ -131,7 +135,8 @@ class TakingOn:
         uid, now = stored.metadata.uid, stored
         try:
             while True:
-                await self.take(kind, resource, now)
+                with self.quarantine.guard("namespace", uid):
+                    await self.take(kind, resource, now)
                 newer, self._under_way[uid] = self._under_way[uid], None
                 if newer is None:
                     return
