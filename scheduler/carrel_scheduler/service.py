@@ -242,6 +242,7 @@ async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
         accounts=Accounts(
             root / "accounts", root / "homes", system_accounts=settings.system_accounts
         ),
+        user_namespaces=settings.user_namespaces,
     )
     quarantine = Quarantine(time.time)
     ledger = await open_ledger(

@@ -21,6 +21,8 @@ variable                        meaning
 ``CARREL_GPU_NAME``             model of a simulated GPU
 ``CARREL_SYSTEM_ACCOUNTS``      users whose work runs under the machine's account of their name,
                                 comma separated; ``*``: all who have one. As root, on one machine
+``CARREL_USER_NAMESPACES``      ``allow``: tasks may begin user namespaces, as rootless containers
+                                do. As root, on one machine; otherwise they may not
 **on a cluster**
 ``KUBECONFIG``                  how to reach the cluster; unset: from within it
 ``CARREL_NAMESPACE``            where the scheduler's own lease and secret are
@@ -129,6 +131,7 @@ class Settings:
     reclaim_delay_s: float = 0.0
     gateway_url: str = ""
     system_accounts: frozenset[str] = frozenset()
+    user_namespaces: bool = False
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -155,6 +158,7 @@ class Settings:
             reclaim_delay_s=_number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
+            user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
         )
 
     @property

@@ -122,7 +122,7 @@ async def test_a_command_beside_a_task_joins_no_folders_that_the_task_made_up(
     victim = tmp_path / "victim"
     victim.write_text("untouched")
     victim.chmod(0o600)
-    engine = await engines.open()
+    engine = await engines.open(user_namespaces=True)
     group = f"{base_name(engines.root)}/w1-0-0"
     made = textwrap.dedent(f"""
         mount -t tmpfs x /sys/fs/cgroup
@@ -203,3 +203,16 @@ async def test_a_tasks_first_process_can_be_ended_by_nobody_inside(engines: Loca
     task = a_task(engines, "kill -9 1 2; cat /proc/1/environ; exit 5", attempt=1)
     assert (await run(engine, task)).exit_code == 5
     assert (await output(engine, task)).count(b"not permitted") == 2
+
+
+async def test_user_namespaces_are_closed(engines: LocalEngines) -> None:
+    engine = await engines.open()
+    clone3 = "import ctypes; print(ctypes.CDLL(None).syscall(435, 0, 0))"
+    task = a_task(engines, f"unshare -U true; python -c '{clone3}'; echo ready; sleep 600")
+    await engine.start(task)
+    await wait_for_output(engine, task, b"ready")
+    seen = (await output(engine, task)).decode()
+    assert "unshare failed: Operation not permitted" in seen
+    assert "-1\n" in seen
+    beside = await typed(engine, task, "unshare", "-U", "true")
+    assert "Operation not permitted" in beside

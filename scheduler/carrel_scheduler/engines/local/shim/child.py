@@ -114,6 +114,8 @@ def drop_privileges(job: Job) -> None:
     os.setresgid(job.gid, job.gid, job.gid)
     os.setresuid(job.uid, job.uid, job.uid)
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    if job.syscall_filter:
+        linux.set_syscall_filter(job.syscall_filter)
 
 
 def execute(job: Job) -> None:

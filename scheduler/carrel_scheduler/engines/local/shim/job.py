@@ -27,6 +27,7 @@ class Job:
         device_nodes: of its GPUs.
         shared_memory_bytes: size of its own ``/dev/shm``; 0 for half of the memory.
         most_processes: of its account, where no control group counts them; 0 means no limit.
+        syscall_filter: in the kernel's form (BPF); empty for none.
         cgroups: control group folders to join, removed at the end.
         oom_files: where the kernel counts its kills for want of memory.
         sandbox: of a terminal: (pid, start time) of the first process of the sandbox to join.
@@ -55,6 +56,7 @@ class Job:
         device_nodes: list[str] | None = None,
         shared_memory_bytes: int = 0,
         most_processes: int = 0,
+        syscall_filter: bytes = b"",
         cgroups: list[str] | None = None,
         oom_files: list[str] | None = None,
         private_tmp: str = "",
@@ -77,7 +79,7 @@ class Job:
         self.links_not_followed = links_not_followed or []
         self.device_nodes = device_nodes or []
         self.shared_memory_bytes = shared_memory_bytes
-        self.most_processes = most_processes
+        self.most_processes, self.syscall_filter = most_processes, syscall_filter
         self.cgroups = cgroups or []
         self.oom_files = oom_files or []
         self.private_tmp = private_tmp

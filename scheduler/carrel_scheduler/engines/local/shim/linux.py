@@ -4,6 +4,7 @@ import ctypes
 import os
 
 PR_SET_PDEATHSIG = 1
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BPF_INSTRUCTION_BYTES = 22, 2, 8
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOSYMFOLLOW = 0x1, 0x2, 0x4, 0x100
@@ -27,6 +28,17 @@ def _check(result: int, what: str) -> int:
 def prctl(option: int, value: int) -> None:
     """Set a property of this process."""
     _check(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option})")
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def set_syscall_filter(program: bytes) -> None:
+    """Refuse system calls from now on, also those of later children and programs."""
+    told = _Program(len(program) // BPF_INSTRUCTION_BYTES, program)
+    result = _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(told), 0, 0)
+    _check(result, "the filter of system calls")
 
 
 def setns(descriptor: int) -> None:
