@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from carrel_hub.gateway.headers import Request
 from carrel_hub.gateway.table import Place
-from carrel_hub.proxy.request import Request
 
 RETRY_SECONDS: Final = 5
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"

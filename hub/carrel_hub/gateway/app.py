@@ -10,38 +10,42 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import Final
 
 import aiohttp
 from aiohttp import web
+from aiohttp.http import SERVER_SOFTWARE
 
 from carrel.client.config import Settings as ClientSettings
 from carrel.client.transport import Transport
-from carrel_hub.gateway.answers import problem, refusal
+from carrel_hub.gateway.answers import refusal
 from carrel_hub.gateway.balancing import Balance
 from carrel_hub.gateway.counts import MEDIA, Counts
 from carrel_hub.gateway.door import Door
 from carrel_hub.gateway.feed import Feed
+from carrel_hub.gateway.headers import announces_body, wants_websocket
 from carrel_hub.gateway.passing import Passing
 from carrel_hub.gateway.people import HubUnavailable, People
 from carrel_hub.gateway.plain_way import PlainWay
 from carrel_hub.gateway.reporting import Reporter
 from carrel_hub.gateway.settings import Settings, SettingsError
 from carrel_hub.gateway.signin import SignIn
-from carrel_hub.gateway.socket_way import SocketWay, keep_within, noting_what_was_sent
+from carrel_hub.gateway.socket_way import SocketWay
 from carrel_hub.gateway.table import Table
-from carrel_hub.proxy.options import Options
-from carrel_hub.proxy.server import LONGEST_LINE, hide_server, target_session
-from carrel_hub.proxy.wire.asked import Asked
-from carrel_hub.proxy.wire.exchange import Exchange
-from carrel_hub.proxy.wire.front import Front
-from carrel_hub.proxy.wire.lines import Lines
-from carrel_hub.proxy.wire.loops import new_loop
+from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
+
+try:
+    import uvloop
+except ImportError:  # no wheel for this machine
+    new_loop = asyncio.new_event_loop
+else:
+    new_loop = uvloop.new_event_loop
 
 log = logging.getLogger("carrel_hub.gateway")
 
 FAREWELL_SECONDS: Final = 5.0
+IDLE_SECONDS: Final = 75.0
+WAITING_CONNECTIONS: Final = 1024
 AWAY: Final = "What you asked for does not answer now. This is tried again."
 METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"})
 
@@ -49,17 +53,15 @@ METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"
 class Gateway:
     """Everything of one process. Made inside the event loop."""
 
-    def __init__(
-        self, settings: Settings, targets: aiohttp.ClientSession, own: aiohttp.ClientSession
-    ) -> None:
-        self.settings, self._targets = settings, targets
-        self.lines = Lines()
+    def __init__(self, settings: Settings, own: aiohttp.ClientSession) -> None:
+        self.settings = settings
         self.table = Table()
         self.counts = Counts()
         self.transport = Transport(
             ClientSettings(url=settings.api_url, token=settings.token), session=own
         )
-        balance = Balance()
+        balance = Balance(freed=self.table.tell)
+        self.upstreams = Upstreams(self.table, balance)
         self.reporter = Reporter(self.transport, self.table, balance, time.time)
         balance.changed = self.reporter.changed
         self.balance = balance
@@ -75,32 +77,21 @@ class Gateway:
         self.door = Door(settings, people, self.sign_in, self.table)
         self.passing = Passing(self.table, balance, self.counts, self.reporter)
 
-    async def serve(self, exchange: Exchange) -> None:
-        """Any request but one for a websocket."""
-        request = exchange.asked
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Any request."""
+        websocket = wants_websocket(request)
+        if "Upgrade" in request.headers and announces_body(request.headers):
+            return _closing(
+                refusal(request, 400, "upgrade_with_body", "An upgrade comes without a body.")
+            )
         own = await self._own(request)
-        if own is not None:
-            exchange.answer(own)
-            return
-        visit = await self.door.visit(request)
+        visit = await self.door.visit(request) if own is None else own
         if isinstance(visit, web.Response):
-            exchange.answer(visit)
-            return
-        way = PlainWay(exchange, self.lines, visit.route.max_request_bytes)
-        await self.passing.pass_on(way, visit)
+            return _closing(visit) if websocket else visit
+        way = SocketWay if websocket else PlainWay
+        return await self.passing.pass_on(way(request, self.upstreams), visit)
 
-    async def websocket(self, request: web.Request) -> web.StreamResponse:
-        """A request for a websocket. Its connection serves nothing else."""
-        visit = await self.door.visit(request)
-        if isinstance(visit, web.Response):
-            visit.force_close()
-            return visit
-        way = SocketWay(request, self._targets)
-        await self.passing.pass_on(way, visit)
-        way.response.force_close()
-        return way.response
-
-    async def _own(self, request: Asked) -> web.Response | None:
+    async def _own(self, request: web.Request) -> web.Response | None:
         """What the gateway itself answers."""
         own = request.raw_path.partition("?")[0].removeprefix(self.settings.prefix)
         try:
@@ -116,7 +107,7 @@ class Gateway:
             return web.json_response({"ready": self.feed.ready})
         return None
 
-    async def _metrics(self, request: Asked) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
         person = await self.door.person(request)
         if isinstance(person, web.Response):
             return person
@@ -135,50 +126,45 @@ class Gateway:
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[int]:
     """A gateway that listens; gives its port."""
-    async with (
-        target_session(Options(), noting_what_was_sent()) as targets,
-        aiohttp.ClientSession() as own,
-        AsyncExitStack() as stack,
-    ):
-        gateway = Gateway(settings, targets, own)
-        stack.push_async_callback(gateway.lines.close)
-        websockets = await _websockets(gateway)
-        stack.push_async_callback(websockets.cleanup)
-        front = Front(gateway.serve, _refuse, partial(_protocol, websockets))
-        stack.push_async_callback(front.close, FAREWELL_SECONDS)
+    async with aiohttp.ClientSession() as own, AsyncExitStack() as stack:
+        gateway = Gateway(settings, own)
+        stack.push_async_callback(gateway.upstreams.close)
+        runner = _runner(gateway)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
         for one in (gateway.feed.run(), gateway.reporter.run()):
             stack.push_async_callback(_end, asyncio.create_task(one))
-        yield await front.start(settings.host, settings.port)
+        site = web.TCPSite(runner, settings.host, settings.port, backlog=WAITING_CONNECTIONS)
+        await site.start()
+        yield int(runner.addresses[0][1])
 
 
-async def _websockets(gateway: Gateway) -> web.AppRunner:
-    """What takes over connections for websockets; it listens nowhere."""
+def _runner(gateway: Gateway) -> web.AppRunner:
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", gateway.websocket)
-    app.on_response_prepare.append(keep_within)
-    app.on_response_prepare.append(hide_server)
-    runner = web.AppRunner(
+    app.router.add_route("*", "/{path:.*}", gateway.serve)
+    app.on_response_prepare.append(_hide_server)
+    return web.AppRunner(
         app,
         access_log=None,
         handler_cancellation=True,
         auto_decompress=False,
+        keepalive_timeout=IDLE_SECONDS,
         shutdown_timeout=FAREWELL_SECONDS,
         max_line_size=LONGEST_LINE,
         max_field_size=LONGEST_LINE,
     )
-    await runner.setup()
-    return runner
 
 
-def _protocol(runner: web.AppRunner) -> asyncio.Protocol:
-    if runner.server is None:
-        raise RuntimeError("the server of websockets has ended")
-    return runner.server()
+async def _hide_server(_: web.Request, response: web.StreamResponse) -> None:
+    """Nobody has to know which version of what passes things on."""
+    if response.headers.get("Server") == SERVER_SOFTWARE:
+        del response.headers["Server"]
 
 
-def _refuse(status: int, code: str, detail: str) -> web.Response:
-    """To a request that could not be read, so nobody knows what would read the answer."""
-    return problem(status, code, detail)
+def _closing(response: web.Response) -> web.Response:
+    """Its connection serves nothing else: what follows on it may be another protocol's."""
+    response.force_close()
+    return response
 
 
 async def _end(task: asyncio.Task[None]) -> None:

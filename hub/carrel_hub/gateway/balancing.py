@@ -1,8 +1,15 @@
-"""Which server gets a request, and what each has at once; requests that wait for a first server."""
+"""Which server gets a request, what each has at once, and which requests wait for a server.
+
+A request waits for the first server of what comes when asked for, and for room while servers with
+room may still come: then in the order in which requests came. Where as many servers are ready as
+there may be, or none comes, it goes to the least busy one at once.
+"""
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,6 +17,9 @@ from carrel_hub.gateway.table import Place, Table, Target
 
 MOST_HELD: Final = 256
 LONGEST_HOLD_SECONDS: Final = 600.0
+# So long a burst waits until the scheduler has heard of it and begun to start more servers.
+REACTION_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 1.0
 
 
 class TooManyHeld(Exception):  # noqa: N818 - an outcome to handle
@@ -18,17 +28,27 @@ class TooManyHeld(Exception):  # noqa: N818 - an outcome to handle
 
 @dataclass(slots=True)
 class Balance:
-    """Requests in flight by target and by place. ``changed`` hears the uid of a place."""
+    """Requests in flight by target and by place.
+
+    Attributes:
+        changed: hears the uid of a place whose numbers change.
+        freed: hears the uid of a place where a target has one request less.
+    """
 
     changed: Callable[[str], None] = lambda _: None
+    freed: Callable[[str], None] = lambda _: None
     _busy: dict[str, Counter[str]] = field(default_factory=dict)
     at_place: Counter[str] = field(default_factory=Counter)
-    held: Counter[str] = field(default_factory=Counter)
+    _queues: dict[str, dict[object, None]] = field(default_factory=dict)
     _turn: int = 0
 
     def at_targets(self, uid: str) -> Mapping[str, int]:
         """Requests by target of a place; those without any are left out."""
         return self._busy.get(uid, {})
+
+    def busy_targets(self) -> set[str]:
+        """All that have requests."""
+        return {target for targets in self._busy.values() for target in targets}
 
     def choose(self, uid: str, targets: Sequence[Target], tried: set[str]) -> Target | None:
         """The one with the fewest requests that was not tried; equal ones in turn."""
@@ -44,65 +64,105 @@ class Balance:
         """A request to a place, from when it comes until it is answered."""
         return _Counted(self.at_place, uid, self.changed, uid)
 
-    def at(self, uid: str, target: Target) -> "_Counted":
+    @contextmanager
+    def at(self, uid: str, target: Target) -> Iterator[None]:
         """A request that a target has."""
-        busy = self._busy.get(uid)
-        if busy is None:
-            busy = self._busy[uid] = Counter()
-        return _Counted(busy, target.uid, self.changed, uid, self._busy)
+        busy = self._busy.setdefault(uid, Counter())
+        try:
+            with _Counted(busy, target.uid, self.changed, uid):
+                yield
+        finally:
+            if not busy and self._busy.get(uid) is busy:
+                del self._busy[uid]
+            self.freed(uid)
 
-    def holding(self, uid: str) -> "_Counted":
-        """A request that waits; raises ``TooManyHeld``."""
-        if self.held[uid] >= MOST_HELD:
-            raise TooManyHeld
-        return _Counted(self.held, uid, self.changed, uid)
+    def room(self, place: Place, name: str) -> int:
+        """How many more requests its servers should have now."""
+        busy = self.at_targets(place.uid)
+        return sum(
+            max(place.at_once - busy.get(one.uid, 0), 0) for one in place.targets.get(name, ())
+        )
+
+    def waiting(self, uid: str) -> int:
+        """Requests that wait for a place."""
+        return len(self._queues.get(uid, ()))
+
+    def before(self, uid: str, ticket: object) -> int:
+        """How many wait before this one."""
+        return list(self._queues[uid]).index(ticket)
+
+    @contextmanager
+    def queued(self, uid: str) -> Iterator[object]:
+        """A request that waits, behind those that do already; gives its ticket."""
+        queue, ticket = self._queues.setdefault(uid, {}), object()
+        queue[ticket] = None
+        try:
+            yield ticket
+        finally:
+            del queue[ticket]
+            if not queue and self._queues.get(uid) is queue:
+                del self._queues[uid]
 
 
 class _Counted:
-    """One more as long as it lasts. ``places``: where the counts go away when nothing is left."""
+    """One more as long as it lasts."""
 
-    __slots__ = ("_changed", "_counts", "_key", "_places", "_uid")
+    __slots__ = ("_changed", "_counts", "_key", "_uid")
 
     def __init__(
-        self,
-        counts: Counter[str],
-        key: str,
-        changed: Callable[[str], None],
-        uid: str,
-        places: dict[str, Counter[str]] | None = None,
+        self, counts: Counter[str], key: str, changed: Callable[[str], None], uid: str
     ) -> None:
         self._counts, self._key, self._changed, self._uid = counts, key, changed, uid
-        self._places = places
 
     def __enter__(self) -> None:
         self._counts[self._key] += 1
         self._changed(self._uid)
 
     def __exit__(self, *_: object) -> None:
-        counts = self._counts
-        counts[self._key] -= 1
-        if not counts[self._key]:
-            del counts[self._key]
-            if not counts and self._places is not None and self._places.get(self._uid) is counts:
-                del self._places[self._uid]
+        self._counts[self._key] -= 1
+        if not self._counts[self._key]:
+            del self._counts[self._key]
         self._changed(self._uid)
 
 
 async def servers(table: Table, balance: Balance, place: Place, name: str) -> Place | None:
-    """The place once it has a server for the route, or ``None`` when none came in time.
+    """The place once a request may go to a server of it, or as it is when none came in time.
 
-    Held are only requests to what comes by itself when asked for. Raises ``TooManyHeld``.
+    ``None``: it has gone. Raises ``TooManyHeld``.
     """
-    if place.targets.get(name) or not place.comes_by_itself:
+    there = bool(place.targets.get(name))
+    if not _may_wait(place, name) or (
+        there and not balance.waiting(place.uid) and balance.room(place, name)
+    ):
         return place
+    if balance.waiting(place.uid) >= MOST_HELD:
+        if there:
+            return place
+        raise TooManyHeld
     seconds = min(place.startup_seconds, LONGEST_HOLD_SECONDS)
+    loop = asyncio.get_running_loop()
+    reaction = loop.time() + REACTION_SECONDS
     now: Place | None = place
-    with balance.holding(place.uid):
-        try:
-            async with asyncio.timeout(seconds):
-                while now is not None and not now.targets.get(name) and now.comes_by_itself:
-                    await table.changed(place.uid)
-                    now = table.find(place.project, place.name)
-        except TimeoutError:
-            return table.find(place.project, place.name)
-    return now
+    with balance.queued(place.uid) as ticket, contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while now is not None and _may_wait(now, name):
+                if balance.room(now, name) > balance.before(place.uid, ticket):
+                    return now
+                if now.targets.get(name) and not now.coming and loop.time() > reaction:
+                    return now
+                await _changed(table, place.uid)
+                now = table.find(place.project, place.name)
+    return table.find(place.project, place.name)
+
+
+def _may_wait(place: Place, name: str) -> bool:
+    """Whether there is something to wait for: a first server, or more of them."""
+    ready = len(place.targets.get(name, ()))
+    return place.comes_by_itself if not ready else ready < place.most_servers
+
+
+async def _changed(table: Table, uid: str) -> None:
+    """Wait for news of a place, and look again without any after a while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LOOK_SECONDS):
+            await table.changed(uid)

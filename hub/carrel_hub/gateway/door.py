@@ -13,11 +13,11 @@ from aiohttp import web
 from carrel.models.sections import Route
 from carrel_hub.gateway import safety
 from carrel_hub.gateway.answers import refusal, wants_page
+from carrel_hub.gateway.headers import Request, wants_websocket
 from carrel_hub.gateway.people import HubUnavailable, People, Person
 from carrel_hub.gateway.settings import Settings
 from carrel_hub.gateway.signin import SignIn
 from carrel_hub.gateway.table import MAIN, Place, Table
-from carrel_hub.proxy.request import Request, wants_websocket
 
 HUB_RETRY_SECONDS: Final = 5
 

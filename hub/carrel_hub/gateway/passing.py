@@ -16,10 +16,10 @@ from carrel_hub.gateway.answers import not_there, refusal
 from carrel_hub.gateway.balancing import Balance, TooManyHeld, servers
 from carrel_hub.gateway.counts import Counts
 from carrel_hub.gateway.door import Visit
+from carrel_hub.gateway.headers import Request
 from carrel_hub.gateway.reporting import Reporter
 from carrel_hub.gateway.table import Place, Table, Target
-from carrel_hub.proxy.request import Request
-from carrel_hub.proxy.wire.line import TargetError
+from carrel_hub.gateway.upstream import TargetError
 
 log = logging.getLogger(__name__)
 
@@ -32,27 +32,17 @@ class Way(Protocol):
     """How one request reaches servers.
 
     Attributes:
+        request: of the person.
         answered_at: when a server began to answer, by ``time.perf_counter``.
+        exceeded: its body turned out to be too large.
     """
 
+    request: web.Request
     answered_at: float | None
+    exceeded: bool
 
-    @property
-    def request(self) -> Request:
-        """Its head."""
-        ...
-
-    @property
-    def exceeded(self) -> bool:
-        """Whether its body turned out to be too large."""
-        ...
-
-    async def once(self, visit: Visit, target: Target) -> int:
-        """One try; the status of the answer that was passed on. Raises ``TargetError``."""
-        ...
-
-    def refuse(self, response: web.Response) -> int:
-        """Answer without a server; the status."""
+    async def once(self, visit: Visit, target: Target) -> web.StreamResponse:
+        """One try; the answer that was passed on. Raises ``TargetError``."""
         ...
 
 
@@ -70,33 +60,35 @@ class Passing:
         self._table, self._balance = table, balance
         self._counts, self._reporter, self._clock = counts, reporter, clock
 
-    async def pass_on(self, way: Way, visit: Visit) -> None:
+    async def pass_on(self, way: Way, visit: Visit) -> web.StreamResponse:
         """Answer a request that may come in."""
         place, begun = visit.place, self._clock()
         self._reporter.came(place.uid)
         status = 0
         try:
             with self._balance.request(place.uid):
-                status = await self._answer(way, visit)
+                response = await self._answer(way, visit)
+                status = response.status
+                return response
         finally:
             seconds = (way.answered_at or self._clock()) - begun
             self._counts.answered(place.project, place.name, status, seconds)
             measured = seconds if way.answered_at is not None and status else None
             self._reporter.ended(place.uid, failed=status >= 500, seconds=measured)
 
-    async def _answer(self, way: Way, visit: Visit) -> int:
+    async def _answer(self, way: Way, visit: Visit) -> web.StreamResponse:
         most = visit.route.max_request_bytes
         if (way.request.content_length or 0) > most:
-            return way.refuse(_too_large(way.request, most))
+            return _too_large(way.request, most)
         try:
             place = await servers(self._table, self._balance, visit.place, visit.route_name)
         except TooManyHeld:
-            return way.refuse(_too_many(way.request))
+            return _too_many(way.request)
         if place is None or not place.targets.get(visit.route_name):
-            return way.refuse(not_there(way.request, place or visit.place))
+            return not_there(way.request, place or visit.place)
         return await self._try(way, visit, place)
 
-    async def _try(self, way: Way, visit: Visit, place: Place) -> int:
+    async def _try(self, way: Way, visit: Visit, place: Place) -> web.StreamResponse:
         tried: set[str] = set()
         broke_off = 0
         error: TargetError | None = None
@@ -105,7 +97,7 @@ class Passing:
             targets = known.targets.get(visit.route_name, ())
             target = self._balance.choose(place.uid, targets, tried)
             if target is None:
-                return way.refuse(_gave_up(way.request, place, error))
+                return _gave_up(way.request, place, error)
             tried.add(target.uid)
             try:
                 with self._balance.at(place.uid, target):
@@ -114,14 +106,14 @@ class Passing:
                 error = failure
                 log.info("%s does not answer: %s", target.base, failure)
                 if way.exceeded:
-                    return way.refuse(_too_large(way.request, visit.route.max_request_bytes))
+                    return _too_large(way.request, visit.route.max_request_bytes)
                 if failure.late:
-                    return way.refuse(_too_late(way.request, visit))
+                    return _too_late(way.request, visit)
                 if not failure.sent:
                     continue
                 broke_off += 1
                 if broke_off > MOST_REPEATS or not may_repeat(way.request):
-                    return way.refuse(_broke_off(way.request))
+                    return _broke_off(way.request)
 
 
 def may_repeat(request: Request) -> bool:

@@ -12,8 +12,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
-from carrel_hub.proxy.headers import Headers, Pairs
-from carrel_hub.proxy.request import Request
+from carrel_hub.gateway.headers import Headers, Pairs, Request
 
 SANDBOX: Final = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

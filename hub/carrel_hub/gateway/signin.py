@@ -14,9 +14,9 @@ import aiohttp
 from aiohttp import web
 from tornado.web import create_signed_value, decode_signed_value
 
+from carrel_hub.gateway.headers import Request
 from carrel_hub.gateway.people import ANSWER_SECONDS, HubUnavailable
 from carrel_hub.gateway.settings import Settings
-from carrel_hub.proxy.request import Request
 
 COOKIE: Final = "carrel-gateway"
 STATE_COOKIE: Final = "carrel-gateway-state"

@@ -38,6 +38,9 @@ class Place:
     Attributes:
         targets: by the name of the route, servers that take requests.
         comes_by_itself: requests may be held: an endpoint that may sleep comes when asked for.
+        at_once: requests that one server should have.
+        most_servers: so many of them may come; 0: it has what it has.
+        coming: more are being started.
         trusted: its pages may run with the Hub's origin whoever looks at them.
     """
 
@@ -53,6 +56,9 @@ class Place:
     targets: dict[str, tuple[Target, ...]]
     comes_by_itself: bool = False
     startup_seconds: float = 0.0
+    at_once: int = 0
+    most_servers: int = 0
+    coming: bool = False
 
     @property
     def trusted(self) -> bool:
@@ -82,7 +88,7 @@ class Table:
         if known is not None and known.uid == place.uid and known.version > place.version:
             return False
         self._places[key] = place
-        self._tell(place.uid)
+        self.tell(place.uid)
         return True
 
     def remove(self, project: str, name: str, uid: str) -> None:
@@ -90,7 +96,7 @@ class Table:
         known = self._places.get((project, name))
         if known is not None and known.uid == uid:
             del self._places[project, name]
-            self._tell(uid)
+            self.tell(uid)
 
     def keep_only(self, uids: set[str]) -> None:
         """All places but these have gone while nobody told us."""
@@ -109,7 +115,8 @@ class Table:
             if not waiters:
                 self._waiters.pop(uid, None)
 
-    def _tell(self, uid: str) -> None:
+    def tell(self, uid: str) -> None:
+        """Something about a place has changed."""
         for waiter in tuple(self._waiters.get(uid, ())):
             if not waiter.done():
                 waiter.set_result(None)
@@ -136,6 +143,9 @@ def place_of(workload: Workload, node_host: str) -> Place | None:
         targets={name: tuple(_targets(workload, name, node_host)) for name in names},
         comes_by_itself=inference is not None and inference.min_replicas == 0 and not stopped,
         startup_seconds=0.0 if inference is None else inference.startup_seconds,
+        at_once=0 if inference is None else inference.in_flight_per_replica,
+        most_servers=0 if inference is None or stopped else inference.max_replicas,
+        coming=status.endpoint is not None and status.endpoint.starting > 0,
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
+from carrel_hub.gateway.headers import kept
 from carrel_hub.gateway.safety import (
     NOT_FOR_TARGETS,
     SANDBOX,
@@ -11,7 +12,6 @@ from carrel_hub.gateway.safety import (
     for_browser,
     for_target,
 )
-from carrel_hub.proxy.headers import kept
 
 PREFIX = "/services/gateway/vision/tool"
 BASE = "http://127.0.0.1:20000"

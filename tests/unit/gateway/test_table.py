@@ -1,6 +1,7 @@
 """Which workloads become places, where their servers are, and what is known of those who left."""
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -140,12 +141,12 @@ async def test_requests_wait_for_the_first_server_of_what_comes_by_itself() -> N
     )
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert balance.held == {"u1": 1}
+    assert balance.waiting("u1") == 1
     table.put(place(endpoint(target("r1"), least=0)))
     found = await waiting
     assert found is not None
     assert [one.uid for one in found.targets["main"]] == ["r1"]
-    assert balance.held == {}
+    assert balance.waiting("u1") == 0
 
 
 async def test_they_do_not_wait_for_ever_nor_for_what_does_not_come_by_itself() -> None:
@@ -154,6 +155,8 @@ async def test_they_do_not_wait_for_ever_nor_for_what_does_not_come_by_itself() 
     table.put(asleep)
     assert await servers(table, balance, asleep, "main") == asleep
     assert await servers(table, balance, stopped, "main") == stopped
-    balance.held["u1"] = MOST_HELD
-    with pytest.raises(TooManyHeld):
-        await servers(table, balance, asleep, "main")
+    with ExitStack() as held:
+        for _ in range(MOST_HELD):
+            held.enter_context(balance.queued("u1"))
+        with pytest.raises(TooManyHeld):
+            await servers(table, balance, asleep, "main")

@@ -1,10 +1,12 @@
-"""Which headers pass on, and what targets are told about who asks."""
+"""Headers of requests and answers that pass: what is of one connection, and who asked."""
 
 from collections.abc import Collection
 from typing import Final
 
+from aiohttp.web import BaseRequest
 from multidict import CIMultiDict, CIMultiDictProxy
 
+Request = BaseRequest
 Headers = CIMultiDict[str] | CIMultiDictProxy[str]
 Pairs = list[tuple[str, str]]
 
@@ -15,6 +17,9 @@ HOP: Final = frozenset(
         *("proxy-authenticate", "proxy-authorization", "upgrade"),
     ]
 )
+# What is said once: whoever is to be told to continue is told so by us.
+ANSWERED_HERE: Final = frozenset(["expect"])
+FRAMING: Final = frozenset(["content-length"])
 HANDSHAKE: Final = frozenset(
     [
         *("sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions"),
@@ -26,58 +31,42 @@ FORWARDED: Final = frozenset(
 )
 
 
-def named_by_connection(said: Collection[str]) -> frozenset[str]:
-    """The headers, in small letters, that these values of ``Connection`` keep to one connection."""
-    return frozenset(one.strip().lower() for value in said for one in value.split(","))
+def wants_websocket(request: Request) -> bool:
+    """Whether this request asks for a websocket."""
+    names = ",".join(request.headers.getall("Connection", ())).lower().split(",")
+    asked = request.headers.get("Upgrade", "").strip().lower()
+    return request.method == "GET" and asked == "websocket" and "upgrade" in map(str.strip, names)
 
 
-def end_to_end(headers: Headers, also: frozenset[str] = HOP) -> CIMultiDict[str]:
-    """All that is meant for the other end, each as often and in the order as it came."""
-    return CIMultiDict(kept(headers, HOP | also))
+def announces_body(headers: Headers) -> bool:
+    """Whether a body is to follow the head."""
+    return "Transfer-Encoding" in headers or headers.get("Content-Length", "0").strip() != "0"
 
 
 def kept(headers: Headers, dropped: frozenset[str]) -> Pairs:
     """Headers but for some, in small letters, and those that ``Connection`` names."""
     if "Connection" in headers:
-        dropped |= named_by_connection(headers.getall("Connection"))
+        dropped |= _named_by_connection(headers.getall("Connection")) - FRAMING
     return [pair for pair in headers.items() if pair[0].lower() not in dropped]
-
-
-def request_headers(headers: Headers) -> CIMultiDict[str]:
-    """For a target. Whoever wants to be told to continue is told so by us."""
-    return end_to_end(headers, frozenset({"expect"}))
-
-
-def handshake_headers(headers: Headers) -> CIMultiDict[str]:
-    """For the target of a websocket; the handshake itself is between neighbours."""
-    return end_to_end(headers, HANDSHAKE)
-
-
-def refusal_headers(headers: Headers) -> CIMultiDict[str]:
-    """Of a handshake that a target refused, without what described its body."""
-    body = frozenset({"content-length", "content-encoding", "content-type"})
-    return end_to_end(headers, HANDSHAKE | body)
-
-
-def add_forwarded(headers: CIMultiDict[str], remote: str | None, scheme: str) -> None:
-    """Say who asked and how they named us, after what proxies before us said."""
-    for name, value in forwarded(headers, remote, scheme):
-        headers[name] = value
 
 
 def forwarded(headers: Headers, remote: str | None, scheme: str) -> Pairs:
     """Who asked and how they named us, after what proxies before us said in ``headers``."""
     host = headers.get("Host", "")
-    port = _port(host, scheme)
     ours = [
         ("X-Forwarded-For", remote or ""),
-        ("X-Forwarded-Port", port),
+        ("X-Forwarded-Port", _port(host, scheme)),
         ("X-Forwarded-Proto", scheme),
     ]
     if any(name in headers for name, _ in ours):
         ours = [(name, ",".join([*headers.getall(name, ()), one])) for name, one in ours]
     ours.append(("X-Forwarded-Host", headers.get("X-Forwarded-Host", host)))
     return ours
+
+
+def _named_by_connection(said: Collection[str]) -> frozenset[str]:
+    """The headers, in small letters, that these values of ``Connection`` keep to one connection."""
+    return frozenset(one.strip().lower() for value in said for one in value.split(","))
 
 
 def _port(host: str, scheme: str) -> str:
