@@ -18,7 +18,7 @@ StateDir = Annotated[
 GpuCount = Annotated[
     int | None,
     typer.Option(
-        min=0, max=1024, help="Simulate so many GPUs.", show_default="the real ones, else 4"
+        min=0, max=64, help="Simulate so many GPUs.", show_default="the real ones, else 4"
     ),
 ]
 GpuMemory = Annotated[str | None, typer.Option(help="Memory of a simulated GPU, such as 24G.")]

@@ -13,7 +13,8 @@ from carrel_scheduler.node.nvml import NvmlProvider, open_nvml
 from carrel_scheduler.node.simulated import SimulatedProvider
 
 DEFAULT_SIMULATED: Final = 4
-MOST_SIMULATED: Final = 1024
+MOST_SIMULATED: Final = 64
+"""As many as a node may have."""
 _log = logging.getLogger(__name__)
 
 

@@ -1,13 +1,18 @@
 """What is known of nodes and their devices, and what follows from a look at them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
 
 from carrel_scheduler.core.events import NodeSet
-from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.cycle import Cycle
 from carrel_scheduler.workloads.faults import lost_devices
 from carrel_scheduler.workloads.faults.withheld import Withheld
 
+Indexed = TypeVar("Indexed", Device, DeviceUse)
 ACTIVE_UTILIZATION = 0.01
 """A device busier than this counts as working."""
 
@@ -30,6 +35,8 @@ def take(
 ) -> None:
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)
+    if moved := lost_devices.places(known.facts if known else None, facts):
+        facts, use = _moved(facts, use, moved)
     held = lost_devices.held_on(cycle.book, facts.name)
     facts = lost_devices.complete(known.facts if known else None, facts, held)
     if known is None or known.facts != facts:
@@ -51,6 +58,18 @@ def take(
         else:
             entry.working_on.discard(facts.name)
     lost_devices.requeue(cycle, facts)
+
+
+def _moved(
+    facts: NodeFacts, use: tuple[DeviceUse, ...], moved: Mapping[int, int]
+) -> tuple[NodeFacts, tuple[DeviceUse, ...]]:
+    """The same look with other indices of devices."""
+
+    def at_place(one: Indexed) -> Indexed:
+        return msgspec.structs.replace(one, index=moved.get(one.index, one.index))
+
+    there = tuple(sorted(map(at_place, facts.devices), key=lambda one: one.index))
+    return msgspec.structs.replace(facts, devices=there), tuple(map(at_place, use))
 
 
 def known_as(known: NodeState | None, facts: NodeFacts) -> NodeState:

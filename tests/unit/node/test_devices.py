@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.detect import DEFAULT_SIMULATED, detect
 from carrel_scheduler.node.nvml import NvmlProvider, NvmlUnusable
@@ -37,7 +38,7 @@ def test_a_device_that_stops_answering_is_broken_and_keeps_its_face() -> None:
     nvml.broken[1] = nvml.NVML_ERROR_GPU_IS_LOST
     well, lost = provider.facts().devices
     assert well == before[0]
-    assert (lost.broken, lost.message) == (True, "NVML error 15")
+    assert (lost.broken, lost.lost, lost.message) == (True, True, "NVML error 15")
     assert (lost.uuid, lost.name, lost.memory_mib) == ("GPU-1", "H200", 143_771)
     assert provider.sample({})[1].pids == ()
     del nvml.broken[1]
@@ -150,3 +151,9 @@ def test_processes_that_are_gone_use_nothing() -> None:
     world.trees[7] = TreeUse(1.0, 1.0)
     world.now += 1
     assert provider.sample({0: [7]})[0].utilization == 0.0, "the pid is another process now"
+
+
+@pytest.mark.parametrize("gpus", [-1, 65, 1024])
+def test_more_than_a_node_may_have_is_refused(gpus: int) -> None:
+    with pytest.raises(ValueError, match=f"gpus={gpus}: a number from 0 to {MOST_DEVICES} is"):
+        detect(gpus, 1024, "A10", node_name="desk")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads import missing_nodes
 from carrel_scheduler.workloads.contract import DeviceView
 from carrel_scheduler.workloads.faults.lost_devices import NOT_SHOWN, complete
@@ -114,6 +114,34 @@ async def test_a_node_that_only_the_core_knows_is_shown_as_lost(desk: Desk) -> N
     assert node.status == "lost"
     assert [device.broken for device in node.devices] == [True, True, True]
     await desk.project("vision", 4)  # quotas ask for the nodes, too
+
+
+async def test_devices_keep_their_places_when_the_driver_counts_anew(desk: Desk) -> None:
+    """GPU 1 falls off, and what was GPU 2 and 3 is told of as 1 and 2."""
+    named = [msgspec.structs.replace(one, uuid=f"u{one.index}") for one in desk.facts.devices]
+    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(named)), ()))
+    await desk.project("vision", 4)
+    uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
+    await desk.runs(*uids)
+    task, works = on_device(desk, 1), on_device(desk, 3)
+    fewer = tuple(
+        msgspec.structs.replace(named[old], index=new) for new, old in enumerate((0, 2, 3))
+    )
+    use = tuple(
+        DeviceUse(index=i, utilization=1.0 if i == 2 else 0.0, memory_used_mib=0) for i in range(3)
+    )
+    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=fewer), use))
+    await desk.settle()
+    assert list(desk.engine.stopping) == [task]
+    assert [(one.uuid, one.broken) for one in shown(desk)] == [
+        ("u0", False),
+        ("u1", True),
+        ("u2", False),
+        ("u3", False),
+    ]
+    entry = desk.loop.book.get(works.workload_uid)
+    assert entry is not None
+    assert entry.gpu_active_at == desk.now
 
 
 def node(*devices: int) -> NodeFacts:

@@ -19,6 +19,19 @@ from carrel_scheduler.workloads.spec_changes import stop_for
 NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 
 
+def places(before: NodeFacts | None, now: NodeFacts) -> dict[int, int]:
+    """Where devices belong that have other indices than before, by their present index.
+
+    A driver that finds one GPU less counts the others anew; each keeps the index that work knows.
+    """
+    if before is None:
+        return {}
+    known = {device.uuid: device.index for device in before.devices if device.uuid}
+    found = {one.index: known.get(one.uuid, one.index) for one in now.devices if one.uuid}
+    moved = {index: place for index, place in found.items() if index != place}
+    return moved if len(set(found.values())) == len(found) else {}
+
+
 def complete(before: NodeFacts | None, now: NodeFacts, held: Collection[int]) -> NodeFacts:
     """The facts of a node, with the GPUs that it showed before or that are in use there.
 
