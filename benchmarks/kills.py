@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import collections
 import contextlib
+import logging
 import random
 import shutil
 import tempfile
@@ -26,6 +27,7 @@ from benchmarks.report import Figure, show
 from benchmarks.scheduler_process import SchedulerProcess
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 
+log = logging.getLogger(__name__)
 BACK_WITHIN_SECONDS = 5.0
 JOB = """
 import fcntl, os, signal, sys, time
@@ -140,11 +142,13 @@ class Load:
                     json=body,
                     headers={"Idempotency-Key": name},
                 ) as answer:
-                    assert answer.status == 201, await answer.text()
-                    self.acknowledged[(await answer.json())["uid"]] = name
-                    return
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.05)
+                    if answer.status != 503:
+                        assert answer.status == 201, await answer.text()
+                        self.acknowledged[(await answer.json())["uid"]] = name
+                        return
+            except aiohttp.ClientError as error:
+                log.debug("sent again: %s", error)
+            await asyncio.sleep(0.05)
 
 
 async def projects(scheduler: SchedulerProcess, session: aiohttp.ClientSession) -> None:
@@ -182,11 +186,11 @@ async def run(state_dir: Path, kills: int, forking: Forking | None = None) -> Ve
             scheduler = SchedulerProcess(state_dir, hub.url, "t-service", forking=forking)
             try:
                 load, back = await _killing(scheduler, session, shared, kills)
-                await _all_done(scheduler, session, len(load.acknowledged))
+                await all_done(scheduler, session, len(load.acknowledged))
                 stored = await workloads(scheduler, session)
             finally:
                 await scheduler.stop()
-        return _judge(load, back, stored, (shared / "log").read_text().split("\n")[:-1])
+        return judge(load, back, stored, (shared / "log").read_text().split("\n")[:-1])
 
 
 async def _killing(
@@ -210,9 +214,8 @@ async def _killing(
     return load, back
 
 
-def _judge(
-    load: Load, back: list[float], stored: list[dict[str, Any]], lines: list[str]
-) -> Verdict:
+def judge(load: Load, back: list[float], stored: list[dict[str, Any]], lines: list[str]) -> Verdict:
+    """What the ledger and the lines of the jobs show."""
     began = collections.Counter(line for line in lines if line.startswith("began"))
     done = {line.split()[1] for line in lines if line.startswith("done")}
     kept = {one["uid"] for one in stored}
@@ -226,7 +229,7 @@ def _judge(
     )
 
 
-async def _all_done(scheduler: SchedulerProcess, session: aiohttp.ClientSession, jobs: int) -> None:
+async def all_done(scheduler: SchedulerProcess, session: aiohttp.ClientSession, jobs: int) -> None:
     """Wait until the queue has drained; the bound grows with the load."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + 120.0 + jobs * 2.0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small_disk import SmallDisk, small_disk
 from carrel_scheduler.engines.contract import TaskPhase
 from contract.engine.local_engines import LocalEngines, supervisors, until
-from contract.engine.small_disk import SmallDisk, small_disk
 from contract.engine_tasks import a_task, output, status_of, wait_for, wait_for_output
 
 pytestmark = pytest.mark.root

@@ -1,0 +1,22 @@
+"""Faults of the machine under load: full disk, no watches, no memory, clock jumps, standstills."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.faults import run
+from benchmarks.forking import Forking
+
+ROUNDS = 2
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.timeout(1800)
+async def test_nothing_is_lost_and_nothing_runs_twice(tmp_path: Path) -> None:
+    with Forking("benchmarks.faulty_schedulers") as forking:
+        verdict, _ = await run(tmp_path, ROUNDS, forking)
+    assert verdict.jobs > 20 * ROUNDS
+    assert verdict.lost == []
+    assert verdict.unfinished == []
+    assert verdict.twice == []
