@@ -25,7 +25,10 @@ ALONE = (
     "test_scheduling_fencing",
     "test_spawner",
 )
-INSTALLING = ("test_engine_story", "test_kinds", "test_guide", "test_rbac")
+INSTALLING = (
+    *("test_engine_story", "test_kinds", "test_guide"),
+    *("test_rbac", "test_attacks"),
+)
 # A test that is the first to ask for it starts a cluster, a node, and loads its images.
 PATIENCE_SECONDS = 900
 

@@ -164,8 +164,8 @@ class TestRights:
         owned["spec"]["owner"] = "somebody"
         until_refused(kubectl, owned, "a", "spec.owner is said of parts")
         blamed = training("ada")
-        blamed["spec"]["asked_by"] = "root-of-carrel"
-        until_refused(kubectl, blamed, "a", "spec.asked_by is who asks")
+        blamed["spec"]["askedBy"] = "root-of-carrel"
+        until_refused(kubectl, blamed, "a", "spec.askedBy is who asks")
 
     async def test_of_running_work_only_its_end_is_changed(
         self, kubectl: Kubectl, stores: KubernetesStores

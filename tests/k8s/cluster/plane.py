@@ -47,8 +47,10 @@ class ControlPlane:
         """What the API server answers to a GET; see ``ask``."""
         return self.ask("GET", path)
 
-    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """A request as the admin; JSON in and out, text where the answer is none.
+    def ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, user: str = ""
+    ) -> Any:
+        """A request as the admin, or as ``user``; JSON in and out, text where the answer is none.
 
         Raises ``Refused``, and ``OSError`` when the server does not answer.
         """
@@ -59,7 +61,7 @@ class ControlPlane:
             self.url.removeprefix("https://"), timeout=_ANSWER_SECONDS, context=trusted
         )
         kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        headers = {"Content-Type": kind}
+        headers = {"Content-Type": kind} | ({"Impersonate-User": user} if user else {})
         if self.admin_token:
             headers["Authorization"] = f"Bearer {self.admin_token}"
         with closing(connection):
