@@ -210,3 +210,29 @@ def keys_of(pod: Mapping[str, Any]) -> set[str] | None:
                 return None
             seen |= {one["key"] for one in volume["secret"]["items"]}
     return seen
+
+
+def deployments() -> list[dict[str, Any]]:
+    """All that the installation runs."""
+    texts = [file.read_text() for file in sorted(DEPLOY.glob("*/*.yaml"))]
+    found = [one for text in texts for one in yaml.safe_load_all(text)]
+    return [one for one in found if one and one.get("kind") == "Deployment"]
+
+
+@pytest.mark.parametrize("one", deployments(), ids=lambda one: str(one["metadata"]["name"]))
+def test_parts_are_confined(one: dict[str, Any]) -> None:
+    spec = one["spec"]["template"]["spec"]
+    whole = spec["securityContext"]
+    assert whole["runAsNonRoot"]
+    assert whole["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+    # Only Hub and scheduler ask the API server, each with an account of its own.
+    asks = "serviceAccountName" in spec
+    assert asks == (one["metadata"]["name"] in ("carrel-hub", "carrel-scheduler"))
+    assert asks or spec["automountServiceAccountToken"] is False
