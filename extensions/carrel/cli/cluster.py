@@ -60,7 +60,7 @@ def _node_row(node: "Node") -> list[str]:
     free = (node.gpu_milli - node.gpu_allocated_milli) / 1000
     return [
         node.name,
-        node.status.capitalize(),
+        _node_status(node),
         f"{kind} (simulated)" if node.simulated and node.devices else kind,
         units.number(node.gpu_milli / 1000),
         units.number(node.gpu_allocated_milli / 1000),
@@ -69,6 +69,11 @@ def _node_row(node: "Node") -> list[str]:
         f"{units.number(node.cpu_allocated_milli / 1000)} of {units.number(node.cpu_milli / 1000)}",
         f"{units.memory(node.memory_allocated_bytes)} of {units.memory(node.memory_bytes)}",
     ]
+
+
+def _node_status(node: "Node") -> str:
+    broken = sum(1 for device in node.devices if device.broken and device.message)
+    return f"{node.status.capitalize()}{f', {broken} broken' if broken else ''}"
 
 
 def list_projects(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:

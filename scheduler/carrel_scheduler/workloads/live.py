@@ -253,10 +253,12 @@ class LiveView:
         known = self._loop.nodes.get(view.name)
         facts = _facts(view) if known is None else known.facts
         told = {device.index: device for device in facts.devices}
+        hardware = [told.get(shown.index) or _untold(shown) for shown in view.devices]
         devices = tuple(
-            self._device(known, told.get(shown.index) or _untold(shown), shown)
-            for shown in view.devices
+            self._device(known, device, shown)
+            for device, shown in zip(hardware, view.devices, strict=True)
         )
+        there = [shown for shown, device in zip(devices, hardware, strict=True) if not device.lost]
         free = sum(1 for device in view.devices if device.free_milli == MILLI and not device.broken)
         return NodeView(
             name=view.name,
@@ -267,8 +269,8 @@ class LiveView:
             cpu_allocated_milli=view.cpu_allocated_milli,
             memory_bytes=view.memory_mib * MIB,
             memory_allocated_bytes=view.memory_allocated_mib * MIB,
-            gpu_milli=len(devices) * MILLI + held_milli((name, n) for name, n, _ in view.extended),
-            gpu_allocated_milli=sum(device.allocated_milli for device in devices)
+            gpu_milli=len(there) * MILLI + held_milli((name, n) for name, n, _ in view.extended),
+            gpu_allocated_milli=sum(device.allocated_milli for device in there)
             + held_milli((name, n) for name, _, n in view.extended),
             largest_free_gpus=free,
             devices=devices,

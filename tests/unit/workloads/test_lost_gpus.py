@@ -32,6 +32,8 @@ async def test_after_a_restart_with_fewer_gpus_work_goes_on_with_those(desk: Des
     await desk.recover()
     assert [device.broken for device in shown(desk)] == [False, False, True, True]
     assert shown(desk)[3].message == NOT_SHOWN
+    [view] = LiveView(desk.loop).nodes()
+    assert (view.gpu_milli, view.gpu_allocated_milli) == (2000, 2000)
     assert set(desk.engine.stopping) == set(lost)
     assert await desk.phases(*(task.workload_uid for task in stays)) == ["running"] * 2
     for task in lost:
