@@ -27,7 +27,7 @@ class StreamTiming:
     """
 
     keep_alive: float = 15.0
-    verify: float = 15.0
+    verify: float = 10.0
     doubt: float = 60.0
     first_piece: float = 0.25
     per_user: int = 64

@@ -5,10 +5,11 @@ operation's rule before the body is looked at. A refused body is read to its end
 that the refusal arrives and the connection stays usable.
 """
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from tornado import web
 from tornado.http1connection import HTTP1Connection
@@ -21,9 +22,11 @@ from carrel_scheduler.api.encoding import to_json
 from carrel_scheduler.api.operation import BYTES, Answer, Call, Operation, Stream
 from carrel_scheduler.api.problems import Broken, Code, Problem
 from carrel_scheduler.api.services import Services
+from carrel_scheduler.api.services.event_stream import Watcher
 from carrel_scheduler.api.streaming import Sender
 
 log = logging.getLogger(__name__)
+LEAST_PAUSE_SECONDS: Final = 0.05
 
 
 class ApiHandler(web.RequestHandler):
@@ -173,9 +176,25 @@ class OperationHandler(ApiHandler):
         answer = await operation.run(self.read_call(operation, bytes(self._body)))
         if isinstance(answer, Stream):
             self.sender = Sender(self, answer)
-            await self.sender.send(self.services.deps.timing.first_piece)
+            watching = asyncio.ensure_future(self._watch_caller(answer, self.sender))
+            try:
+                await self.sender.send(self.services.deps.timing.first_piece)
+            finally:
+                watching.cancel()
         else:
             self._send(answer)
+
+    async def _watch_caller(self, stream: Stream, sender: Sender) -> None:
+        """Break off what is sent to somebody whose token is revoked, or who left the project."""
+        principal, deps = self.visitor.principal, self.services.deps
+        if principal is None or stream.looks_up:
+            return
+        watcher, project = Watcher(deps, principal, self.token), self.path.get("project")
+        while await watcher.still_there():
+            if project is not None and not watcher.principal.sees(project):
+                break
+            await asyncio.sleep(max(deps.timing.verify, LEAST_PAUSE_SECONDS))
+        sender.break_off()
 
     get = head = post = put = patch = delete = options = run
 

@@ -35,13 +35,15 @@ class Stream:
     """An answer that comes in pieces, each sent when the one before it has left.
 
     ``eager`` sends the head at once; otherwise the first piece may still be refused, within a
-    moment, or for long where the answer ``ends`` by itself: nobody needs its head before.
+    moment, or for long where the answer ``ends`` by itself: nobody needs its head before. One that
+    ``looks_up`` its listener ends when that may hear no more; others are broken off then.
     """
 
     pieces: AsyncGenerator[bytes, None]
     media: str
     eager: bool = False
     ends: bool = False
+    looks_up: bool = False
 
 
 @dataclass(slots=True)

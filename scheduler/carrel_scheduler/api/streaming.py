@@ -21,6 +21,7 @@ class Sender:
         self._handler, self._stream = handler, stream
         self._pump: asyncio.Task[None] | None = None
         self._stopped = False
+        self._broken_off = False
 
     async def send(self, first_piece_seconds: float) -> None:
         """Send all pieces; what refuses within ``first_piece_seconds`` is raised as a problem."""
@@ -47,7 +48,9 @@ class Sender:
             await asyncio.wait({self._pump})
         finally:
             self._pump.cancel()
-        if not self._pump.cancelled() and (error := self._pump.exception()) is not None:
+        if self._broken_off:
+            self._handler.detach().close()
+        elif not self._pump.cancelled() and (error := self._pump.exception()) is not None:
             # The head is out: only a broken connection can still say that something is missing.
             log.error("a stream broke", exc_info=error)
             self._handler.detach().close()
@@ -63,6 +66,11 @@ class Sender:
                 piece = await anext(self._stream.pieces, None)
         except StreamClosedError:
             log.debug("the listener went away")
+
+    def break_off(self) -> None:
+        """The listener may hear no more: close the connection, so that nothing looks complete."""
+        self._broken_off = True
+        self.stop()
 
     def stop(self) -> None:
         """The listener went away."""

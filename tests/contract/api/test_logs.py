@@ -5,6 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
+from contract.api.fakes import person
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 
 PATH = "/workloads/vision/train-1/logs"
@@ -36,6 +37,24 @@ async def test_following_ends_when_the_listener_goes_away(desk: Desk, pieces: li
         if pieces:
             assert await response.content.readany() == b"one\n"
         assert desk.engine.closed_logs == 0
+    await desk.until(lambda: desk.engine.closed_logs == 1)
+
+
+@pytest.mark.parametrize("how", ["revoked", "left"])
+async def test_following_ends_with_the_right_to_it(desk: Desk, how: str) -> None:
+    desk.engine.pieces = [b"one\n"]
+    url = f"{desk.url}{ROOT}{PATH}?follow=true"
+    async with (
+        asyncio.timeout(PATIENCE_SECONDS),
+        desk.session.get(url, headers={"Authorization": "token bea-token"}) as response,
+    ):
+        assert await response.content.readany() == b"one\n"
+        if how == "revoked":
+            del desk.identity.tokens["bea-token"]
+        else:
+            desk.identity.tokens["bea-token"] = person("bea", "speech")
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.content.read()
     await desk.until(lambda: desk.engine.closed_logs == 1)
 
 

@@ -50,7 +50,7 @@ async def stream_workload_events(call: Call) -> Stream:
 
 def _stream(call: Call, wanted: Filter) -> Stream:
     events = call.services.streams.events(call.visitor.person, call.token, wanted)
-    return Stream(events, MEDIA)
+    return Stream(events, MEDIA, looks_up=True)
 
 
 def _after(call: Call) -> int | None:
