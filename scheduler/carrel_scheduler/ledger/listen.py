@@ -36,9 +36,12 @@ class Listener:
         while True:
             try:
                 await self._listen()
-            except psycopg.Error as error:
-                _log.warning("lost the connection that announces changes: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it listens again
+                trace = None if isinstance(error, psycopg.Error | OSError) else error
+                _log.warning(
+                    "lost the connection that announces changes: %s", error, exc_info=trace
+                )
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
         _, settings = self._engine.dialect.create_connect_args(self._engine.url)

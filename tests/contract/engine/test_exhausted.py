@@ -201,3 +201,18 @@ async def test_what_is_no_record_is_left_alone(engines: LocalEngines) -> None:
     (tasks / "w1").mkdir()
     (tasks / "w1" / "0-x").mkdir()
     assert await (await engines.open()).list() == []
+
+
+async def test_an_engine_that_could_not_open_leaves_nothing_open(
+    engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run(await engines.open(), a_task(engines, "true"))
+    engine = await engines.open()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with monkeypatch.context() as patched:
+        patched.setattr(truth.Lock, "held", staticmethod(failing(errno.EMFILE)))
+        for _ in range(3):
+            with pytest.raises(EngineError):
+                await engine.list()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(await engine.list()) == 1

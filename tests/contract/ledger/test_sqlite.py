@@ -1,7 +1,6 @@
 """What is special about SQLite: the file, its folder, its settings, a full disk."""
 
 import asyncio
-import os
 import sqlite3
 import stat
 import subprocess
@@ -166,18 +165,3 @@ def set_most_pages(ledger: SqlLedger, count: int) -> None:
     """The database file may not grow beyond this (never below what it is)."""
     with ledger._database.writer.connect() as connection:
         connection.exec_driver_sql(f"PRAGMA max_page_count={count}")
-
-
-async def test_the_file_can_be_copied_while_in_use(stores: Ledgers, tmp_path: Path) -> None:
-    """The way of backing up that the documentation names."""
-    ledger = await stores.open()
-    await submit(ledger, "one")
-    copy = tmp_path / "backup.sqlite"
-    connection = sqlite3.connect(tmp_path / "carrel.sqlite")
-    connection.execute("VACUUM INTO ?", (os.fspath(copy),))
-    connection.close()
-    await submit(ledger, "two")
-    restored = Ledgers(f"sqlite:///{copy}")
-    items = (await (await restored.open()).list(Workload)).items
-    assert [obj.meta.name for obj in items] == ["one"]
-    await restored.close()

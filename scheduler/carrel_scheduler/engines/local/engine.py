@@ -108,7 +108,11 @@ class LocalEngine:
         async with self._opening:
             if self._registry is None:
                 registry = Registry(self._layout, self._limiter, self._clock, self._changed)
-                await registry.scan()
+                try:
+                    await registry.scan()
+                except BaseException:
+                    registry.close()  # the next verb tries again with another
+                    raise
                 self._registry = registry
         return self._registry
 
