@@ -64,12 +64,19 @@ def ending_sessions(authenticator: type[Authenticator]) -> type[Authenticator]:
 def authenticator_named(name: str) -> type[Authenticator]:
     """The class that ``JupyterHub.authenticator_class`` would find: an entry point, or a path.
 
-    Raises ``ImportError`` when there is none.
+    Raises ``ImportError`` when there is none, saying what would be right.
     """
     for one in entry_points(group="jupyterhub.authenticators", name=name.lower()):
         found: type[Authenticator] = one.load()
         return found
-    imported: type[Authenticator] = import_item(name)
+    try:
+        imported: type[Authenticator] = import_item(name)
+    except ImportError as error:
+        known = sorted(one.name for one in entry_points(group="jupyterhub.authenticators"))
+        raise ImportError(
+            f"authenticator is {name!r}; it should be one of {', '.join(known)}, or the dotted "
+            f"path of a class that is installed ({error})"
+        ) from error
     return imported
 
 

@@ -95,6 +95,15 @@ def test_the_file_has_the_last_word(settings: ClusterSettings, keys: Keys) -> No
         assert set(values) <= set(known)
 
 
+@pytest.mark.parametrize("name", ["githup", "nowhere.Authenticator"])
+def test_an_unknown_sign_in_is_refused_with_those_that_are_known(
+    settings: ClusterSettings, keys: Keys, name: str
+) -> None:
+    other = msgspec.structs.replace(settings, authenticator=name)
+    with pytest.raises(ImportError, match=f"authenticator is '{name}'; it should be .*github"):
+        installed(other, keys)
+
+
 def test_another_sign_in(settings: ClusterSettings, keys: Keys) -> None:
     other = msgspec.structs.replace(settings, authenticator="github")
     chosen = installed(other, keys).JupyterHub.authenticator_class
