@@ -77,6 +77,23 @@ async def test_a_nursery_that_dies_with_a_request_is_asked_for_nothing_twice(
     assert await output(engine, task, index=0) == b"here\n"
 
 
+async def test_a_nursery_that_stands_still_holds_up_no_start(
+    engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starting, "WORD_SECONDS", 0.5)
+    engine = await engines.open()
+    await run(engine, a_task(engines, "true"))
+    (nursery,) = nurseries(os.getpid())
+    os.kill(nursery, signal.SIGSTOP)
+    tasks = [a_task(engines, "echo here", uid=f"w{number}") for number in range(2, 12)]
+    stream = engine.watch()
+    await asyncio.gather(*(engine.start(task) for task in tasks))
+    for task in tasks:
+        ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
+        assert (ended.exit_code, ended.lost) == (0, False)
+    assert nurseries(os.getpid()) != [nursery]
+
+
 async def test_without_a_nursery_nothing_starts_and_the_claim_is_taken_back(
     engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,12 +3,14 @@
 The nursery is started with the first task and again whenever it is gone. Whether a supervisor is at
 work is told by the supervisor alone, on a pipe of each request: a word says yes, a sentence says
 why not, and an end without either says that nobody is left who could start it, which makes it safe
-to ask another nursery. The engine holds the task's lock all the while.
+to ask another nursery. The engine holds the task's lock all the while. A nursery that stands still
+is killed, so that no start waits for it for ever.
 """
 
 import contextlib
 import logging
 import os
+import select
 import socket
 import subprocess
 import threading
@@ -21,6 +23,7 @@ from carrel_scheduler.engines.local.shim.supervisor import AT_WORK
 
 TRIES: Final = 2
 WORD_BYTES: Final = 4096
+WORD_SECONDS: Final = 30.0
 FAREWELL_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
@@ -76,6 +79,9 @@ class Supervisors:
                 nursery = self._send([memory, lock, errors, tell])
             finally:
                 os.close(tell)
+            if not _comes(hear, WORD_SECONDS):
+                _log.error("the process that starts supervisors stands still; it is ended")
+                nursery.kill()  # a supervisor that it has forked already speaks all the same
             word = os.read(hear, WORD_BYTES)
         finally:
             os.close(hear)
@@ -101,6 +107,13 @@ class Supervisors:
         if self._nursery is not None:
             self._nursery.close()
             self._nursery = None
+
+
+def _comes(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, or an end, within so many seconds."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class _Nursery:
@@ -131,6 +144,10 @@ class _Nursery:
         """Ask; one that is gone by now is noticed by the silence that follows."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             socket.send_fds(self._requests, [b"s"], descriptors)
+
+    def kill(self) -> None:
+        """End it now, and forget what it was asked for."""
+        self._process.kill()
 
     def close(self) -> None:
         """What was asked for is still done. One that does not end is ended: it holds no lock."""
