@@ -260,6 +260,21 @@ async def test_a_volume_may_hold_the_state_folder(engines: LocalEngines, tmp_pat
         assert seen[2:] == ["checkpoints", "homes", "tasks"]
 
 
+async def test_the_state_folder_may_lie_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    engines = LocalEngines(tmp_path / "link" / "state")
+    engine = await engines.open()
+    first = a_task(engines, "echo mine > ~/notes; echo $HOME")
+    await run(engine, first)
+    home = (await output(engine, first)).decode().strip()
+    task = a_task(engines, "pwd; cat d/notes", attempt=1, volumes=((home, "d"),))
+    await run(engine, task)
+    said = (await output(engine, task)).decode()
+    assert said.endswith("\nmine\n")
+    await engines.clean()
+
+
 async def test_a_member_of_a_gang_knows_the_others_names_and_its_folder_by_another_path(
     engines: LocalEngines,
 ) -> None:

@@ -193,15 +193,12 @@ class Launcher:
 
     def _confine(self, job: Job, task: TaskSpec, account: Account, view: isolation.View) -> None:
         """What makes the sandbox; see ``shim.sandbox``."""
-        places = [str(Path(job.folder, "work"))]
-        binds = list(view.binds)
-        for source, target, read_only in self._of_the_gang(task, Path(job.folder)):
-            binds.append((source, target, read_only))
-            if target.endswith("/work"):
-                places.append(target)
+        binds = [*view.binds, *self._of_the_gang(task, Path(job.folder))]
+        work = os.path.realpath(Path(job.folder, "work"))
+        places = [target for source, target, _ in binds if source == work]
         for source, place in files.destinations(task.volumes, task.files):
             kept = source in task.read_only
-            targets = [f"{work}/{place}" for work in places] if place else [""]
+            targets = [f"{folder}/{place}" for folder in places] if place else [""]
             job.volumes += [("volumes", source, target, kept) for target in targets]
         for field, source in (
             ("working_dir", task.working_dir),

@@ -140,10 +140,11 @@ class _Options:
         return options
 
     def _ours(self, path: str) -> int:
-        """Open a path of ours, which has no links in it."""
+        """Open what is ours: it is no link, and root alone changes the folders above it."""
         resolve = linux.RESOLVE_NO_SYMLINKS | linux.RESOLVE_NO_MAGICLINKS
+        above, _, name = path.rpartition("/")
         try:
-            descriptor = linux.open_path(path, resolve)
+            descriptor = linux.open_path(f"{os.path.realpath(above or '/')}/{name}", resolve)
         except OSError as error:
             raise SandboxError(f"{path}: {error.strerror or error}") from error
         self.descriptors.append(descriptor)
