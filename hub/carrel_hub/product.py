@@ -8,6 +8,7 @@ import bcrypt
 from carrel_hub import scopes, services
 from carrel_hub.accounts.signing_out import HUB_VERSION
 from carrel_hub.front import static
+from carrel_hub.front.origins import host_of, rules_of_traefik
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.queue import handlers
@@ -36,6 +37,22 @@ def lasting(c: Any, places: Places, keys: Keys) -> None:
     c.RestingRoutes.traefik_api_password = keys.proxy
     c.RestingRoutes.traefik_api_hashed_password = hashed(keys.proxy)
     c.RestingRoutes.away_url = places.gateway_url
+
+
+def origins(c: Any, places: Places) -> None:
+    """A host for each user's servers and each route of work, where DNS leads them all here."""
+    if not places.separate_origins:
+        return
+    c.JupyterHub.subdomain_host = places.public_url
+    c.JupyterHub.subdomain_hook = host_of
+    # No host below the Hub's can set a cookie that the Hub takes for its own.
+    c.JupyterHub.cookie_host_prefix_enabled = places.public_url.startswith("https:")
+    own = {
+        scopes.SCHEDULER: places.scheduler_url,
+        scopes.CONSOLE: places.console_url,
+        scopes.GATEWAY: places.gateway_url,
+    }
+    c.RestingRoutes.beside = rules_of_traefik(places.public_url, own)
 
 
 def hashed(key: str) -> str:
@@ -74,6 +91,8 @@ def workspaces(c: Any, spawner_class: type, places: Places, keys: Keys) -> Any:
     section.carrel_gateway_url = f"{places.gateway_url}/services/{scopes.GATEWAY}"
     section.carrel_console_url = f"/services/{scopes.CONSOLE}/"
     section.environment = {"CARREL_PUBLIC_URL": places.public_url}
+    if places.separate_origins:
+        section.environment["CARREL_SEPARATE_ORIGINS"] = "1"
     section.demo = places.demo
     section.server_token_scopes = scopes.SERVER_TOKEN
     section.start_timeout = START_SECONDS

@@ -50,8 +50,8 @@ class Places(Protocol):
         ...
 
     @property
-    def gateway_trust(self) -> str:
-        """Whose programs run with the Hub's origin."""
+    def separate_origins(self) -> bool:
+        """Whether servers and routes have origins of their own, below the Hub's host."""
         ...
 
     @property
@@ -81,12 +81,15 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
         "api_token": keys.scheduler,
         "display": False,
     }
+    # Paths: services have the Hub's own host, also where users' servers have others.
+    callback = "/services/{}/oauth_callback".format
     console: dict[str, Any] = {
         "name": scopes.CONSOLE,
         "url": settings.console_url,
         "api_token": keys.console,
         "display": False,
         "oauth_no_confirm": True,
+        "oauth_redirect_uri": callback(scopes.CONSOLE),
         "oauth_client_allowed_scopes": scopes.AT_THE_CONSOLE,
     }
     gateway: dict[str, Any] = {
@@ -95,6 +98,7 @@ def registrations(settings: Places, keys: Keys) -> list[dict[str, Any]]:
         "api_token": keys.gateway,
         "display": False,
         "oauth_no_confirm": True,
+        "oauth_redirect_uri": callback(scopes.GATEWAY),
         "oauth_client_allowed_scopes": scopes.AT_THE_GATEWAY,
     }
     if isinstance(settings, Settings) and settings.managed:
@@ -121,7 +125,7 @@ def own_environment(settings: Places, service: str) -> dict[str, str]:
         "CARREL_PUBLIC_URL": settings.public_url,
     }
     if service == scopes.GATEWAY:
-        return shared | {"CARREL_GATEWAY_TRUST": settings.gateway_trust}
+        return shared | ({"CARREL_SEPARATE_ORIGINS": "1"} if settings.separate_origins else {})
     if service != scopes.SCHEDULER or not isinstance(settings, Settings):
         return shared
     gpus = settings.gpus

@@ -7,6 +7,7 @@ import msgspec
 
 from carrel_hub.front.static import Tls
 
+HTTP_PORT: Final = 80
 HTTPS_PORT: Final = 443
 
 
@@ -34,8 +35,9 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     Attributes:
         state_dir: the one folder that is written to.
         host, port: where people reach it; everything else listens on 127.0.0.1.
+        domain: the name by which people reach it, when all names below it lead here, too: then
+            every user's servers and every route of work have an origin of their own.
         managed: the Hub starts the services itself (`carrel up` does it otherwise).
-        gateway_trust: whose programs run with the Hub's origin; see ``gateway.settings``.
         database_url: the scheduler's ledger; empty means SQLite in the state folder.
         demo: demo notebooks in every home.
         environments: Python environments that workspaces are offered, name to prefix.
@@ -51,7 +53,7 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     database_url: str = ""
     demo: bool = False
     managed: bool = True
-    gateway_trust: str = "owner"
+    domain: str = ""
     environments: dict[str, str] = {}
     tls: Tls | None = None
     trusted_proxies: list[str] = []
@@ -84,10 +86,12 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def public_url(self) -> str:
         """What people type, without a final slash."""
-        if self.tls is None or not self.tls.acme_domains:
+        acme = self.tls.acme_domains if self.tls is not None else []
+        name = self.domain or (acme[0] if acme else "")
+        if not name:
             return self.front_url
-        port = "" if self.port == HTTPS_PORT else f":{self.port}"
-        return f"https://{self.tls.acme_domains[0]}{port}"
+        scheme, usual = ("http", HTTP_PORT) if self.tls is None else ("https", HTTPS_PORT)
+        return f"{scheme}://{name}" + ("" if self.port == usual else f":{self.port}")
 
     @property
     def front_url(self) -> str:
@@ -95,6 +99,11 @@ class Settings(msgspec.Struct, kw_only=True, frozen=True):
         host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
         shown = f"[{host}]" if ":" in host else host
         return f"{'http' if self.tls is None else 'https'}://{shown}:{self.port}"
+
+    @property
+    def separate_origins(self) -> bool:
+        """Whether servers and routes have origins of their own, below the Hub's host."""
+        return bool(self.domain)
 
     @property
     def on_loopback(self) -> bool:

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from http.cookies import SimpleCookie
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -56,11 +57,17 @@ class Person:
         """Send the sign-in form."""
         page = f"{self.stack.url}/hub/login"
         self.session.get(page, timeout=30)
-        return self.session.post(
+        answer = self.session.post(
             page,
             data={"username": self.name, "password": password, "_xsrf": self.xsrf},
             timeout=30,
         )
+        for one in (*answer.history, answer):
+            # Of the domain `localhost`, which browsers take for the host; `requests` refuses it.
+            found = SimpleCookie(one.headers.get("Set-Cookie", "")).get("jupyterhub-session-id")
+            if found is not None:
+                self.session.cookies.set(found.key, found.value, domain="localhost.local")
+        return answer
 
     @property
     def xsrf(self) -> str:

@@ -57,7 +57,7 @@ class Stack:
     @property
     def url(self) -> str:
         """Where people reach it."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://localhost:{self.port}"
 
     @property
     def output(self) -> str:

@@ -17,7 +17,7 @@ from jupyterhub_traefik_proxy.fileprovider import (  # type: ignore[import-untyp
 )
 from jupyterhub_traefik_proxy.traefik_utils import generate_alias  # type: ignore[import-untyped]
 from tornado.httpclient import HTTPClientError
-from traitlets import Unicode, default, observe
+from traitlets import Dict, Unicode, default, observe
 
 from carrel_hub.front import static
 from carrel_hub.front.rules import rule
@@ -67,6 +67,9 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
     )
     tls_certificate = Unicode(help="PEM file of the public port.").tag(config=True)
     tls_key = Unicode(help="PEM file of its key.").tag(config=True)
+    beside = Dict(help="Routers, services and middlewares that stand beside routes.").tag(
+        config=True
+    )
     dynamic_config: dict[str, Any]
 
     @default("provider_name")
@@ -128,9 +131,18 @@ def own_part(proxy: FrontProxy) -> dict[str, Any]:
     if proxy.tls_certificate:
         files = {"certFile": proxy.tls_certificate, "keyFile": proxy.tls_key}
         tls["stores"] = {"default": {"defaultCertificate": files}}
+    beside = {
+        kind: dict(proxy.beside.get(kind, {})) for kind in ("routers", "services", "middlewares")
+    }
+    for router in beside["routers"].values():
+        router |= {
+            "entryPoints": [proxy.traefik_entrypoint],
+            "middlewares": [AWAY, *router.get("middlewares", ())],
+        }
     return {
         "http": {
-            "routers": {
+            "routers": beside["routers"]
+            | {
                 "carrel-api": {
                     "rule": 'PathPrefix("/api")',
                     "entryPoints": [static.INTERNAL],
@@ -138,8 +150,10 @@ def own_part(proxy: FrontProxy) -> dict[str, Any]:
                     "middlewares": ["carrel-api"],
                 }
             },
-            "middlewares": {"carrel-api": {"basicAuth": {"users": [credentials]}}, AWAY: page},
-            "services": {AWAY: {"loadBalancer": {"servers": [{"url": proxy.away_url}]}}},
+            "middlewares": beside["middlewares"]
+            | {"carrel-api": {"basicAuth": {"users": [credentials]}}, AWAY: page},
+            "services": beside["services"]
+            | {AWAY: {"loadBalancer": {"servers": [{"url": proxy.away_url}]}}},
         },
         "tls": tls,
     }

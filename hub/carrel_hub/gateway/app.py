@@ -29,7 +29,7 @@ from carrel_hub.gateway.people import HubUnavailable, People
 from carrel_hub.gateway.plain_way import PlainWay
 from carrel_hub.gateway.reporting import Reporter
 from carrel_hub.gateway.settings import Settings, SettingsError
-from carrel_hub.gateway.signin import SignIn
+from carrel_hub.gateway.signin import ENTER, SignIn
 from carrel_hub.gateway.socket_way import SocketWay
 from carrel_hub.gateway.table import Table
 from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
@@ -93,10 +93,15 @@ class Gateway:
 
     async def _own(self, request: web.Request) -> web.Response | None:
         """What the gateway itself answers."""
-        own = request.raw_path.partition("?")[0].removeprefix(self.settings.prefix)
+        path = request.raw_path.partition("?")[0]
+        if self.sign_in.origins.label_in(request.headers.get("Host", "")):
+            return self.sign_in.enter(request) if path == ENTER else None
+        own = path.removeprefix(self.settings.prefix)
         try:
             if own == "oauth_callback":
                 return await self.sign_in.finish(request)
+            if own == "enter":
+                return await self.door.hand_over(request)
             if own == "metrics":
                 return await self._metrics(request)
         except HubUnavailable as error:

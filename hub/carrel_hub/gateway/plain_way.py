@@ -51,7 +51,7 @@ class PlainWay:
                 prefix=visit.prefix,
                 base=target.base,
                 keep_prefix=visit.route.keep_prefix,
-                sandboxed=not visit.trusted,
+                sandboxed=not visit.own_origin,
             )
             response = web.StreamResponse(
                 status=answer.status, reason=answer.reason, headers=CIMultiDict(headers)

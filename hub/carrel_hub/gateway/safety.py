@@ -1,9 +1,9 @@
-"""What keeps people apart who share one origin: the Hub's.
+"""What keeps people apart whose programs are reached through one gateway.
 
 * What proves who somebody is stays with us: tokens and the Hub's cookies never reach a target.
 * A cookie signs in only what the same origin asks for; other sites can at most follow a link.
-* A page of somebody else's program runs in a sandbox without the Hub's origin, so it cannot act as
-  whoever looks at it. Pages of one's own programs, and of the platform's, run as they are.
+* On the Hub's origin every answer of a program, whoever's it is, runs in a sandbox without that
+  origin, so it cannot act as whoever looks at it. On its own origin it runs as it is.
 * A target sets cookies below its own path only, and none of the Hub's names.
 """
 
@@ -17,7 +17,7 @@ from carrel_hub.gateway.headers import Headers, Pairs, Request
 SANDBOX: Final = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # Names by which the Hub and its services know people.
-OURS: Final = ("jupyterhub-", "service-", "carrel-gateway", "_xsrf")
+OURS: Final = ("jupyterhub-", "service-", "carrel-gateway", "_xsrf", "__host-")
 NOT_FOR_TARGETS: Final = frozenset(
     ["authorization", "cookie", "x-forwarded-user", "x-forwarded-prefix", "remote-user"]
 )
@@ -32,9 +32,13 @@ _LOOKED_AT: Final = frozenset(
 
 def came_from_us(request: Request, *, websocket: bool) -> bool:
     """Whether what a cookie signs in was asked for by a page of this origin, or changes nothing."""
-    if request.method in SAFE_METHODS and not websocket:
-        return True
+    reads = request.method in SAFE_METHODS and not websocket
     fetch_site = request.headers.get("Sec-Fetch-Site")
+    if reads and fetch_site in ("cross-site", "same-site"):
+        whole = request.headers.get("Sec-Fetch-Dest", "document") == "document"
+        return whole and request.headers.get("Sec-Fetch-Mode") == "navigate"
+    if reads:
+        return True
     if fetch_site is not None:
         return fetch_site == "same-origin"
     origin = request.headers.get("Origin", "")
@@ -43,7 +47,9 @@ def came_from_us(request: Request, *, websocket: bool) -> bool:
 
 def for_target(headers: Headers, user: str, prefix: str) -> Pairs:
     """What a target is told of who asks, beside what ``headers`` keep after ``NOT_FOR_TARGETS``."""
-    told = [("X-Forwarded-User", user), ("X-Forwarded-Prefix", prefix)]
+    told = [("X-Forwarded-User", user)]
+    if prefix:
+        told.append(("X-Forwarded-Prefix", prefix))
     if "Cookie" in headers:
         cookies = [
             pair.strip()
@@ -68,10 +74,10 @@ def for_browser(
 
     Args:
         headers: Of the answer.
-        prefix: Path of the route, without a slash at its end.
+        prefix: Path of the route, without a slash at its end; empty: it is reached at the root.
         base: The target's own address.
         keep_prefix: The target knows the path it is reached by.
-        sandboxed: The program is another person's.
+        sandboxed: The program shares its origin with others.
     """
     kept: Pairs = []
     for name, value in headers:

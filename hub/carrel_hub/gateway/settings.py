@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 DEFAULT_API: Final = "http://127.0.0.1:8000/services/carrel"
 DEFAULT_PREFIX: Final = "/services/gateway/"
-TRUST: Final = ("owner", "project", "everyone")
 
 
 class SettingsError(Exception):
@@ -26,8 +25,8 @@ class Settings:
         api_url: the scheduler service, without a final slash.
         client_id: of the Hub's OAuth.
         service: the name by which the Hub knows this service.
-        trust: whose programs may run with the Hub's origin, beside everybody's own: nobody else's
-            (``owner``), those of people in the same project (``project``), or all (``everyone``).
+        public_url: the Hub's own origin, where every route has one of its own below it; empty: all
+            share the Hub's.
         node_host: where tasks of this machine listen.
         token: the service's own Hub token.
     """
@@ -40,7 +39,7 @@ class Settings:
     api_url: str
     client_id: str
     service: str = "gateway"
-    trust: str = "owner"
+    public_url: str = ""
     node_host: str = "127.0.0.1"
     token: str = field(default="", repr=False)
 
@@ -59,9 +58,13 @@ class Settings:
             raise SettingsError(
                 f"{', '.join(missing)} must be set: the gateway is started as a service of the Hub"
             )
-        trust = env.get("CARREL_GATEWAY_TRUST") or TRUST[0]
-        if trust not in TRUST:
-            raise SettingsError(f"CARREL_GATEWAY_TRUST must be one of {TRUST}; it is {trust!r}")
+        separate = env.get("CARREL_SEPARATE_ORIGINS") == "1"
+        public_url = env.get("CARREL_PUBLIC_URL", "").rstrip("/") if separate else ""
+        if separate and not urlsplit(public_url).hostname:
+            raise SettingsError(
+                "CARREL_PUBLIC_URL must be the Hub's address where CARREL_SEPARATE_ORIGINS is 1, "
+                f"such as https://hub.example.org; it is {public_url!r}"
+            )
         base = env.get("JUPYTERHUB_BASE_URL", "/").rstrip("/")
         return cls(
             prefix=_slashed(env.get("JUPYTERHUB_SERVICE_PREFIX", DEFAULT_PREFIX)),
@@ -72,7 +75,7 @@ class Settings:
             api_url=env.get("CARREL_API_URL", DEFAULT_API).rstrip("/"),
             client_id=env["JUPYTERHUB_CLIENT_ID"],
             service=env.get("JUPYTERHUB_SERVICE_NAME", "gateway"),
-            trust=trust,
+            public_url=public_url,
             token=env["JUPYTERHUB_API_TOKEN"],
         )
 

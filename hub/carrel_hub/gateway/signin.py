@@ -1,20 +1,30 @@
-"""Browsers sign in with the Hub's OAuth; what they get back is kept in a signed cookie.
+"""Browsers sign in with the Hub's OAuth; what they get back is kept in a cookie.
 
-The cookie is bound to the gateway's path, scripts cannot read it, and other sites cannot send it
-along (``SameSite=Lax``). It never leaves the gateway towards a target. Signing out of the Hub
-revokes the token in it.
+On the Hub's origin the cookie is signed and bound to the gateway's path. To the origin of a route
+it never goes: there the browser hands in a pass that the gateway issued on the Hub's origin, which
+is good for that origin, for the sign-in that was begun there, once, and for a minute. What it gets
+for it is a cookie of that host alone, encrypted, so that it is worth nothing elsewhere.
+
+Scripts cannot read these cookies, other sites cannot send them along (``SameSite=Lax``), and they
+never leave the gateway towards a target. Signing out of the Hub revokes the token in them.
 """
 
 import asyncio
+import base64
+import hashlib
 import secrets
 from typing import Final
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 from aiohttp import web
+from cachetools import TTLCache
+from cryptography.fernet import Fernet, InvalidToken
 from tornado.web import create_signed_value, decode_signed_value
 
 from carrel_hub.gateway.headers import Request
+from carrel_hub.gateway.origins import LABEL, Origins
 from carrel_hub.gateway.people import ANSWER_SECONDS, HubUnavailable
 from carrel_hub.gateway.settings import Settings
 
@@ -22,6 +32,26 @@ COOKIE: Final = "carrel-gateway"
 STATE_COOKIE: Final = "carrel-gateway-state"
 STATE_SECONDS: Final = 600
 COOKIE_DAYS: Final = 14.0
+PASS_SECONDS: Final = 60
+MOST_PASSES: Final = 10_000
+ENTER: Final = "/.carrel/enter"
+"""Where a pass is handed in, on the origin of a route; never passed on to a target."""
+_DAY_SECONDS: Final = 86_400
+
+
+class Pass(msgspec.Struct, frozen=True):
+    """Lets one browser in at one origin. ``state`` is what it began the sign-in with."""
+
+    token: str
+    label: str
+    state: str
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What the cookie of an origin holds."""
+
+    token: str
+    label: str
 
 
 class SignIn:
@@ -30,42 +60,58 @@ class SignIn:
     def __init__(self, settings: Settings, session: aiohttp.ClientSession, secret: bytes) -> None:
         self._settings, self._session, self._secret = settings, session, secret
         self._callback = f"{settings.prefix}oauth_callback"
+        self.origins = Origins(settings.public_url)
+        key = hashlib.sha256(b"carrel gateway origins" + secret).digest()
+        self._sealed = Fernet(base64.urlsafe_b64encode(key))
+        self._used: TTLCache[str, bool] = TTLCache(MOST_PASSES, 2 * PASS_SECONDS)
 
     def token(self, request: Request) -> str:
-        """The token in the browser's cookie; empty when there is none that we signed."""
+        """The token in the browser's cookie; empty when there is none that we made for it."""
+        of_route = self.origins.label_in(request.headers.get("Host", ""))
+        if of_route:
+            return self._token_at(request, of_route)
         value = request.cookies.get(COOKIE, "")
         found = decode_signed_value(self._secret, COOKIE, value, max_age_days=COOKIE_DAYS)
         return found.decode() if found else ""
 
-    def begin(self, back_to: str) -> web.Response:
-        """Send the browser to the Hub; it comes back to ``back_to``, a path of ours."""
+    def _token_at(self, request: Request, of_route: str) -> str:
+        value = request.cookies.get(self._own_name(COOKIE), "")
+        try:
+            text = self._sealed.decrypt(value, ttl=int(COOKIE_DAYS * _DAY_SECONDS))
+            kept = msgspec.json.decode(text, type=_Kept)
+        except (InvalidToken, msgspec.MsgspecError, ValueError):
+            return ""
+        return kept.token if kept.label == of_route else ""
+
+    def begin(self, request: Request) -> web.Response:
+        """Send the browser to sign in; it comes back to what it asked for."""
+        of_route = self.origins.label_in(request.headers.get("Host", ""))
         state = secrets.token_urlsafe(16)
-        query = urlencode(
-            {
-                "client_id": self._settings.client_id,
-                "redirect_uri": self._callback,
-                "response_type": "code",
-                "state": state,
-            }
-        )
         response = web.Response(status=302)
-        response.headers["Location"] = f"{self._settings.hub_prefix}api/oauth2/authorize?{query}"
-        signed = create_signed_value(self._secret, STATE_COOKIE, f"{state} {back_to}")
-        self._set(response, STATE_COOKIE, signed.decode(), STATE_SECONDS)
+        if of_route:
+            query = urlencode({"at": of_route, "state": state})
+            to = f"{self.origins.public_url}{self._settings.prefix}enter?{query}"
+        else:
+            query = urlencode(
+                {
+                    "client_id": self._settings.client_id,
+                    "redirect_uri": self._callback,
+                    "response_type": "code",
+                    "state": state,
+                }
+            )
+            to = f"{self._settings.hub_prefix}api/oauth2/authorize?{query}"
+        response.headers["Location"] = to
+        signed = create_signed_value(self._secret, STATE_COOKIE, f"{state} {request.raw_path}")
+        self._set(response, STATE_COOKIE, signed.decode(), STATE_SECONDS, at_origin=bool(of_route))
         return response
 
     async def finish(self, request: Request) -> web.Response:
         """The browser comes back with a code, which becomes the token in its cookie."""
-        asked = decode_signed_value(
-            self._secret, STATE_COOKIE, request.cookies.get(STATE_COOKIE, ""), max_age_days=1
-        )
-        state, _, back_to = (asked or b"").decode().partition(" ")
+        back_to = self._begun(request, request.cookies.get(STATE_COOKIE, ""))
         code = request.query.get("code", "")
-        given = request.query.get("state", "")
-        if not state or not code or not secrets.compare_digest(state, given):
-            return web.Response(
-                status=400, text="This sign-in was not begun here; open the address again.\n"
-            )
+        if not back_to or not code:
+            return _not_begun()
         token = await self._token_for(code)
         response = web.Response(status=302)
         response.headers["Location"] = back_to
@@ -73,6 +119,50 @@ class SignIn:
         self._set(response, COOKIE, value, None)
         response.del_cookie(STATE_COOKIE, path=self._settings.prefix)
         return response
+
+    def hand_over(self, request: Request, token: str) -> web.Response:
+        """Somebody is signed in on the Hub's origin: send the browser back with a pass."""
+        of_route, state = request.query.get("at", ""), request.query.get("state", "")
+        host = f"{of_route}.{self.origins.netloc}"
+        if not state or not LABEL.fullmatch(of_route) or not self.origins.label_in(host):
+            return _not_begun()
+        made = self._seal(Pass(token=token, label=of_route, state=state))
+        to = f"{self.origins.at(of_route)}{ENTER}?{urlencode({'pass': made})}"
+        return web.Response(status=302, headers={"Location": to, "Referrer-Policy": "no-referrer"})
+
+    def enter(self, request: Request) -> web.Response:
+        """On the origin of a route: a pass becomes the cookie of this host."""
+        of_route = self.origins.label_in(request.headers.get("Host", ""))
+        given = request.query.get("pass", "")
+        try:
+            text = self._sealed.decrypt(given, ttl=PASS_SECONDS)
+            found = msgspec.json.decode(text, type=Pass)
+        except (InvalidToken, msgspec.MsgspecError, ValueError):
+            return _not_begun()
+        begun = request.cookies.get(self._own_name(STATE_COOKIE), "")
+        back_to = self._begun(request, begun, found.state)
+        if not back_to or found.label != of_route or given in self._used:
+            return _not_begun()
+        self._used[given] = True
+        response = web.Response(status=302)
+        response.headers["Location"] = back_to
+        value = self._seal(_Kept(token=found.token, label=of_route))
+        self._set(response, COOKIE, value, None, at_origin=True)
+        self._set(response, STATE_COOKIE, "", 0, at_origin=True)
+        return response
+
+    def _seal(self, content: Pass | _Kept) -> str:
+        return self._sealed.encrypt(msgspec.json.encode(content)).decode()
+
+    def _begun(self, request: Request, cookie: str, given: str = "") -> str:
+        """Where a sign-in that was begun in this browser leads back to; empty for another one."""
+        asked = decode_signed_value(self._secret, STATE_COOKIE, cookie, max_age_days=1)
+        state, _, back_to = (asked or b"").decode().partition(" ")
+        given = given or request.query.get("state", "")
+        if not state or not secrets.compare_digest(state.encode(), given.encode()):
+            return ""
+        # Two slashes would begin another host.
+        return "/" + back_to.lstrip("/")
 
     async def _token_for(self, code: str) -> str:
         """Raises ``HubUnavailable``."""
@@ -95,7 +185,31 @@ class SignIn:
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
             raise HubUnavailable("the Hub does not answer") from error
 
-    def _set(self, response: web.Response, name: str, value: str, seconds: int | None) -> None:
+    def _own_name(self, name: str) -> str:
+        """The name of a cookie on the origin of a route; over TLS one that no other host sets."""
+        return f"__Host-{name}" if self.origins.secure else name
+
+    def _set(
+        self,
+        response: web.Response,
+        name: str,
+        value: str,
+        seconds: int | None,
+        *,
+        at_origin: bool = False,
+    ) -> None:
         response.set_cookie(
-            name, value, max_age=seconds, path=self._settings.prefix, httponly=True, samesite="Lax"
+            self._own_name(name) if at_origin else name,
+            value,
+            max_age=seconds,
+            path="/" if at_origin else self._settings.prefix,
+            httponly=True,
+            secure=self.origins.secure,
+            samesite="Lax",
         )
+
+
+def _not_begun() -> web.Response:
+    return web.Response(
+        status=400, text="This sign-in was not begun here; open the address again.\n"
+    )

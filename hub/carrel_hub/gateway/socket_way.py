@@ -100,7 +100,7 @@ def _refused(
         prefix=visit.prefix,
         base=target.base,
         keep_prefix=visit.route.keep_prefix,
-        sandboxed=not visit.trusted,
+        sandboxed=not visit.own_origin,
     )
     status = refusal.status if refusal.status >= 300 else 502
     response = web.Response(

@@ -7,14 +7,10 @@ request until a server is there waits for the next change of its workload.
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from carrel.models import Reason, Workload
 from carrel.models.sections import Route
-
-MAIN: Final = "main"
-# Their programs are the platform's own: what they show may run with the Hub's origin.
-TRUSTED_KINDS: Final = frozenset({"tensorboard"})
+from carrel_hub.gateway.origins import MAIN, label
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,6 @@ class Place:
         at_once: requests that one server should have.
         most_servers: so many of them may come; 0: it has what it has.
         coming: more are being started.
-        trusted: its pages may run with the Hub's origin whoever looks at them.
     """
 
     uid: str
@@ -61,9 +56,10 @@ class Place:
     coming: bool = False
 
     @property
-    def trusted(self) -> bool:
-        """Whether its pages are of a program of the platform."""
-        return self.kind in TRUSTED_KINDS
+    def labels(self) -> Iterator[tuple[str, str]]:
+        """Of each route the label of its origin, and its name."""
+        for name in {MAIN, *self.routes}:
+            yield label(self.project, self.name, name), name
 
 
 @dataclass(slots=True)
@@ -71,6 +67,7 @@ class Table:
     """Places by project and name."""
 
     _places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    _labels: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     _waiters: dict[str, set[asyncio.Future[None]]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Place]:
@@ -81,13 +78,21 @@ class Table:
         """The place of that name."""
         return self._places.get((project, name))
 
+    def at_origin(self, of_route: str) -> tuple[Place | None, str]:
+        """The place and the route whose origin has this label."""
+        project, name, route = self._labels.get(of_route, ("", "", ""))
+        return self.find(project, name), route
+
     def put(self, place: Place) -> bool:
         """A place is new or has changed; false for old news."""
         key = place.project, place.name
         known = self._places.get(key)
         if known is not None and known.uid == place.uid and known.version > place.version:
             return False
+        self._forget(known)
         self._places[key] = place
+        for of_route, route in place.labels:
+            self._labels[of_route] = (place.project, place.name, route)
         self.tell(place.uid)
         return True
 
@@ -96,12 +101,17 @@ class Table:
         known = self._places.get((project, name))
         if known is not None and known.uid == uid:
             del self._places[project, name]
+            self._forget(known)
             self.tell(uid)
 
     def keep_only(self, uids: set[str]) -> None:
         """All places but these have gone while nobody told us."""
         for place in [one for one in self if one.uid not in uids]:
             self.remove(place.project, place.name, place.uid)
+
+    def _forget(self, place: Place | None) -> None:
+        for of_route, _ in place.labels if place is not None else ():
+            self._labels.pop(of_route, None)
 
     async def changed(self, uid: str) -> None:
         """Wait for the next change of a place."""

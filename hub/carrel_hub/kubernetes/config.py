@@ -76,6 +76,7 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.JupyterHub.hub_connect_url = settings.hub_url
     c.JupyterHub.db_url = settings.hub_db_url
     product.lasting(c, settings, keys)
+    product.origins(c, settings)
     c.RestingRoutes.provided_by = "http"
     c.RestingRoutes.traefik_api_url = settings.proxy_api_url
     settings.routes_file.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,8 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
         database_url: the Hub's database (SQLAlchemy); empty: SQLite in ``state_dir``.
         image: of workspaces.
         image_pull_secrets: names of secrets of the projects' namespaces.
-        gateway_trust: whose programs run with the Hub's origin; see ``gateway.settings``.
+        separate_origins: all names below the host of ``public_url`` lead to the proxy, too: then
+            every user's servers and every route of work have an origin of their own.
         authenticator: ``accounts`` is Carrel's own, with a file in ``state_dir``; else the name or
             the dotted path of a JupyterHub authenticator.
         demo: demo notebooks in every home.
@@ -45,7 +46,7 @@ class ClusterSettings(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_
     database_url: str = ""
     image: str
     image_pull_secrets: list[str] = []
-    gateway_trust: str = "owner"
+    separate_origins: bool = False
     authenticator: str = ACCOUNTS
     demo: bool = False
     trusted_proxies: list[str] = msgspec.field(default_factory=lambda: list(PRIVATE))

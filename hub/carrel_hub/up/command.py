@@ -26,6 +26,14 @@ GpuName = Annotated[str | None, typer.Option(help="Model of a simulated GPU, suc
 Demo = Annotated[
     bool, typer.Option("--demo", help="Two projects, three accounts and a notebook to try.")
 ]
+Domain = Annotated[
+    str | None,
+    typer.Option(
+        help="The name by which people reach it, when all names below it lead here, too: then "
+        "every user and every route of work has an origin of its own.",
+        show_default="localhost, on loopback",
+    ),
+]
 TlsCert = Annotated[Path | None, typer.Option(help="Speak TLS with this certificate (PEM).")]
 TlsKey = Annotated[Path | None, typer.Option(help="Its key (PEM).")]
 AcmeDomains = Annotated[
@@ -73,6 +81,7 @@ def up(
     gpu_memory: GpuMemory = None,
     gpu_name: GpuName = None,
     demo: Demo = False,
+    domain: Domain = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     acme_domain: AcmeDomains = None,
@@ -90,12 +99,13 @@ def up(
     try:
         check_python()
         from carrel_hub.settings import Gpus
+        from carrel_hub.up import public
         from carrel_hub.up.environments import offered
         from carrel_hub.up.machine import Wish, run
-        from carrel_hub.up.public import networks, tls
         from carrel_hub.up.sizes import mebibytes
 
         memory = None if gpu_memory is None else mebibytes(gpu_memory, "--gpu-memory")
+        encrypted = public.tls(tls_cert, tls_key, acme_domain or [], acme_email, plain_port)
         wish = Wish(
             state_dir=(state_dir or default_state_dir()).expanduser().absolute(),
             host=host,
@@ -104,8 +114,9 @@ def up(
             demo=demo,
             database_url=database,
             environments=offered(environment or ()),
-            tls=tls(tls_cert, tls_key, acme_domain or [], acme_email, plain_port),
-            trusted_proxies=networks(trusted_proxy or []),
+            tls=encrypted,
+            domain=public.domain(domain, host, encrypted),
+            trusted_proxies=public.networks(trusted_proxy or []),
             stop_jobs=stop_jobs,
         )
         run(wish, screen)

@@ -22,6 +22,7 @@ from carrel_hub.up.first import NewAccount, first_accounts, first_projects
 from carrel_hub.up.lock import only_one
 from carrel_hub.up.parts import Part, all_parts, write_config
 from carrel_hub.up.ports import load_or_choose
+from carrel_hub.up.public import held_for_us
 from carrel_hub.up.screen import Screen
 from carrel_hub.up.supervisor import Supervisor
 from carrel_hub.up.trouble import Trouble
@@ -41,6 +42,7 @@ class Wish:
     demo: bool
     database_url: str
     environments: dict[str, str]
+    domain: str
     tls: Tls | None
     trusted_proxies: list[str]
     stop_jobs: bool
@@ -59,7 +61,8 @@ def run(wish: Wish, screen: Screen) -> None:
         settings_file = settings.hub_dir / "settings.json"
         write_config(settings, settings_file, wish.state_dir / KEYS_FILE, config)
         parts = all_parts(settings, keys, config)
-        asyncio.run(_Machine(wish, settings, keys, parts, new, screen).serve())
+        with held_for_us(wish.domain, wish.port):
+            asyncio.run(_Machine(wish, settings, keys, parts, new, screen).serve())
 
 
 def _prepare(wish: Wish, screen: Screen) -> tuple[Settings, Keys, list[NewAccount]]:
@@ -78,6 +81,7 @@ def _prepare(wish: Wish, screen: Screen) -> tuple[Settings, Keys, list[NewAccoun
         demo=wish.demo,
         managed=False,
         environments=wish.environments,
+        domain=wish.domain,
         tls=wish.tls,
         trusted_proxies=wish.trusted_proxies,
     )

@@ -1,15 +1,20 @@
-"""What the command line says of the public port: TLS, and proxies before ours."""
+"""What the command line says of the public port: TLS, its name, and proxies before ours."""
 
+import errno
 import ipaddress
 import re
+import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from carrel_hub.front.static import Tls
 from carrel_hub.up.trouble import Trouble
 
+LOCALHOST: Final = "localhost"
+LOOPBACK: Final = ("127.0.0.1", "localhost")
 _NAME: Final = re.compile(r"(?=.{1,253}$)([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z]{2,63}")
 
 
@@ -39,6 +44,49 @@ def tls(
     if "@" not in email:
         raise Trouble(f"--acme-email is {email!r}; it should be an address that is read.")
     return Tls(acme_domains=list(domains), acme_email=email, plain_port=plain_port)
+
+
+def domain(given: str | None, host: str, encrypted: Tls | None) -> str:
+    """The name below which everything has a host of its own; empty: there are none.
+
+    By itself that is ``localhost``, whose names below it every browser leads to this machine.
+    Raises ``Trouble``.
+    """
+    if given is None:
+        return LOCALHOST if host in LOOPBACK and encrypted is None else ""
+    if not given:
+        return ""
+    if given != LOCALHOST and not _NAME.fullmatch(given):
+        raise Trouble(f"--domain is {given!r}; it should be a full name such as hub.example.org.")
+    if encrypted is not None and encrypted.acme_domains:
+        raise Trouble(
+            "--domain needs a certificate for all names below it, which --acme-domain does not "
+            "get: give --tls-cert and --tls-key."
+        )
+    return given
+
+
+@contextmanager
+def held_for_us(name: str, port: int) -> Iterator[None]:
+    """Keep the port of the other loopback address, which browsers try for ``localhost``, too.
+
+    Nobody listens there, so they come to us; and nobody else can. Raises ``Trouble``.
+    """
+    if name != LOCALHOST:
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(socket.socket(socket.AF_INET6))
+            held.bind(("::1", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise Trouble(
+                    f"Another program has port {port} of [::1], where browsers look for localhost; "
+                    "choose another --port."
+                ) from None
+            # This machine has no IPv6.
+        yield
 
 
 def _of_files(certificate: Path, key: Path, plain_port: int) -> Tls:

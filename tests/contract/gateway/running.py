@@ -138,6 +138,7 @@ async def house(folder: Path, gpus: int = 2) -> AsyncIterator[House]:
                 port=gateway,
                 api_url=scheduler.url,
                 client_id="service-gateway",
+                public_url=f"http://localhost:{gateway}",
                 token="gate",
             )
             async with running(settings) as port:

@@ -83,7 +83,8 @@ async def looks(served: House) -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = await browser.new_page(extra_http_headers={"Authorization": "Bearer bea"})
-        await page.goto(served.address("vision/board/"), timeout=PATIENCE_MS)
+        port = served.gateway.rpartition(":")[2]
+        await page.goto(f"http://board--vision.localhost:{port}/", timeout=PATIENCE_MS)
         await page.get_by_text("train-1").first.wait_for(timeout=PATIENCE_MS)
         await page.get_by_text("loss").first.wait_for(timeout=PATIENCE_MS)
         await page.screenshot(path=str(served.scheduler.state_dir / "tensorboard.png"))

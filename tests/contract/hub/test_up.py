@@ -82,7 +82,7 @@ class Up:
     @property
     def url(self) -> str:
         """Where people reach it."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://localhost:{self.port}"
 
     def client(self) -> AsyncClient:
         """The API, with the right of the person at the machine."""

@@ -22,6 +22,14 @@ def answered(*pairs: tuple[str, str], keep: bool = False, sandboxed: bool = Fals
     return [f"{name}: {value}" for name, value in found]
 
 
+def test_at_the_root_of_its_own_origin_a_target_keeps_its_cookies_and_redirects() -> None:
+    given = [("Set-Cookie", "own=1; Domain=example.org; Path=/app"), ("Location", "/login")]
+    found = for_browser(given, prefix="", base=BASE, keep_prefix=False, sandboxed=False)
+    assert found == [("Set-Cookie", "own=1; Path=/app"), ("Location", "/login")]
+    stolen = [("Set-Cookie", "__Host-carrel-gateway=x; Path=/; Secure")]
+    assert for_browser(stolen, prefix="", base=BASE, keep_prefix=False, sandboxed=False) == []
+
+
 def told(*pairs: tuple[str, str]) -> dict[str, str]:
     headers = CIMultiDict(pairs)
     return dict(kept(headers, NOT_FOR_TARGETS) + for_target(headers, "ada", PREFIX))
@@ -42,6 +50,7 @@ def test_a_target_learns_who_asks_and_nothing_that_proves_it() -> None:
         "Accept": "*/*",
     }
     assert "Cookie" not in told(("Cookie", "service-console=x"))
+    assert "Cookie" not in told(("Cookie", "__Host-carrel-gateway=x; __Host-jupyterhub=y"))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,21 @@ def test_what_reaches_beyond_the_path_is_left_out_and_foreign_pages_are_sandboxe
     ("method", "headers", "websocket", "trusted"),
     [
         ("GET", {}, False, True),
-        ("GET", {"Sec-Fetch-Site": "cross-site"}, False, True),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, False, True),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, False, False),
+        (
+            "GET",
+            {
+                "Sec-Fetch-Site": "same-site",
+                "Sec-Fetch-Mode": "navigate",
+                "Sec-Fetch-Dest": "iframe",
+            },
+            False,
+            False,
+        ),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, False, False),
+        ("GET", {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, False, True),
+        ("GET", {"Sec-Fetch-Site": "none"}, False, True),
         ("GET", {"Sec-Fetch-Site": "cross-site"}, True, False),
         ("GET", {"Origin": "http://hub", "Host": "hub"}, True, True),
         ("GET", {"Host": "hub"}, True, False),

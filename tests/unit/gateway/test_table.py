@@ -10,7 +10,7 @@ import pytest
 
 from carrel.models import Workload
 from carrel_hub.gateway.balancing import MOST_HELD, Balance, TooManyHeld, servers
-from carrel_hub.gateway.door import allowed, trusted
+from carrel_hub.gateway.door import allowed
 from carrel_hub.gateway.people import Person
 from carrel_hub.gateway.table import Place, Table, Target, place_of
 
@@ -93,21 +93,20 @@ def test_a_task_may_ask_within_its_project_only(access: str) -> None:
         assert allowed(found, found.routes["main"], task) is enters
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "trust", "runs"),
-    [
-        ("workspace", "ada", "owner", True),
-        ("workspace", "bea", "owner", False),
-        ("tensorboard", "bea", "owner", True),
-        ("workspace", "bea", "project", True),
-        ("workspace", "carl", "project", False),
-        ("workspace", "carl", "everyone", True),
-    ],
-)
-def test_whose_pages_run_with_the_hubs_origin(kind: str, name: str, trust: str, runs: bool) -> None:
-    projects = frozenset() if name == "carl" else frozenset({"vision"})
-    person = Person(name, is_user=True, projects=projects, scopes=frozenset())
-    assert trusted(place(workload(spec={"kind": kind})), person, trust) is runs
+def test_routes_are_found_by_the_label_of_their_origin_as_long_as_they_are_there() -> None:
+    table = Table()
+    made = place(workload(spec={"routes": [{}, {"name": "docs"}]}))
+    table.put(made)
+    assert table.at_origin("tool--vision") == (made, "main")
+    assert table.at_origin("docs--tool--vision") == (made, "docs")
+    assert table.at_origin("tool--speech") == (None, "")
+    changed = place(workload(version=2, spec={"routes": [{"name": "other"}]}))
+    table.put(changed)
+    assert table.at_origin("docs--tool--vision") == (None, "")
+    assert table.at_origin("other--tool--vision") == (changed, "other")
+    assert table.at_origin("tool--vision") == (changed, "main")  # the first one, as by path
+    table.remove("vision", "tool", "u1")
+    assert table.at_origin("other--tool--vision") == (None, "")
 
 
 def test_old_news_changes_nothing_and_another_one_of_the_name_replaces() -> None:

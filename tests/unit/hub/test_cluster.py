@@ -163,7 +163,9 @@ def test_the_parts_beside_the_hub(settings: ClusterSettings, keys: Keys) -> None
     assert console.environment["CARREL_API_URL"] == "http://scheduler:8080/services/carrel"
     gateway = process("gateway", settings, keys.gateway)
     assert gateway.environment["JUPYTERHUB_API_TOKEN"] == keys.gateway
-    assert gateway.environment["CARREL_GATEWAY_TRUST"] == "owner"
+    assert "CARREL_SEPARATE_ORIGINS" not in gateway.environment
+    apart = msgspec.structs.replace(settings, separate_origins=True)
+    assert process("gateway", apart, keys.gateway).environment["CARREL_SEPARATE_ORIGINS"] == "1"
     for one in (proxy, console, gateway):
         assert keys.spawner not in str(one.environment)
         assert keys.console not in repr(one)
