@@ -13,7 +13,7 @@ from carrel.errors import ApiError
 from carrel_hub.accounts.passwords import generate
 from carrel_hub.accounts.store import AccountError, Accounts, check_name
 
-DEFAULT_PROJECT: Final = "default"
+DEFAULT_PROJECT: Final = "research"
 DEMO_PROJECTS: Final = ("vision", "speech")
 INTERACTIVE: Final = {
     "idle_timeout_seconds": 3600.0,

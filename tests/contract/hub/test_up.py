@@ -146,7 +146,7 @@ async def test_parts_that_die_come_back(running: Up) -> None:
         await until(lambda what=what, old=old: _other(running, what, old), PATIENCE_SECONDS, what)  # type: ignore[misc]
     await until(lambda: _answers(f"{running.url}/hub/api/"), PATIENCE_SECONDS, "the Hub")
     async with running.client() as client:
-        assert [one.name for one in await client.list_projects()] == ["default"]
+        assert [one.name for one in await client.list_projects()] == ["research"]
     assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
 
 

@@ -183,7 +183,7 @@ def test_first_accounts_of_the_demo_are_made_once(tmp_path: Path) -> None:
 def test_the_first_account_is_the_owners(tmp_path: Path, owner: str, name: str) -> None:
     accounts = Accounts(tmp_path / "accounts.json")
     (made,) = first_accounts(accounts, demo=False, owner=owner)
-    assert (made.name, made.admin, made.projects) == (name, True, ("default",))
+    assert (made.name, made.admin, made.projects) == (name, True, ("research",))
     assert first_accounts(accounts, demo=False, owner="other") == []
 
 
@@ -198,7 +198,7 @@ def fake() -> Iterator[FakeScheduler]:
     [
         (True, 4, {"vision": 2, "speech": 2}),
         (True, 3, {"vision": 2, "speech": 1}),
-        (False, 8, {"default": 8}),
+        (False, 8, {"research": 8}),
     ],
 )
 async def test_first_projects(
