@@ -216,3 +216,37 @@ async def test_user_namespaces_are_closed(engines: LocalEngines) -> None:
     assert "-1\n" in seen
     beside = await typed(engine, task, "unshare", "-U", "true")
     assert "Operation not permitted" in beside
+
+
+async def test_a_path_cannot_tell_bubblewrap_anything(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    """What it is told is separated by NUL characters."""
+    opened(tmp_path)
+    engine = await engines.open()
+    for path in (f"{tmp_path}\0--bind\0/root\0/tmp/root", "\0", "/tmp/\udcff\ud800"):
+        for fields in ({"volumes": ((path, ""),)}, {"volumes": ((path, path),)}):
+            with pytest.raises(EngineError):
+                await engine.start(a_task(engines, "true", **fields))
+        with pytest.raises(EngineError):
+            await engine.start(a_task(engines, "true", working_dir=path))
+
+
+async def test_a_volume_covers_no_folder_of_the_machine(
+    engines: LocalEngines, tmp_path: Path
+) -> None:
+    """A link below /tmp and `..` behind it made another path of the machine a mount point."""
+    opened(tmp_path)
+    ups = len(tmp_path.parts)
+    deep = tmp_path / "deep"
+    (deep / "/".join(["x"] * ups)).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(deep / "/".join(["x"] * ups))
+    (deep / "etc").mkdir()
+    (deep / "etc" / "made-up").touch()
+    source = "/".join([str(tmp_path), "link", *[".."] * ups, "etc"])
+    assert Path(source, "made-up").exists()
+    engine = await engines.open()
+    task = a_task(engines, "ls /etc", volumes=((source, ""),))
+    seen = (await said(engine, task)).split()
+    assert "passwd" in seen
+    assert "made-up" not in seen

@@ -114,10 +114,11 @@ def plan_view(
         real = path.resolve()
         if real.is_dir() and not any(real.is_relative_to(veil) for veil in veils):
             veils.add(real)
-    for veil in veils:
-        if not root_alone_changes(str(veil), _trusted()):
+    hidden = [path for path in binds if any(path.is_relative_to(one) for one in TEMPORARY)]
+    for needed in (*veils, *hidden):
+        if not root_alone_changes(os.path.realpath(needed), _trusted()):
             raise EngineError(
-                f"{veil} holds what tasks of user {account.name!r} need and lies in a folder that"
+                f"{needed} holds what tasks of user {account.name!r} need and lies in a folder that"
                 " others than root can change; move it to where only root can"
             )
     ordered = [binds[path] for path in sorted(binds)]

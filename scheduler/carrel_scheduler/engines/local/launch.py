@@ -101,7 +101,7 @@ class Launcher:
                 self._hand_over(job, task, folder, lock)
             finally:
                 os.close(lock)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             reason = f"task {task.id} could not be prepared: {error}"
             raise EngineError(reason) from error
         finally:

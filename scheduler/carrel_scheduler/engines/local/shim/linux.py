@@ -1,6 +1,7 @@
 """The few system calls that Python has no function for."""
 
 import ctypes
+import errno
 import os
 
 PR_SET_PDEATHSIG = 1
@@ -52,6 +53,8 @@ def open_path(path: str, resolve: int, directory: int = AT_FDCWD) -> int:
     Raises ``OSError`` with the reason alone, so that it can be shown with the name a user gave.
     """
     how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    if "\0" in path:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
     name, size = os.fsencode(path), ctypes.c_size_t(ctypes.sizeof(how))
     descriptor = _libc.syscall(_OPENAT2, directory, name, ctypes.byref(how), size)
     if descriptor < 0:

@@ -152,7 +152,12 @@ class _Options:
 
     def _volume(self, field: str, source: str, target: str, *, read_only: bool) -> list[Step]:
         """Mount what a user named; without a target where it is, if something hides it there."""
+        if "\0" in source:
+            raise SandboxError(f"{field}={source!r}: a path without a NUL character is right")
         descriptor = self._with_the_users_rights(field, source)
+        # The mount point must not lead out of the folder that is fresh: `..` means another folder
+        # where a link went before.
+        source = os.path.normpath(source)
         real = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - pathlib is slow to load
         targets = [target] if target else [path for path in (source, real) if self._hidden(path)]
         if read_only and not self._hidden(real) and root_alone_changes(real):
@@ -183,6 +188,8 @@ class _Options:
             readable, mode = False, 0
         except OSError as error:
             raise SandboxError(f"{field}={path!r}: {error.strerror or error}") from error
+        except UnicodeError as error:
+            raise SandboxError(f"{field}={path!r}: no path can be written so") from error
         finally:
             linux.set_file_ids(0, 0)
         if not readable:
@@ -194,18 +201,19 @@ class _Options:
 
 def root_alone_changes(path: str, trusted: tuple[int, ...] = (0,)) -> bool:
     """Whether nobody else can put something in the place of a path, or of a folder above it."""
-    folder = path.rpartition("/")[0]
-    while True:
+    folder = path
+    while folder:
+        folder = folder.rpartition("/")[0]
         try:
             facts = os.lstat(folder or "/")
+        except FileNotFoundError:
+            continue  # whoever could make it could change the folder above
         except OSError:
             return False
         shared = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid not in trusted or shared:
             return False
-        if not folder:
-            return True
-        folder = folder.rpartition("/")[0]
+    return True
 
 
 def _depth(step: Step) -> int:
@@ -214,7 +222,9 @@ def _depth(step: Step) -> int:
 
 def _run(job: Job, options: list[str]) -> int:
     """Start bubblewrap, wait until all is mounted; returns the pid of the first process inside."""
-    told = _in_memory("\0".join(options).encode() + b"\0")
+    if any("\0" in option for option in options):  # it would begin another option
+        raise SandboxError("a path of its sandbox contains a NUL character")
+    told = _in_memory(os.fsencode("\0".join(options)) + b"\0")
     hear_life, life = os.pipe()
     ready, say_ready = os.pipe()
     hear_info, info = os.pipe()
