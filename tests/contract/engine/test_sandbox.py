@@ -225,9 +225,8 @@ async def test_a_path_cannot_tell_bubblewrap_anything(
     opened(tmp_path)
     engine = await engines.open()
     for path in (f"{tmp_path}\0--bind\0/root\0/tmp/root", "\0", "/tmp/\udcff\ud800"):
-        for fields in ({"volumes": ((path, ""),)}, {"volumes": ((path, path),)}):
-            with pytest.raises(EngineError):
-                await engine.start(a_task(engines, "true", **fields))
+        with pytest.raises(EngineError):
+            await engine.start(a_task(engines, "true", volumes=((path, ""),)))
         with pytest.raises(EngineError):
             await engine.start(a_task(engines, "true", working_dir=path))
 
