@@ -249,3 +249,10 @@ async def test_a_volume_covers_no_folder_of_the_machine(
     seen = (await said(engine, task)).split()
     assert "passwd" in seen
     assert "made-up" not in seen
+
+
+@pytest.mark.parametrize("source", ["/", "/proc", "/proc/sys", "/dev", "/dev/pts"])
+async def test_the_machines_processes_are_no_volume(engines: LocalEngines, source: str) -> None:
+    engine = await engines.open()
+    with pytest.raises(EngineError, match="which tasks do not see"):
+        await engine.start(a_task(engines, "true", volumes=((source, "d"),)))

@@ -167,6 +167,11 @@ class _Options:
                 f"{field}={source!r}: you can move what lies above it, so it cannot be kept from"
                 " being written to at its own path; give it a destination"
             )
+        if targets and shows_the_machine(real):
+            raise SandboxError(
+                f"{field}={source!r}: holds the machine's own processes or terminals (/proc,"
+                " /dev/pts), which tasks do not see; a folder with files is right"
+            )
         return [self._mount(descriptor, one, read_only=read_only) for one in dict.fromkeys(targets)]
 
     def _hidden(self, path: str) -> bool:
@@ -197,6 +202,20 @@ class _Options:
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise SandboxError(f"{field}={path!r}: a folder or a plain file is right")
         return descriptor
+
+
+def shows_the_machine(path: str) -> bool:
+    """Whether a mount with processes or terminals of the machine lies at, above or below a path."""
+    wanted = path.rstrip("/") + "/"
+    with open("/proc/self/mountinfo", "rb") as mounts:  # noqa: PTH123 - pathlib is slow to load
+        for line in mounts:
+            where, _, what = os.fsdecode(line).partition(" - ")
+            point = where.split(" ")[4].rstrip("/") + "/"
+            if what.split(" ", 1)[0] in ("proc", "devpts") and (
+                point.startswith(wanted) or wanted.startswith(point)
+            ):
+                return True
+    return False
 
 
 def root_alone_changes(path: str, trusted: tuple[int, ...] = (0,)) -> bool:
