@@ -21,13 +21,14 @@ HERE = Path(__file__).parent
 ALONE = (
     "test_peers_places",
     "test_peers_quota",
+    "test_quota_bypasses",
     "test_scheduling",
     "test_scheduling_fencing",
     "test_spawner",
 )
 INSTALLING = (
     *("test_engine_story", "test_kinds", "test_guide"),
-    *("test_rbac", "test_attacks"),
+    *("test_rbac", "test_attacks", "test_own_accounts"),
 )
 # A test that is the first to ask for it starts a cluster, a node, and loads its images.
 PATIENCE_SECONDS = 900

@@ -199,7 +199,8 @@ class Namespaces:
         if marks.get(names.MADE_BY) == names.MADE_BY_US and not await self._volumes(name):
             await self._delete(NAMESPACES, found, "")
             return
-        for resource in (ROLE_BINDINGS, NETWORK_POLICIES):
+        # Rights come last: they are what the rest is taken back with.
+        for resource in (NETWORK_POLICIES, ROLE_BINDINGS):
             for one in (await self._ours(resource, name)).values():
                 await self._delete(resource, one, name)
         await self._client.patch(NAMESPACES, name, {"metadata": {"labels": {names.PROJECT: None}}})
