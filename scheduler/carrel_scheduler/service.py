@@ -232,6 +232,7 @@ async def serve(settings: Settings) -> None:
 async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
     # What sandboxes processes of this machine is not installed where all work is pods.
     from carrel_scheduler.engines.local.engine import LocalEngine
+    from carrel_scheduler.engines.local.network.namespaces import Namespaces
 
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
     root = settings.state_dir / "engine"
@@ -243,6 +244,7 @@ async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
             root / "accounts", root / "homes", system_accounts=settings.system_accounts
         ),
         user_namespaces=settings.user_namespaces,
+        namespaces=None if settings.network is None else Namespaces(settings.network),
     )
     quarantine = Quarantine(time.time)
     ledger = await open_ledger(

@@ -23,6 +23,11 @@ variable                        meaning
                                 comma separated; ``*``: all who have one. As root, on one machine
 ``CARREL_USER_NAMESPACES``      ``allow``: tasks may begin user namespaces, as rootless containers
                                 do. As root, on one machine; otherwise they may not
+``CARREL_TASK_NETWORK``         ``isolated``: each user's tasks are in a network of their own;
+                                ``shared`` (default): all are in the machine's
+``CARREL_TASK_PORTS``           loopback ports of Carrel that isolated tasks reach, comma separated
+``CARREL_TASK_PUBLIC_PORT``     a port of the machine's other addresses that they reach, too
+``CARREL_NETWORK_BLOCK``        their addresses are chosen from it; default 10.213.0.0/16
 **on a cluster**
 ``KUBECONFIG``                  how to reach the cluster; unset: from within it
 ``CARREL_NAMESPACE``            where the scheduler's own lease and secret are
@@ -51,13 +56,14 @@ variable                        meaning
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
+from carrel_scheduler.engines.local.network.plan import DEFAULT_BLOCK, Network, installation_of
 from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 from carrel_scheduler.workloads.guests.turning import STALE_SECONDS
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
@@ -112,7 +118,7 @@ class Settings:
     """What the environment says. ``host`` and ``port`` are where to listen.
 
     ``gateway_url`` is where tasks reach the gateway, without a final slash; empty: they are not
-    told of it.
+    told of it. ``network`` is what isolated tasks are given; ``None``: the machine's.
     """
 
     state_dir: Path
@@ -132,6 +138,7 @@ class Settings:
     gateway_url: str = ""
     system_accounts: frozenset[str] = frozenset()
     user_namespaces: bool = False
+    network: Network | None = None
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -159,6 +166,7 @@ class Settings:
             gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
             system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
             user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
+            network=_network(env, state_dir) if engine == "local" else None,
         )
 
     @property
@@ -195,6 +203,27 @@ def _engine(env: Mapping[str, str]) -> Literal["local", "kubernetes"]:
             return "kubernetes"
         case other:
             raise BadSetting("CARREL_ENGINE", other, "`local` or `kubernetes`")
+
+
+def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:
+    mode = env.get("CARREL_TASK_NETWORK") or "shared"
+    if mode not in ("isolated", "shared"):
+        raise BadSetting("CARREL_TASK_NETWORK", mode, "`isolated` or `shared`")
+    if mode == "shared":
+        return None
+    block = env.get("CARREL_NETWORK_BLOCK") or DEFAULT_BLOCK
+    ports, public = env.get("CARREL_TASK_PORTS", ""), env.get("CARREL_TASK_PUBLIC_PORT", "")
+    try:
+        IPv4Network(block)
+    except ValueError as error:
+        raise BadSetting("CARREL_NETWORK_BLOCK", block, "a network, as 10.213.0.0/16,") from error
+    try:
+        numbers = tuple(int(port) for port in ports.split(",") if port)
+    except ValueError as error:
+        raise BadSetting("CARREL_TASK_PORTS", ports, "numbers of ports") from error
+    installation = installation_of(state_dir)
+    shown = int(public) if public.isdecimal() else None
+    return Network(installation=installation, block=block, ports=numbers, public=shown)
 
 
 def _past_use(env: Mapping[str, str]) -> PastUseRules:

@@ -27,6 +27,7 @@ class CarrelSpawner(Lifecycle, Spawner):
     ip: str
     get_args: Any
     takes_folders = True
+    _task_host = ""
 
     profile_list = List(
         Dict(),
@@ -71,10 +72,12 @@ class CarrelSpawner(Lifecycle, Spawner):
 
     @override
     async def arrive(self, workload: Workload) -> str:
+        found = await self.client.get_workload(workload.project, workload.name)
+        self._task_host = next((one.address for one in found.status.tasks if one.address), "")
         page_without_sign_in = join_url(self.known_url(), self.server.base_url, "api")
         await wait_for_answer(probing_session(), page_without_sign_in)
         return self.known_url()
 
     @override
     def known_url(self) -> str:
-        return f"http://{self.ip}:{self.port}"
+        return f"http://{self._task_host or self.ip}:{self.port}"

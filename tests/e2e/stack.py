@@ -16,6 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from benchmarks.ports import free_port
 from carrel import Client
+from carrel_scheduler.engines.local.network.namespaces import Namespaces
+from carrel_scheduler.engines.local.network.plan import Network, installation_of
 
 START_SECONDS = 300.0
 END_SECONDS = 180.0
@@ -106,6 +108,9 @@ class Stack:
                 text = (proc / "environ").read_bytes() + (proc / "cmdline").read_bytes()
                 if mark in text and int(proc.name) != os.getpid():
                     os.kill(int(proc.name), signal.SIGKILL)
+        networks = Namespaces(Network(installation=installation_of(self.state_dir), ports=()))
+        networks.keep(())
+        networks.close()
 
     def scheduler_pid(self) -> int:
         """The process of this stack's scheduler service; 0 while there is none."""

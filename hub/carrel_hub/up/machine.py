@@ -20,6 +20,7 @@ from carrel_hub.settings import Gpus, Settings
 from carrel_hub.up import checks, ending, facts, readiness
 from carrel_hub.up.first import NewAccount, first_accounts, first_projects
 from carrel_hub.up.lock import only_one
+from carrel_hub.up.network import find_network
 from carrel_hub.up.parts import Part, all_parts, write_config
 from carrel_hub.up.ports import load_or_choose
 from carrel_hub.up.public import held_for_us
@@ -60,9 +61,11 @@ def run(wish: Wish, screen: Screen) -> None:
         config = settings.hub_dir / "jupyterhub_config.py"
         settings_file = settings.hub_dir / "settings.json"
         write_config(settings, settings_file, wish.state_dir / KEYS_FILE, config)
-        parts = all_parts(settings, keys, config)
+        network = find_network(settings)
+        parts = all_parts(settings, keys, config, network.told)
         with held_for_us(wish.domain, wish.port):
-            asyncio.run(_Machine(wish, settings, keys, parts, new, screen).serve())
+            machine = _Machine(wish, settings, keys, parts, new, screen, network.line)
+            asyncio.run(machine.serve())
 
 
 def _prepare(wish: Wish, screen: Screen) -> tuple[Settings, Keys, list[NewAccount]]:
@@ -104,7 +107,9 @@ class _Machine:
         parts: Sequence[Part],
         new: Sequence[NewAccount],
         screen: Screen,
+        network: str,
     ) -> None:
+        self.network = network
         self.wish, self.settings, self.keys = wish, settings, keys
         self.parts, self.new, self.screen = parts, new, screen
         self.supervisor = Supervisor(screen.say)
@@ -162,7 +167,8 @@ class _Machine:
             watchdog = Watchdog(over_http(asking, *health[part.name]))
             self.supervisor.keep_running(part, watchdog)
         self.supervisor.keep_short(self.parts[0], self.settings.access_log)
-        self.screen.ready(self.settings, self.new, facts.gpu_line(nodes), facts.account_line())
+        gpus, accounts = facts.gpu_line(nodes), facts.account_line()
+        self.screen.ready(self.settings, self.new, gpus, accounts, self.network)
 
     async def _say_goodbye(self, client: AsyncClient) -> None:
         left = await ending.running(client)

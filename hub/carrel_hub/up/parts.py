@@ -53,8 +53,13 @@ class Part:
     environment: Mapping[str, str] = field(repr=False)
 
 
-def all_parts(settings: Settings, keys: Keys, config: Path) -> list[Part]:
-    """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used."""
+def all_parts(
+    settings: Settings, keys: Keys, config: Path, network: Mapping[str, str] | None = None
+) -> list[Part]:
+    """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used.
+
+    ``network`` is what the scheduler is told of the tasks' network.
+    """
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
 
@@ -66,6 +71,7 @@ def all_parts(settings: Settings, keys: Keys, config: Path) -> list[Part]:
         told |= services.own_environment(settings, name)
         if name == scopes.SCHEDULER:
             told |= {rule: os.environ[rule] for rule in _RULES if rule in os.environ}
+            told |= network or {}
         label = "scheduler" if name == scopes.SCHEDULER else name
         return part(label, shown, services.commands()[name], told)
 

@@ -36,7 +36,12 @@ class Screen:
         self.console.print(f"[red]✗[/] {escape(text)}")
 
     def ready(
-        self, settings: Settings, new: Sequence[NewAccount], gpus: str, accounts: str
+        self,
+        settings: Settings,
+        new: Sequence[NewAccount],
+        gpus: str,
+        accounts: str,
+        network: str = "",
     ) -> None:
         """Everything one needs to begin."""
         self.console.print()
@@ -50,6 +55,7 @@ class Screen:
         for label, value in (
             ("GPUs", gpus),
             ("Accounts", accounts),
+            *([("Network", network)] if network else []),
             ("State", str(settings.state_dir)),
             ("Logs", str(settings.log_dir)),
         ):

@@ -103,3 +103,18 @@ def test_how_long_a_node_may_be_out_of_reach() -> None:
     more["CARREL_LOST_AFTER_SECONDS"] = "soon"
     with pytest.raises(BadSetting, match="CARREL_LOST_AFTER_SECONDS='soon'"):
         Settings.from_environment({**HUB, **more})
+
+
+def test_the_network_of_tasks() -> None:
+    assert Settings.from_environment(HUB).network is None
+    told = {"CARREL_TASK_NETWORK": "isolated", "CARREL_TASK_PORTS": "8000,10001"}
+    found = Settings.from_environment({**HUB, **told}).network
+    assert found is not None
+    assert (found.ports, found.block, found.public) == ((8000, 10001), "10.213.0.0/16", None)
+    for name, wrong in (
+        ("CARREL_TASK_NETWORK", "none"),
+        ("CARREL_TASK_PORTS", "http"),
+        ("CARREL_NETWORK_BLOCK", "10.213.1"),
+    ):
+        with pytest.raises(BadSetting, match=f"{name}='{wrong}'"):
+            Settings.from_environment({**HUB, **told, name: wrong})

@@ -1,11 +1,19 @@
-"""Which processes of this machine have met at a port: they listen there or are connected to it."""
+"""Which processes of this machine have met at a port: they listen there or are connected to it.
 
+The kernel's tables are read as the process sees them (``/proc/<pid>/net``), because a user's
+processes may have a network of their own; ``psutil`` knows that of its caller only.
+"""
+
+import contextlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 import psutil
 
-_MET: Final = frozenset({psutil.CONN_LISTEN, psutil.CONN_ESTABLISHED})
+_TABLES: Final = ("tcp", "tcp6")
+_ESTABLISHED, _LISTEN = "01", "0A"
+_INODE: Final = 9
 
 
 def met_at(pids: Mapping[int, int], port: int) -> frozenset[int]:
@@ -15,23 +23,49 @@ def met_at(pids: Mapping[int, int], port: int) -> frozenset[int]:
         pids: main processes, by whatever key the caller knows them.
         port: at which they meet.
     """
-    return frozenset(key for key, pid in pids.items() if any(_met(pid, port)))
+    return frozenset(
+        key
+        for key, pid in pids.items()
+        if any(port in ports for ports in connections(pid, (_LISTEN, _ESTABLISHED)))
+    )
 
 
-def _met(pid: int, port: int) -> Iterator[bool]:
+def listening(pid: int) -> set[int]:
+    """The TCP ports at which a process or a child of it listens."""
+    return {local for local, _ in connections(pid, (_LISTEN,))}
+
+
+def connections(pid: int, states: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """(own port, other's port) of each socket of a process or its children in these states."""
     for process in _family(pid):
+        folder = Path("/proc", str(process))
         try:
-            connections = process.net_connections("tcp")
-        except psutil.Error:  # it has ended meanwhile
+            own = _sockets(folder / "fd")
+            for table in _TABLES:
+                for line in (folder / "net" / table).read_text().splitlines()[1:]:
+                    words = line.split()
+                    if words[3] in states and words[_INODE] in own:
+                        yield _port(words[1]), _port(words[2])
+        except OSError:  # it has ended meanwhile
             continue
-        for one in connections:
-            ports = {address.port for address in (one.laddr, one.raddr) if address}
-            yield one.status in _MET and port in ports
 
 
-def _family(pid: int) -> list[psutil.Process]:
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2], 16)
+
+
+def _sockets(folder: Path) -> set[str]:
+    """Numbers of the sockets that a process has open."""
+    targets = []
+    for entry in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            targets.append(str(entry.readlink()))
+    return {one[len("socket:[") : -1] for one in targets if one.startswith("socket:[")}
+
+
+def _family(pid: int) -> list[int]:
     try:
         process = psutil.Process(pid)
-        return [process, *process.children(recursive=True)]
+        return [pid, *(child.pid for child in process.children(recursive=True))]
     except psutil.Error:
         return []

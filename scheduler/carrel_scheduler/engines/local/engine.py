@@ -7,6 +7,7 @@ task writes it, and any number of engines, one after the other or at once, read 
 import asyncio
 import contextlib
 import errno
+import logging
 import math
 import os
 import time
@@ -29,9 +30,12 @@ from carrel_scheduler.engines.local.cgroups import Limiter, find_limiter
 from carrel_scheduler.engines.local.launch import MOST_PROCESSES, Launcher
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.logs import LogRequest, read_log
+from carrel_scheduler.engines.local.network.namespaces import Namespaces
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
 from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
 from carrel_scheduler.engines.streams import StatusStream, Streams
+
+log = logging.getLogger("carrel_scheduler.engine")
 
 
 class LocalEngine:
@@ -43,6 +47,7 @@ class LocalEngine:
         clock: epoch seconds.
         accounts: whose account a user's tasks run under; by default kept below ``root``.
         limiter: sets CPU and memory limits; by default what the machine allows.
+        namespaces: gives each account a network of its own; by default all share the machine's.
         readable: folders that every task may read besides our own Python's.
         most_processes: of one task, threads counted.
         user_namespaces: whether tasks may begin some.
@@ -58,6 +63,7 @@ class LocalEngine:
         clock: Callable[[], float] = time.time,
         accounts: Accounts | None = None,
         limiter: Limiter | None = None,
+        namespaces: Namespaces | None = None,
         readable: Sequence[Path] = (),
         most_processes: int = MOST_PROCESSES,
         user_namespaces: bool = False,
@@ -77,11 +83,13 @@ class LocalEngine:
             self._accounts,
             self._limiter,
             readable=readable,
+            namespaces=namespaces,
             most_processes=most_processes,
             user_namespaces=user_namespaces,
             log_segment_bytes=log_segment_bytes,
             log_segments=log_segments,
         )
+        self._namespaces = namespaces
         self._streams = Streams()
         self._terminals: dict[TaskId, list[Terminal]] = {}
         self._hang_ups: set[asyncio.Task[int]] = set()
@@ -109,12 +117,23 @@ class LocalEngine:
             if self._registry is None:
                 registry = Registry(self._layout, self._limiter, self._clock, self._changed)
                 try:
-                    await registry.scan()
+                    await self._tidy_networks(await registry.scan())
                 except BaseException:
                     registry.close()  # the next verb tries again with another
                     raise
                 self._registry = registry
         return self._registry
+
+    async def _tidy_networks(self, tasks: Sequence[TaskStatus]) -> None:
+        """Remove the networks of users that run nothing; one more does no harm."""
+        if self._namespaces is None:
+            return
+        alive = [task.id for task in tasks if task.phase is not TaskPhase.ENDED]
+        try:
+            uids = {truth.read_record(self._layout.task(task)).uid for task in alive}
+            await asyncio.to_thread(self._namespaces.keep, uids)
+        except EngineError as error:
+            log.warning("networks that nobody uses may be left: %s", error)
 
     def _changed(self, status: TaskStatus) -> None:
         if self._registry is None:
@@ -239,8 +258,11 @@ class LocalEngine:
         self._terminals.clear()
         await asyncio.gather(*(terminal.close() for terminal in terminals), *self._hang_ups)
         if self._registry is not None:
+            await self._tidy_networks(await self._registry.scan())
             self._registry.close()
         await asyncio.to_thread(self._launcher.close)
+        if self._namespaces is not None:
+            await asyncio.to_thread(self._namespaces.close)
         self._limiter.close()
 
 

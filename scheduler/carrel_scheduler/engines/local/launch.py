@@ -28,6 +28,12 @@ from carrel_scheduler.engines.local.capabilities import require_sandbox, sandbox
 from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
 from carrel_scheduler.engines.local.environment import task_environment
 from carrel_scheduler.engines.local.layout import Layout, write_whole
+from carrel_scheduler.engines.local.network.namespaces import (
+    Joined,
+    Namespaces,
+    files_inside,
+    hosts_inside,
+)
 from carrel_scheduler.engines.local.shim import tree
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
@@ -48,6 +54,7 @@ class Launcher:
         accounts: whose account a task gets.
         limiter: sets limits.
         readable: folders that every task may read besides our own Python's.
+        namespaces: gives each account a network of its own; without, all share the machine's.
         most_processes: of one task, threads counted.
         user_namespaces: whether tasks may begin some.
         log_segment_bytes: see ``shim.logwriter``.
@@ -62,6 +69,7 @@ class Launcher:
         limiter: Limiter,
         *,
         readable: Sequence[Path] = (),
+        namespaces: Namespaces | None = None,
         most_processes: int = MOST_PROCESSES,
         user_namespaces: bool = False,
         log_segment_bytes: int = 16 * 1024 * 1024,
@@ -71,6 +79,7 @@ class Launcher:
         self._accounts, self._limiter = accounts, limiter
         self._readable, self._most_processes = tuple(readable), most_processes
         self._user_namespaces = user_namespaces
+        self._namespaces = namespaces
         self._segment_bytes, self._segments = log_segment_bytes, log_segments
         self._supervisors = Supervisors()
 
@@ -89,14 +98,16 @@ class Launcher:
         if folder.exists():
             raise AlreadyStarted(f"task {task.id} was started before")
         account = self._accounts.resolve(task.user)
+        joined = None
         if not account.shared:
             require_sandbox()
+            joined = self._namespaces.join(account.uid) if self._namespaces else None
         building = Path(tempfile.mkdtemp(dir=self._layout.building))
         try:
             lock = Lock.take(building)
             try:
-                self._build(building, task, account)
-                job = self._job(task, account, folder)
+                self._build(building, task, account, joined)
+                job = self._job(task, account, folder, joined)
                 self._claim(building, folder, task)
                 self._hand_over(job, task, folder, lock)
             finally:
@@ -122,7 +133,9 @@ class Launcher:
                 f" {list(task.devices)!r}, or none, is right"
             )
 
-    def _build(self, building: Path, task: TaskSpec, account: Account) -> None:
+    def _build(
+        self, building: Path, task: TaskSpec, account: Account, joined: Joined | None
+    ) -> None:
         for name in ("work", "log", "tmp"):
             (building / name).mkdir(mode=0o700)
         (building / "tmp").chmod(0o1777)
@@ -130,9 +143,10 @@ class Launcher:
         files.place_volumes(building / "work", task.volumes, task.files, linked=account.shared)
         files.give(building / "work", account)
         os.mkfifo(building / "control", 0o600)
-        if task.hosts and HOSTS.exists():
+        if (task.hosts or joined) and HOSTS.exists():
             lines = "".join(f"{address} {name}\n" for address, name in task.hosts)
-            text = f"{HOSTS.read_text()}\n{lines}"
+            known = HOSTS.read_text()
+            text = f"{known if joined is None else hosts_inside(known, self._node)}\n{lines}"
             write_whole(building / HOSTS.name, text.encode(), mode=0o644)
         record = TaskRecord(
             name=task.name,
@@ -145,10 +159,11 @@ class Launcher:
             devices=task.devices,
             memory_mib=task.memory_mib,
             working_dir=task.working_dir,
+            address=joined.address if joined else "",
         )
         write_whole(building / "task.json", msgspec.json.encode(record))
 
-    def _job(self, task: TaskSpec, account: Account, folder: Path) -> Job:
+    def _job(self, task: TaskSpec, account: Account, folder: Path, joined: Joined | None) -> Job:
         work, tmp = folder / "work", folder / "tmp"
         for source in task.read_only:
             isolation.check_kept(source, account)
@@ -189,6 +204,11 @@ class Launcher:
         # What others write must not lead its reader to files of the reader's own.
         foreign = {str(path) for folder in shown for path in (folder, folder.resolve())}
         job.links_not_followed = [target for _, target, _ in job.binds if target in foreign]
+        if joined is not None:
+            job.network_namespace = str(joined.path)
+            job.binds += [(str(source), str(target), True) for source, target in files_inside()]
+            if not task.hosts and HOSTS.exists():
+                job.binds.append(self._hosts(folder))
         return job
 
     def _confine(self, job: Job, task: TaskSpec, account: Account, view: isolation.View) -> None:
@@ -232,10 +252,15 @@ class Launcher:
         """What a member sees so that names and paths of the others hold for it, too."""
         own = folder.parent.resolve() / folder.name
         if task.hosts and HOSTS.exists():
-            yield str(own / HOSTS.name), os.path.realpath(HOSTS), True
+            yield self._hosts(folder)
         if task.seen_as is not None:
             other = folder.parent.resolve() / self._layout.task(task.seen_as).name
             yield str(own / "work"), str(other / "work"), False
+
+    @staticmethod
+    def _hosts(folder: Path) -> tuple[str, str, bool]:
+        own = folder.parent.resolve() / folder.name
+        return str(own / HOSTS.name), os.path.realpath(HOSTS), True
 
     def _checkpoints(self, task: TaskSpec, account: Account) -> Path:
         """The folder for checkpoints: ours per workload, or one that the user reaches alone."""

@@ -35,6 +35,7 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[int, ...] = ()
     memory_mib: int = 0
     working_dir: str = ""
+    address: str = ""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +158,9 @@ def described(folder: Path, status: TaskStatus) -> TaskStatus:
     """A status with what the folder tells of the task's start and devices, as far as it does."""
     started, record = read_started(folder), _decoded(folder, "task.json", TaskRecord)
     if record is not None:
-        status = msgspec.structs.replace(status, node=record.node, devices=record.devices)
+        status = msgspec.structs.replace(
+            status, node=record.node, devices=record.devices, address=record.address
+        )
     if started is not None:
         status = msgspec.structs.replace(
             status, phase=TaskPhase.RUNNING, pid=started.pid, started_at=started.started_at

@@ -1,0 +1,302 @@
+"""The program that makes and removes users' network namespaces; it runs as root.
+
+It reads one order per line from standard input, as JSON, and answers each with a line; with
+``--probe`` it only says what keeps this machine from having such namespaces. A process of its own,
+because making a namespace means to be in it for a moment. Every order can be repeated: what is
+there and whole is left as it is, and what is half made is made anew. A namespace is whole once the
+machine's end of its link is up, which is the last step; no task ran in it before.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from pyroute2.iproute.linux import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+from pyroute2.nftables.main import NFTables
+
+from carrel_scheduler.engines.local.network import plan
+from carrel_scheduler.engines.local.network.plan import Chain, Network, Pair
+
+CLONE_NEWNET: Final = 0x40000000
+MS_BIND: Final = 0x1000
+MNT_DETACH: Final = 2
+LOCK: Final = Path("/run/carrel-network.lock")
+IPV4: Final = Path("/proc/sys/net/ipv4")
+IPV6: Final = Path("/proc/sys/net/ipv6/conf")
+UP: Final = 1
+PROBE_USER: Final = 0
+PROBE_SECONDS: Final = 3.0
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Order(msgspec.Struct, kw_only=True):
+    """What to do: ``join`` makes a user's namespace, ``keep`` removes all but those of users."""
+
+    network: Network
+    join: int | None = None
+    keep: list[int] = []
+    nameservers: list[str] = []
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """The namespace's address, and in words what does not work."""
+
+    address: str = ""
+    error: str = ""
+    closed: str = ""
+
+
+def main() -> None:
+    """Serve orders until there are no more."""
+    if sys.argv[1:] == ["--probe"]:
+        sys.stdout.write(probe())
+        return
+    for line in sys.stdin.buffer:
+        try:
+            answer = carry_out(msgspec.json.decode(line, type=Order))
+        except (NetlinkError, OSError, msgspec.MsgspecError) as error:
+            answer = Answer(error=str(error) or type(error).__name__)
+        sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def carry_out(order: Order) -> Answer:
+    """Do it; only one process of the machine at a time."""
+    servers = [IPv4Address(one) for one in order.nameservers]
+    with _alone(), IPRoute() as machine:
+        if order.join is None:
+            _keep(machine, order.network, set(order.keep), servers)
+            return Answer()
+        pair = _whole(machine, order.network, order.join)
+        if pair is None:
+            _remove(machine, order.network, order.join)
+            pair = _make(machine, order.network, order.join, servers)
+        if not _tables(order.network.table):
+            _write_table(order.network.table, plan.machine_chains(order.network, servers))
+        return Answer(address=str(pair.task), closed=_open_way_out(machine))
+
+
+def probe() -> str:
+    """Why this machine cannot have such namespaces; empty when it can.
+
+    Makes one, speaks with it both ways, and removes it.
+    """
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as here:
+            number = here.getsockname()[1]
+            network = Network(installation=f"p{os.getpid() % 36**4}"[-5:], ports=(number,))
+            with _alone(), IPRoute() as machine:
+                try:
+                    pair = _make(machine, network, PROBE_USER, [])
+                    _write_table(network.table, plan.machine_chains(network, []))
+                    return _talk(network, pair, here)
+                finally:
+                    _keep(machine, network, set(), [])
+    except (NetlinkError, OSError) as error:
+        return str(error) or type(error).__name__
+
+
+def _talk(network: Network, pair: Pair, here: socket.socket) -> str:
+    with _inside_of(network.namespace(PROBE_USER)):
+        there = socket.create_server(("127.0.0.1", 0))
+        caller = socket.socket()
+    with there, caller:
+        caller.settimeout(PROBE_SECONDS)
+        try:
+            caller.connect(here.getsockname())
+        except OSError as error:
+            return (
+                f"a firewall keeps tasks from Carrel ({error}): let packets in that come by links "
+                f"named {plan.LINKS}*"
+            )
+        try:
+            address = (str(pair.task), there.getsockname()[1])
+            socket.create_connection(address, PROBE_SECONDS).close()
+        except OSError as error:
+            return f"a firewall keeps Carrel from tasks ({error})"
+    return ""
+
+
+@contextlib.contextmanager
+def _inside_of(path: Path) -> Iterator[None]:
+    """Be in a namespace for the length of the block."""
+    here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        inner = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _call(_libc.setns, inner, CLONE_NEWNET)
+            try:
+                yield
+            finally:
+                _call(_libc.setns, here, CLONE_NEWNET)
+        finally:
+            os.close(inner)
+    finally:
+        os.close(here)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    with LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _whole(machine: IPRoute, network: Network, uid: int) -> Pair | None:
+    """The addresses of a namespace that is there and whole."""
+    path = network.namespace(uid)
+    links = machine.link_lookup(ifname=network.link(uid))
+    if not links or not os.path.ismount(path):
+        return None
+    (link,) = machine.get_links(links[0])
+    addresses = [one.get_attr("IFA_LOCAL") for one in machine.get_addr(index=links[0], family=2)]
+    if not link["flags"] & UP or len(addresses) != 1:
+        return None
+    return plan.pair_of(IPv4Address(addresses[0]))
+
+
+def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Address]) -> Pair:
+    pair = plan.free_pair(network.block, _routes(machine))
+    if pair is None:
+        raise OSError(f"no address of {network.block} is free")
+    name, path = network.link(uid), network.namespace(uid)
+    _new_namespace(path)
+    machine.link(
+        "add", ifname=name, kind="veth", peer={"ifname": plan.INNER_LINK, "net_ns_fd": str(path)}
+    )
+    with _inside_of(path):
+        _inside(network, pair, servers)
+    index = machine.link_lookup(ifname=name)[0]
+    _set(IPV6 / name / "disable_ipv6", "1")
+    _set(IPV4 / "conf" / name / "route_localnet", "1")
+    _set(IPV4 / "conf" / name / "forwarding", "1")
+    machine.addr("add", index=index, address=str(pair.host), prefixlen=31)
+    machine.link("set", index=index, state="up")
+    return pair
+
+
+def _new_namespace(path: Path) -> None:
+    """Make one that lasts as long as it is mounted at ``path``."""
+    path.parent.mkdir(mode=0o755, exist_ok=True)
+    path.touch(mode=0o600)
+    here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _call(_libc.unshare, CLONE_NEWNET)
+        try:
+            _call(_libc.mount, b"/proc/self/ns/net", os.fsencode(path), None, MS_BIND, None)
+        finally:
+            _call(_libc.setns, here, CLONE_NEWNET)
+    finally:
+        os.close(here)
+
+
+def _inside(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> None:
+    """Called in the namespace: rules first, then addresses."""
+    _set(IPV6 / plan.INNER_LINK / "disable_ipv6", "1")
+    _set(IPV4 / "conf" / plan.INNER_LINK / "route_localnet", "1")
+    _set(IPV4 / "ip_local_port_range", plan.OUTGOING_PORTS)
+    _write_table(plan.TABLE, plan.namespace_chains(network, pair, servers))
+    with IPRoute() as own:
+        index = own.link_lookup(ifname=plan.INNER_LINK)[0]
+        own.link("set", index=own.link_lookup(ifname="lo")[0], state="up")
+        own.addr("add", index=index, address=str(pair.task), prefixlen=31)
+        own.link("set", index=index, state="up")
+        own.route("add", dst="default", gateway=str(pair.host))
+
+
+def _keep(
+    machine: IPRoute, network: Network, kept: set[int], servers: Sequence[IPv4Address]
+) -> None:
+    """Remove the namespaces of all others, and with the last one the machine's rules."""
+    for uid in set(network.uids()) - kept:
+        _remove(machine, network, uid)
+    if network.uids():
+        _write_table(network.table, plan.machine_chains(network, servers))
+        return
+    with NFTables() as tables:
+        for name in _tables(network.table):
+            tables.table("del", name=name)
+
+
+def _remove(machine: IPRoute, network: Network, uid: int) -> None:
+    for index in machine.link_lookup(ifname=network.link(uid)):
+        machine.link("del", index=index)
+    path = network.namespace(uid)
+    if os.path.ismount(path):
+        _call(_libc.umount2, os.fsencode(path), MNT_DETACH)
+    path.unlink(missing_ok=True)
+
+
+def _tables(name: str) -> list[str]:
+    """The tables of this name that there are: one, two for a moment, or none."""
+    with NFTables() as tables:
+        known = [str(one.get_attr("NFTA_TABLE_NAME")) for one in tables.get_tables()]
+    return [one for one in known if one.rpartition(".")[0] == name]
+
+
+def _write_table(name: str, chains: Sequence[Chain]) -> None:
+    """Have these rules, then remove those of before, so that there are rules at any moment."""
+    before = _tables(name)
+    fresh = next(one for one in (f"{name}.0", f"{name}.1") if before[-1:] != [one])
+    with NFTables() as tables:
+        if fresh in before:
+            tables.table("del", name=fresh)
+        tables.table("add", name=fresh)
+        for chain in chains:
+            tables.chain(
+                "add", table=fresh, name=chain.name, type=chain.kind, hook=chain.hook,
+                priority=chain.priority, policy=1,
+            )  # fmt: skip
+            for rule in chain.rules:
+                tables.rule("add", table=fresh, chain=chain.name, expressions=[rule])
+        for name in before:
+            if name != fresh:
+                tables.table("del", name=name)
+
+
+def _open_way_out(machine: IPRoute) -> str:
+    """Let answers back in where the machine's way out is; says why there is none."""
+    defaults = list(machine.get_default_routes(family=2))
+    links = {one.get_attr("RTA_OIF") for one in defaults} - {None}
+    if not links:
+        return "the machine has no default route"
+    try:
+        for index in links:
+            (link,) = machine.get_links(index)
+            forwarding = IPV4 / "conf" / link.get_attr("IFLA_IFNAME") / "forwarding"
+            if forwarding.read_text().strip() != "1":
+                _set(forwarding, "1")
+    except OSError as error:
+        return f"the machine may not forward packets ({error})"
+    return ""
+
+
+def _routes(machine: IPRoute) -> Iterator[IPv4Network]:
+    for route in machine.get_routes(family=2):
+        address = route.get_attr("RTA_DST")
+        if address is not None:
+            yield IPv4Network(f"{address}/{route['dst_len']}")
+
+
+def _set(path: Path, text: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        path.write_text(text)
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    if function(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__":
+    main()

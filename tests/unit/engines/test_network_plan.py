@@ -1,0 +1,55 @@
+"""Names, addresses and files of users' networks; nothing is changed here."""
+
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+
+import pytest
+
+from carrel_scheduler.engines.local.network import plan
+from carrel_scheduler.engines.local.network.namespaces import hosts_inside
+from carrel_scheduler.engines.local.network.plan import Network, free_pair, installation_of
+
+NETWORK = Network(installation="ab12c", ports=(8000, 10001))
+
+
+def test_names_fit_a_link_and_tell_installations_and_users_apart(tmp_path: Path) -> None:
+    other = Network(installation=installation_of(tmp_path), ports=())
+    names = {one.link(uid) for one in (NETWORK, other) for uid in (1000, 61184, 2**31 - 1)}
+    assert len(names) == 6
+    assert all(len(name) <= 15 for name in names)
+    assert len(other.installation) == 5
+    assert installation_of(tmp_path) == other.installation
+    assert installation_of(tmp_path / "x") != other.installation
+
+
+def test_addresses_that_the_machine_uses_are_not_taken() -> None:
+    used = [IPv4Network("0.0.0.0/0"), IPv4Network("10.213.0.0/31"), IPv4Network("10.213.0.3/32")]
+    pair = free_pair("10.213.0.0/16", used)
+    assert pair is not None
+    assert (pair.host, pair.task) == (IPv4Address("10.213.0.4"), IPv4Address("10.213.0.5"))
+    assert free_pair("10.213.0.0/30", used) is None
+    assert free_pair("10.213.0.0/16", [IPv4Network("10.0.0.0/8")]) is None
+
+
+def test_loopback_answers_no_names_inside() -> None:
+    text = "# none\nnameserver 127.0.0.53\nnameserver 10.1.2.3\nnameserver ::1\noptions edns0\n"
+    assert plan.nameservers_of(text) == [IPv4Address("10.1.2.3")]
+    assert plan.nameservers_of("nameserver\nnameserver 1.2.3.999\n") == []
+
+
+@pytest.mark.parametrize("line", ["192.0.2.2 box", "127.0.1.1 box.example box", "::1 box"])
+def test_the_machines_name_is_loopback_inside(line: str) -> None:
+    found = hosts_inside(f"127.0.0.1 localhost\n{line}\n10.0.0.1 other\n", "box")
+    assert found == "127.0.0.1 localhost\n10.0.0.1 other\n127.0.0.1 box\n"
+
+
+def test_every_port_that_is_open_is_redirected_too() -> None:
+    machine = {chain.name: chain for chain in plan.machine_chains(NETWORK, [])}
+    inside = {
+        chain.name: chain
+        for chain in plan.namespace_chains(NETWORK, plan.pair_of(IPv4Address("10.213.0.0")), [])
+    }
+    assert len(machine["prerouting"].rules) == len(NETWORK.ports)
+    assert len(inside["redirect"].rules) == len(NETWORK.ports) + 1
+    # Answers, the ports, and the refusal of everything else.
+    assert len(machine["input"].rules) == len(NETWORK.ports) + 2
