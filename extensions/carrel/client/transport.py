@@ -27,6 +27,8 @@ Parameter = str | int | float | bool | None
 Parameters = Mapping[str, Parameter | Sequence[str]]
 
 ATTEMPTS: Final = 4
+AWAY: Final = "away"
+"""Code of the proxy's answer for a part that does not answer."""
 RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -230,7 +232,10 @@ class Transport:
         if response.status == 401:
             raise NotSignedIn(_NOT_ACCEPTED.format(url=self.settings.url))
         if response.status >= 400 and "json" in response.content_type:
-            raise problem(response.status, await response.read())
+            told = problem(response.status, await response.read())
+            if told.code == AWAY:
+                raise Unreachable(f"No answer from {self.settings.url}: it is not there now.")
+            raise told
         raise Unreachable(
             f"Nothing that speaks Carrel's API answers at {self.settings.url} "
             f"(status {response.status})."

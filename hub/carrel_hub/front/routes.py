@@ -80,6 +80,14 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
     def _set_dynamic_config_file(self, change: Any) -> None:
         self.dynamic_config_handler = RoutesFile(Path(change.new))
 
+    async def _wait_for_static_config(self) -> None:
+        """Wait for Traefik's API, unless that is among the routes that it asks the Hub for.
+
+        Such a Hub answers only once this has returned.
+        """
+        if self.provided_by != "http":
+            await super()._wait_for_static_config()
+
     async def _setup_traefik_dynamic_config(self) -> None:
         """Ours stand beside the routes that the file has from before."""
         http = self.dynamic_config["http"]

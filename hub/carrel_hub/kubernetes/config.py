@@ -24,6 +24,7 @@ SETTINGS: Final = "CARREL_HUB_SETTINGS"
 KEYS: Final = "CARREL_KEYS_DIR"
 USUAL: Final = {SETTINGS: "/etc/carrel/hub.yaml", KEYS: "/etc/carrel/keys"}
 HUB_PORT: Final = 8081
+ROUTE_SECONDS: Final = 150
 PRIORITY: Final = "carrel-build"
 """Priority class of workspaces, so that a node in need gives up other pods first."""
 
@@ -79,6 +80,8 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     product.origins(c, settings)
     c.RestingRoutes.provided_by = "http"
     c.RestingRoutes.traefik_api_url = settings.proxy_api_url
+    # Traefik asks a Hub that did not answer for some time once a minute only.
+    c.RestingRoutes.check_route_timeout = ROUTE_SECONDS
     settings.routes_file.parent.mkdir(parents=True, exist_ok=True)
     c.RestingRoutes.dynamic_config_file = str(settings.routes_file)
 

@@ -232,6 +232,15 @@ class Person:
                     return model
                 await asyncio.sleep(0.1)
 
+    async def get_once_not(self, status: int, path: str) -> tuple[int, str]:
+        """Ask for a page until its status is another one."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                found = await self.get(path)
+                if found[0] != status:
+                    return found
+                await asyncio.sleep(0.05)
+
     async def inside(self, server: str = "") -> dict[str, str]:
         """The environment of the stub that runs as the workspace."""
         path = f"/user/{self.name}/{server}/x" if server else f"/user/{self.name}/x"
