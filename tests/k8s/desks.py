@@ -209,7 +209,7 @@ class ClusterStack(Stack):
                 "CarrelKubeSpawner": {**QUICK, "port": self.cluster.port},
                 "JupyterHub": {"hub_bind_url": local.hub_url},
                 "RestingRoutes": {
-                    "provided_by": "file",
+                    "provider_name": "file",
                     "dynamic_config_file": str(local.routes_dir / "routes.yaml"),
                 },
             },

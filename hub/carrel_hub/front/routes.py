@@ -17,7 +17,7 @@ from jupyterhub_traefik_proxy.fileprovider import (  # type: ignore[import-untyp
 )
 from jupyterhub_traefik_proxy.traefik_utils import generate_alias  # type: ignore[import-untyped]
 from tornado.httpclient import HTTPClientError
-from traitlets import Dict, Unicode, default, observe
+from traitlets import Dict, Unicode, observe
 
 from carrel_hub.front import static
 from carrel_hub.front.rules import rule
@@ -62,7 +62,7 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
     away_url = Unicode(help="Where the page comes from that says what does not answer.").tag(
         config=True
     )
-    provided_by = Unicode("file", help="How Traefik hears of routes: file or http.").tag(
+    provider_name = Unicode("file", help="How Traefik hears of routes: file or http.").tag(
         config=True
     )
     tls_certificate = Unicode(help="PEM file of the public port.").tag(config=True)
@@ -71,10 +71,6 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
         config=True
     )
     dynamic_config: dict[str, Any]
-
-    @default("provider_name")
-    def _provider(self) -> str:
-        return self.provided_by
 
     @observe("dynamic_config_file")
     def _set_dynamic_config_file(self, change: Any) -> None:
@@ -85,7 +81,7 @@ class FrontProxy(TraefikFileProviderProxy):  # type: ignore[misc]
 
         Such a Hub answers only once this has returned.
         """
-        if self.provided_by != "http":
+        if self.provider_name != "http":
             await super()._wait_for_static_config()
 
     async def _setup_traefik_dynamic_config(self) -> None:

@@ -78,7 +78,7 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.JupyterHub.db_url = settings.hub_db_url
     product.lasting(c, settings, keys)
     product.origins(c, settings)
-    c.RestingRoutes.provided_by = "http"
+    c.RestingRoutes.provider_name = "http"
     c.RestingRoutes.traefik_api_url = settings.proxy_api_url
     # Traefik asks a Hub that did not answer for some time once a minute only.
     c.RestingRoutes.check_route_timeout = ROUTE_SECONDS

@@ -88,6 +88,8 @@ class Front:
         proxy: Any = SimpleNamespace(
             traefik_api_username="hub",
             traefik_api_hashed_password=hashed(KEY),
+            traefik_entrypoint=PUBLIC,
+            beside={},
             away_url=f"http://127.0.0.1:{self.one}",
             tls_certificate="" if tls is None else str(tls.certificate),
             tls_key="" if tls is None else str(tls.key),
