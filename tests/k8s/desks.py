@@ -20,7 +20,7 @@ from benchmarks.ports import free_port
 from carrel.testing import FakeScheduler
 from carrel.testing.world import Refusal
 from carrel_hub.kubernetes.settings import ClusterSettings
-from carrel_hub.up.parts import Part
+from carrel_hub.up.parts import Part, write_traefik
 from contract.hub.stack import Stack
 from k8s.cluster.plane import ControlPlane, Refused
 
@@ -196,6 +196,7 @@ class ClusterStack(Stack):
     @override
     def write_config(self, config: Path, keys_file: Path) -> None:
         local, path = self.settings, self.settings.hub_dir / "hub.yaml"
+        write_traefik(local)
         settings = ClusterSettings(
             public_url=local.public_url,
             hub_url=local.hub_url,

@@ -17,7 +17,7 @@ from k8s.desks import Cluster, ClusterStack
 # Of the project's controller, where its tests ran before in this cluster.
 CHECKPOINTS = "carrel-checkpoints"
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-PEOPLE: Final = {"ada": ["vision"], "grace": ["speech"], "linus": ["vision", "speech"], "root": []}
+PEOPLE: Final = {"ada": ["vision"], "grace": ["speech"], "linus": ["vision", "speech"], "admin": []}
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +200,9 @@ async def test_stopped_while_it_starts_nothing_is_left(
 async def test_a_project_whose_space_is_not_there_yet(
     stack: ClusterStack, plane: ControlPlane, cluster: Cluster
 ) -> None:
-    async with person(stack, "root") as root:
-        await root.api("POST", "/groups/project-late", {})
-        await root.api("POST", "/groups/project-late/users", {"users": ["grace"]})
+    async with person(stack, "admin") as admin:
+        await admin.api("POST", "/groups/project-late", {})
+        await admin.api("POST", "/groups/project-late/users", {"users": ["grace"]})
         stack.fake.project("late")
     async with person(stack, "grace") as grace:
         status, answer = await grace.api(

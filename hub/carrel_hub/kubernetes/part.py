@@ -7,7 +7,6 @@ something else; of the keys each is given the one of its own name. ``NAME`` is `
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - in a pod, whose network policies s
 PUBLIC_PORT: Final = 8000
 PROXY: Final = "proxy"
 PARTS: Final = (PROXY, scopes.CONSOLE, scopes.GATEWAY)
-CONFIGURATION: Final = Path(tempfile.gettempdir()) / "traefik.yaml"
+CONFIGURATION: Final = Path("/tmp/traefik.yaml")  # noqa: S108 - a volume of the pod's own
 
 
 @dataclass(frozen=True, slots=True)

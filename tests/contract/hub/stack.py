@@ -232,12 +232,12 @@ class Person:
                     return model
                 await asyncio.sleep(0.1)
 
-    async def get_once_not(self, status: int, path: str) -> tuple[int, str]:
-        """Ask for a page until its status is another one."""
+    async def get_once_there(self, path: str) -> tuple[int, str]:
+        """Ask for a page until the proxy leads to somebody who answers."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 found = await self.get(path)
-                if found[0] != status:
+                if found[0] not in (502, 503):
                     return found
                 await asyncio.sleep(0.05)
 

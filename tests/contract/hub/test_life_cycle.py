@@ -123,7 +123,7 @@ async def test_a_workspace_that_gave_way_is_stopped_and_says_why(stack: Stack, s
         await ada.until_stopped(server)
         _, home = await ada.get("/hub/home")
         assert "Gave its place back to <code>speech</code>." in home
-        status, page = await ada.get_once_not(503, f"/user{path}/lab")  # the route goes a bit later
+        status, page = await ada.get_once_there(f"/user{path}/lab")
         assert status == 424
         assert "Gave its place back to <code>speech</code>." in page
         assert f'href="/hub/spawn{path}' in page
@@ -145,7 +145,7 @@ async def test_a_workspace_that_was_queued_again_runs_no_longer(stack: Stack) ->
             stack.fake.status("vision", "workspace-ada", phase="pending", attempt=1, tasks=[])
             stack.runner.kill("vision", "workspace-ada")
         await ada.until_stopped()
-        _, page = await ada.get("/user/ada/lab")
+        _, page = await ada.get_once_there("/user/ada/lab")
         assert "queued again; it starts when it is its turn" in page
         await ada.start()
         await ada.until_ready()
