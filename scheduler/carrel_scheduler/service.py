@@ -14,8 +14,6 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Protocol, TypeVar
 
-from tornado.httpserver import HTTPServer
-
 from carrel_scheduler.api.app import ApiDependencies, make_app
 from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
@@ -36,6 +34,7 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.detect import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service_cluster import Cluster, Lead, lead
+from carrel_scheduler.service_http import http_server
 from carrel_scheduler.service_local import OneMachine
 from carrel_scheduler.service_settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.service_waiting import say_trouble
@@ -65,8 +64,6 @@ from carrel_scheduler.workloads.tokens import TaskTokens
 
 T = TypeVar("T")
 log = logging.getLogger("carrel_scheduler")
-
-MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
 class Surroundings(Protocol):
@@ -143,7 +140,7 @@ class Service:
         self.loop.composites.add(Schedules())
         self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
         self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
-        self._server = HTTPServer(
+        self._server = http_server(
             make_app(
                 ApiDependencies(
                     ledger=ledger,
@@ -160,8 +157,7 @@ class Service:
                     results=self._results,
                     prefix=settings.prefix,
                 )
-            ),
-            max_body_size=MAX_BODY_BYTES,
+            )
         )
 
     async def run(self, stop: asyncio.Event) -> None:

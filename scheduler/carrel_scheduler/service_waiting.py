@@ -15,6 +15,7 @@ from tornado.httpserver import HTTPServer
 from typing_extensions import override
 
 from carrel_scheduler.api.health import not_ready
+from carrel_scheduler.service_http import http_server
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
@@ -58,7 +59,7 @@ async def say_trouble(trouble: Callable[[], str], port: int, host: str) -> None:
 def _listening(trouble: Callable[[], str], port: int, host: str) -> HTTPServer | None:
     """A server; ``None`` where somebody else has the port."""
     app = web.Application([(".*", _Nothing, {"trouble": trouble})], log_function=_quiet)
-    server = HTTPServer(app)
+    server = http_server(app)
     with suppress(OSError):
         server.listen(port, host)
         log.info("saying so on %s:%d", host, port)

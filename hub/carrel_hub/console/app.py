@@ -28,6 +28,11 @@ from carrel_hub.console.settings import Settings, SettingsError, Urls
 
 _NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
 _LARGEST_FORM_BYTES = 1024 * 1024
+_LARGEST_HEAD_BYTES = 64 * 1024
+# Until a head is complete, from the end of the request before it; Traefik keeps idle connections
+# for 90 s. Neither limit concerns answers and websockets.
+_HEAD_SECONDS = 120.0
+_BODY_SECONDS = 60.0
 # Keeps a quiet websocket open through proxies, and finds out who has gone without a word.
 _PING_SECONDS = 20
 # How long a change of somebody's rights may take to be seen here; the scheduler has its own.
@@ -128,10 +133,26 @@ def _cookie_secret(token: str) -> bytes:
     return hmac.new(token.encode(), b"carrel console cookies", hashlib.sha256).digest()
 
 
+def http_server(
+    app: ConsoleApplication,
+    head_seconds: float = _HEAD_SECONDS,
+    body_seconds: float = _BODY_SECONDS,
+) -> HTTPServer:
+    """A server that closes connections whose requests do not arrive in time."""
+    return HTTPServer(
+        app,
+        xheaders=True,
+        max_body_size=_LARGEST_FORM_BYTES,
+        max_header_size=_LARGEST_HEAD_BYTES,
+        idle_connection_timeout=head_seconds,
+        body_timeout=body_seconds,
+    )
+
+
 async def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM."""
     app = make_app(settings, hub_oauth(settings))
-    server = HTTPServer(app, xheaders=True, max_body_size=_LARGEST_FORM_BYTES)
+    server = http_server(app)
     server.listen(settings.port, address=settings.host)
     app_log.info("The console listens at http://%s:%d", settings.host, settings.port)
     stop = asyncio.Event()

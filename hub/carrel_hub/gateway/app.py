@@ -24,6 +24,7 @@ from carrel_hub.gateway.counts import MEDIA, Counts
 from carrel_hub.gateway.door import Door
 from carrel_hub.gateway.feed import Feed
 from carrel_hub.gateway.headers import announces_body, wants_websocket
+from carrel_hub.gateway.malformed import server_log
 from carrel_hub.gateway.passing import Passing
 from carrel_hub.gateway.people import HubUnavailable, People
 from carrel_hub.gateway.plain_way import PlainWay
@@ -44,7 +45,9 @@ else:
 log = logging.getLogger("carrel_hub.gateway")
 
 FAREWELL_SECONDS: Final = 5.0
-IDLE_SECONDS: Final = 75.0
+# Until a head is complete too, from the end of the request before it. Traefik keeps idle
+# connections for 90 s.
+IDLE_SECONDS: Final = 120.0
 WAITING_CONNECTIONS: Final = 1024
 AWAY: Final = "What you asked for does not answer now. This is tried again."
 METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"})
@@ -129,12 +132,12 @@ class Gateway:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[int]:
+async def running(settings: Settings, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[int]:
     """A gateway that listens; gives its port."""
     async with aiohttp.ClientSession() as own, AsyncExitStack() as stack:
         gateway = Gateway(settings, own)
         stack.push_async_callback(gateway.upstreams.close)
-        runner = _runner(gateway)
+        runner = _runner(gateway, idle_seconds)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         for one in (gateway.feed.run(), gateway.reporter.run()):
@@ -144,7 +147,7 @@ async def running(settings: Settings) -> AsyncIterator[int]:
         yield int(runner.addresses[0][1])
 
 
-def _runner(gateway: Gateway) -> web.AppRunner:
+def _runner(gateway: Gateway, idle_seconds: float) -> web.AppRunner:
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", gateway.serve)
     app.on_response_prepare.append(_hide_server)
@@ -153,7 +156,8 @@ def _runner(gateway: Gateway) -> web.AppRunner:
         access_log=None,
         handler_cancellation=True,
         auto_decompress=False,
-        keepalive_timeout=IDLE_SECONDS,
+        keepalive_timeout=idle_seconds,
+        logger=server_log(),
         shutdown_timeout=FAREWELL_SECONDS,
         max_line_size=LONGEST_LINE,
         max_field_size=LONGEST_LINE,

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from tornado.httpserver import HTTPServer
 
 from carrel_scheduler.api.app import make_app
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
@@ -29,6 +28,7 @@ from carrel_scheduler.ledger.objects import (
 )
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
+from carrel_scheduler.service_http import RequestLimits, http_server
 from carrel_scheduler.workloads.controllers.experiments_studies import Studies
 from carrel_scheduler.workloads.controllers.experiments_trials import Trials
 from carrel_scheduler.workloads.controllers.manager import Manager
@@ -230,7 +230,9 @@ def _reason(foreign: str) -> ReasonInfo:
 
 
 @asynccontextmanager
-async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[Desk]:
+async def running(
+    folder: Path, timing: StreamTiming = TIMING, limits: RequestLimits | None = None
+) -> AsyncIterator[Desk]:
     """A furnished API on a free port of 127.0.0.1."""
     clock, ids = Clock(), Ids()
     ledger = await open_ledger(f"sqlite:///{folder}/api.sqlite", clock=clock, ids=ids)
@@ -264,7 +266,7 @@ async def running(folder: Path, timing: StreamTiming = TIMING) -> AsyncIterator[
                 timing=timing,
             )
         )
-        server = HTTPServer(app)
+        server = http_server(app, limits)
         server.listen(0, "127.0.0.1")
         (port,) = {sock.getsockname()[1] for sock in server._sockets.values()}
         desk.url = f"http://127.0.0.1:{port}"

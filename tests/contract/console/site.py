@@ -9,11 +9,10 @@ from typing import Self
 
 import aiohttp
 from aiohttp import web
-from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 
 from carrel.testing import FakeScheduler
-from carrel_hub.console.app import ConsoleApplication, hub_oauth, make_app
+from carrel_hub.console.app import ConsoleApplication, http_server, hub_oauth, make_app
 from carrel_hub.console.settings import Settings
 from contract.console.fake_hub import ACCESS, CLIENT_ID, SERVICE_TOKEN, FakeHub
 
@@ -44,6 +43,7 @@ class Site:
     hub: FakeHub = field(default_factory=FakeHub)
     origin: str = ""
     api_url: str = ""
+    request_seconds: float = 60.0
 
     async def __aenter__(self) -> Self:
         self._runner = web.AppRunner(self.hub.app)
@@ -69,7 +69,7 @@ class Site:
             access_scopes={ACCESS},
         )
         self.app: ConsoleApplication = make_app(settings, auth, self.clock)
-        self._server = HTTPServer(self.app)
+        self._server = http_server(self.app, self.request_seconds, self.request_seconds)
         self._server.add_socket(sockets)
         return self
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,7 +11,7 @@ from aiohttp import web
 from benchmarks.ports import free_port
 from benchmarks.route import StandInScheduler
 from benchmarks.standin_hub import Account, StandInHub
-from carrel_hub.gateway.app import running
+from carrel_hub.gateway.app import IDLE_SECONDS, running
 from carrel_hub.gateway.settings import Settings
 
 PATIENCE_SECONDS = 30.0
@@ -131,6 +131,12 @@ class House:
 
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
+    async with housing() as made:
+        yield made
+
+
+@asynccontextmanager
+async def housing(idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[House]:
     target = Target(say_ok)
     async with AsyncExitStack() as stack:
         server = await asyncio.start_server(target.serve, "127.0.0.1", 0)
@@ -157,7 +163,7 @@ async def house() -> AsyncIterator[House]:
             client_id="service-gateway",
             token="gate",
         )
-        made = House(await stack.enter_async_context(running(settings)), target)
+        made = House(await stack.enter_async_context(running(settings, idle_seconds)), target)
         await _until_told(made)
         target.heard.clear()
         yield made
