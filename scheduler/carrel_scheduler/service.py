@@ -35,6 +35,7 @@ from carrel_scheduler.node.detect import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service_cluster import Cluster, Lead, lead
 from carrel_scheduler.service_http import http_server
+from carrel_scheduler.service_listening import inherited, listen
 from carrel_scheduler.service_local import OneMachine
 from carrel_scheduler.service_settings import BadSetting, MissingSetting, Settings
 from carrel_scheduler.service_waiting import say_trouble
@@ -112,8 +113,10 @@ class Service:
         engine: Engine,
         around: Surroundings,
         quarantine: Quarantine | None = None,
+        listener: socket.socket | None = None,
     ) -> None:
         self._settings = settings
+        self._listener = listener
         self._ledger = ledger
         self._engine = engine
         self._around = around
@@ -182,7 +185,7 @@ class Service:
             if self._settings.past_use.factor:
                 past = PastUse(self._ledger, self._settings.past_use.half_life_s)
                 work.append(group.create_task(pump_past_use(past, self.loop, time.time)))
-            self._server.listen(self._settings.port, self._settings.host)
+            listen(self._server, self._settings.host, self._settings.port, self._listener)
             log.info("listening on %s:%d", self._settings.host, self._settings.port)
             await stop.wait()
             await self._close()
@@ -214,18 +217,20 @@ class Service:
         await self._membership.close()
 
 
-async def serve(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT."""
+async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
+    """Run until SIGTERM or SIGINT; on one machine, at ``listener`` if it is given one."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     if settings.engine == "kubernetes":
         await _serve_cluster(settings, stop)
     else:
-        await _serve_machine(settings, stop)
+        await _serve_machine(settings, stop, listener)
 
 
-async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
+async def _serve_machine(
+    settings: Settings, stop: asyncio.Event, listener: socket.socket | None
+) -> None:
     # What sandboxes processes of this machine is not installed where all work is pods.
     from carrel_scheduler.engines.local.engine import LocalEngine
     from carrel_scheduler.engines.local.network.namespaces import Namespaces
@@ -248,7 +253,7 @@ async def _serve_machine(settings: Settings, stop: asyncio.Event) -> None:
     )
     try:
         around = OneMachine(settings, provider)
-        await Service(settings, ledger, engine, around, quarantine).run(stop)
+        await Service(settings, ledger, engine, around, quarantine, listener).run(stop)
     finally:
         await engine.close()
         await ledger.close()
@@ -302,6 +307,7 @@ def main() -> None:
     """Entry point of ``carrel-scheduler``."""
     # After the imports: the compiled modules that they leave behind are for everybody.
     os.umask(0o077)
+    listener = inherited()
     logging.basicConfig(
         level=os.environ.get("CARREL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -311,7 +317,7 @@ def main() -> None:
     except (MissingSetting, BadSetting) as error:
         sys.exit(f"carrel-scheduler: {error}")
     try:
-        asyncio.run(serve(settings))
+        asyncio.run(serve(settings, listener))
     except* Fenced:
         sys.exit("carrel-scheduler: another scheduler took over this ledger; this one ends")
     except* hands.Fenced:

@@ -10,6 +10,7 @@ import hmac
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from carrel_hub.console.handlers import events, job, overview, projects, session
 from carrel_hub.console.handlers.base import Console
 from carrel_hub.console.rendering import STATIC, environment
 from carrel_hub.console.settings import Settings, SettingsError, Urls
+from carrel_hub.listening import inherited, listen
 
 _NAME = r"([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)"
 _LARGEST_FORM_BYTES = 1024 * 1024
@@ -149,11 +151,11 @@ def http_server(
     )
 
 
-async def serve(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM."""
+async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
+    """Serve until SIGINT or SIGTERM, at ``listener`` or at a socket of its own."""
     app = make_app(settings, hub_oauth(settings))
     server = http_server(app)
-    server.listen(settings.port, address=settings.host)
+    listen(server, settings.host, settings.port, listener)
     app_log.info("The console listens at http://%s:%d", settings.host, settings.port)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -168,6 +170,7 @@ def main() -> None:
     """Run the console as a JupyterHub service."""
     # After the imports: the compiled modules that they leave behind are for everybody.
     os.umask(0o077)
+    listener = inherited()
     enable_pretty_logging()
     # Open pages read themselves again and again: only what went wrong is worth a line.
     access_log.setLevel(logging.WARNING)
@@ -175,7 +178,7 @@ def main() -> None:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(f"carrel-console: {error}.")
-    asyncio.run(serve(settings))
+    asyncio.run(serve(settings, listener))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import hmac
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -34,6 +35,7 @@ from carrel_hub.gateway.signin import ENTER, SignIn
 from carrel_hub.gateway.socket_way import SocketWay
 from carrel_hub.gateway.table import Table
 from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
+from carrel_hub.listening import check, inherited
 
 try:
     import uvloop
@@ -132,8 +134,12 @@ class Gateway:
 
 
 @asynccontextmanager
-async def running(settings: Settings, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[int]:
-    """A gateway that listens; gives its port."""
+async def running(
+    settings: Settings,
+    idle_seconds: float = IDLE_SECONDS,
+    listener: socket.socket | None = None,
+) -> AsyncIterator[int]:
+    """A gateway that listens, at ``listener`` or at a socket of its own; gives its port."""
     async with aiohttp.ClientSession() as own, AsyncExitStack() as stack:
         gateway = Gateway(settings, own)
         stack.push_async_callback(gateway.upstreams.close)
@@ -142,9 +148,17 @@ async def running(settings: Settings, idle_seconds: float = IDLE_SECONDS) -> Asy
         stack.push_async_callback(runner.cleanup)
         for one in (gateway.feed.run(), gateway.reporter.run()):
             stack.push_async_callback(_end, asyncio.create_task(one))
-        site = web.TCPSite(runner, settings.host, settings.port, backlog=WAITING_CONNECTIONS)
-        await site.start()
+        await _site(runner, settings, listener).start()
         yield int(runner.addresses[0][1])
+
+
+def _site(
+    runner: web.AppRunner, settings: Settings, listener: socket.socket | None
+) -> web.BaseSite:
+    if listener is None:
+        return web.TCPSite(runner, settings.host, settings.port, backlog=WAITING_CONNECTIONS)
+    check(listener, settings.host, settings.port)
+    return web.SockSite(runner, listener, backlog=WAITING_CONNECTIONS)
 
 
 def _runner(gateway: Gateway, idle_seconds: float) -> web.AppRunner:
@@ -181,12 +195,12 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
     """Serve until SIGINT or SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with running(settings) as port:
+    async with running(settings, listener=listener) as port:
         log.info("The gateway listens at http://%s:%d", settings.host, port)
         await stop.wait()
 
@@ -200,6 +214,7 @@ def main() -> None:
     """Run the gateway as a JupyterHub service."""
     # After the imports: the compiled modules that they leave behind are for everybody.
     os.umask(0o077)
+    listener = inherited()
     logging.basicConfig(
         level=os.environ.get("CARREL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -209,7 +224,7 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(f"carrel-gateway: {error}.")
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(serve(settings))
+        runner.run(serve(settings, listener))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from carrel_hub.keys import KEYS_FILE, Keys
 from carrel_hub.settings import Gpus, Settings
 from carrel_hub.up import checks, ending, facts, readiness
 from carrel_hub.up.first import NewAccount, first_accounts, first_projects
+from carrel_hub.up.listeners import listeners
 from carrel_hub.up.lock import only_one
 from carrel_hub.up.network import find_network
 from carrel_hub.up.parts import Part, all_parts, write_config
@@ -61,9 +62,9 @@ def run(wish: Wish, screen: Screen) -> None:
         config = settings.hub_dir / "jupyterhub_config.py"
         settings_file = settings.hub_dir / "settings.json"
         write_config(settings, settings_file, wish.state_dir / KEYS_FILE, config)
-        network = find_network(settings)
-        parts = all_parts(settings, keys, config, network.told)
-        with held_for_us(wish.domain, wish.port):
+        with listeners(settings.ports) as sockets, held_for_us(wish.domain, wish.port):
+            network = find_network(settings)
+            parts = all_parts(settings, keys, config, network.told, sockets)
             machine = _Machine(wish, settings, keys, parts, new, screen, network.line)
             asyncio.run(machine.serve())
 

@@ -1,6 +1,7 @@
 """The processes of one machine: their commands and what each is told, no more than it needs."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from carrel_hub.front.program import find_traefik
 from carrel_hub.front.static import Listening, configuration, from_file
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
+from carrel_hub.up.listeners import Listeners
 
 _PASSED: Final = (
     "PATH",
@@ -44,27 +46,34 @@ _RULES = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process. ``shown`` is its name for people."""
+    """One process. ``shown`` is its name for people, ``listener`` the socket it is handed."""
 
     name: str
     shown: str
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str] = field(repr=False)
+    listener: socket.socket | None = None
 
 
 def all_parts(
-    settings: Settings, keys: Keys, config: Path, network: Mapping[str, str] | None = None
+    settings: Settings,
+    keys: Keys,
+    config: Path,
+    network: Mapping[str, str] | None = None,
+    listeners: Listeners | None = None,
 ) -> list[Part]:
     """Proxy, Hub, scheduler, console and gateway, in the order in which they can be used.
 
-    ``network`` is what the scheduler is told of the tasks' network.
+    ``network`` is what the scheduler is told of the tasks' network. A part without one of
+    ``listeners`` listens by itself.
     """
     base = {name: os.environ[name] for name in _PASSED if name in os.environ}
     base["PYTHONUNBUFFERED"] = "1"
 
     def part(name: str, shown: str, command: Sequence[str], told: Mapping[str, str]) -> Part:
-        return Part(name, shown, command, settings.log_dir / f"{name}.log", {**base, **told})
+        log, listener = settings.log_dir / f"{name}.log", (listeners or {}).get(name)
+        return Part(name, shown, command, log, {**base, **told}, listener)
 
     def service(name: str, shown: str) -> Part:
         told = services.hub_environment(settings, keys, name)
@@ -77,7 +86,7 @@ def all_parts(
 
     return [
         part("proxy", "Proxy", [find_traefik(), f"--configFile={traefik_file(settings)}"], {}),
-        part("hub", "Hub", [sys.executable, "-m", "jupyterhub", "-f", str(config)],
+        part("hub", "Hub", [sys.executable, "-m", "carrel_hub.hub_process", "-f", str(config)],
              {"JUPYTERHUB_CRYPT_KEY": keys.crypt}),
         service(scopes.SCHEDULER, "Scheduler"),
         service(scopes.CONSOLE, "Console"),

@@ -2,6 +2,7 @@
 
 All parts are in one process group of their own: Ctrl-C in the terminal reaches `carrel up` alone,
 which stops them in good order, and whatever is left at the end is killed as a group.
+Listening sockets are its own and are handed to each process of a part that is started.
 """
 
 import asyncio
@@ -119,7 +120,9 @@ class Supervisor:
                 return pause
 
     async def _spawn(self, part: Part) -> Process:
-        command = [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), *part.command]
+        listener = "" if part.listener is None else str(part.listener.fileno())
+        tied = [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), listener]
+        command = [*tied, *part.command]
         try:
             rotate(part.log)
             with part.log.open("ab") as log:
@@ -142,6 +145,7 @@ class Supervisor:
                     stdout=log,
                     stderr=STDOUT,
                     process_group=group,
+                    pass_fds=() if part.listener is None else (part.listener.fileno(),),
                 )
             except PermissionError:
                 if group == 0:

@@ -150,6 +150,50 @@ async def test_parts_that_die_come_back(running: Up) -> None:
     assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
 
 
+TAKE = """
+import os, socket, sys
+os.setgroups([]) if os.geteuid() == 0 else None
+os.setuid(65534) if os.geteuid() == 0 else None
+with socket.socket() as taker:
+    taker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taker.bind(("127.0.0.1", int(sys.argv[1])))
+    except OSError as error:
+        print(error.strerror)
+    else:
+        print("taken")
+"""
+
+
+HELD = {
+    "scheduler": ("carrel_scheduler.service", "/services/carrel/health"),
+    "hub": ("carrel_hub.hub_process", "/hub/health"),
+    "console": ("carrel_hub.console", "/services/console/static/console.css"),
+    "gateway": ("carrel_hub.gateway", "/services/gateway/health"),
+}
+
+
+async def test_nobody_takes_the_port_of_a_part_that_is_away(running: Up) -> None:
+    """And who asks meanwhile is answered by the part that is started again."""
+    await asyncio.to_thread(running.start)
+    ports = Settings.load(running.folder / "hub" / "settings.json").ports
+    for part, (command, path) in HELD.items():
+        port, old = getattr(ports, part), running.part(command)
+        old.suspend()  # so that it is not the old one that answers
+        url = f"http://127.0.0.1:{port}{path}"
+        asked = asyncio.create_task(asyncio.to_thread(_answers, url, PATIENCE_SECONDS))
+        old.kill()
+        taker = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-I", "-S", "-c", TAKE, str(port)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert taker.stdout == "Address already in use\n", part
+        assert await asked, part
+        assert _other(running, command, old), part
+    assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
+
+
 async def test_a_killed_up_leaves_nothing_behind(running: Up) -> None:
     await asyncio.to_thread(running.start)
     await asyncio.to_thread(running.signal, signal.SIGKILL)
@@ -158,9 +202,9 @@ async def test_a_killed_up_leaves_nothing_behind(running: Up) -> None:
     assert await asyncio.to_thread(running.signal, signal.SIGINT) == 0
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, seconds: float = 20) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
+        with urllib.request.urlopen(url, timeout=seconds) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

@@ -1,0 +1,139 @@
+"""`carrel up` keeps the listening sockets of its parts; one started again gets the same."""
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from carrel_hub import listening
+from carrel_hub.settings import Ports
+from carrel_hub.up.listeners import listeners
+from carrel_hub.up.parts import Part
+from carrel_hub.up.supervisor import Supervisor
+from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.watchdog import Watchdog
+from carrel_scheduler import service_listening
+
+pytestmark = pytest.mark.enable_socket
+
+# Says to whoever connects which process it is, which socket it serves, whether a child has it.
+PART = """
+import os, subprocess
+from {module} import inherited
+listener = inherited()
+listener.setblocking(True)
+child = subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, capture_output=True)
+inode = os.readlink("/proc/self/fd/3")
+leaked = inode.encode() in child.stdout or any(one.startswith("LISTEN_") for one in os.environ)
+while True:
+    line, _ = listener.accept()
+    line.sendall(f"{{os.getpid()}} {{inode}} {{leaked}}".encode())
+    line.close()
+"""
+
+
+async def never(_: float) -> bool:
+    await asyncio.Event().wait()
+    return True
+
+
+async def asked(port: int) -> list[str]:
+    async with asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        said = await reader.read()
+        writer.close()
+    return said.decode().split()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service_listening"])
+async def test_a_part_that_is_started_again_serves_the_same_socket(
+    tmp_path: Path, listener: socket.socket, module: str
+) -> None:
+    command = [sys.executable, "-c", PART.format(module=module)]
+    log = tmp_path / "part.log"
+    part = Part("part", "Part", command, log, dict(os.environ), listener)
+    port = listener.getsockname()[1]
+    supervisor = Supervisor()
+    await supervisor.start(part)
+    try:
+        pid, inode, leaked = await asked(port)
+        assert inode == f"socket:[{os.fstat(listener.fileno()).st_ino}]"
+        assert leaked == "False", "children of a part get neither the socket nor word of it"
+        supervisor.keep_running(part, Watchdog(never))
+        os.kill(int(pid), signal.SIGKILL)
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="in use") as refusal:
+                other.bind(("127.0.0.1", port))
+            assert refusal.value.errno == errno.EADDRINUSE
+        again, same, _ = await asked(port)  # waits for the new process instead of being refused
+        assert (again != pid, same) == (True, inode)
+    finally:
+        await supervisor.stop()
+
+
+@pytest.fixture
+def ports() -> Ports:
+    names = ("hub", "proxy_api", "scheduler", "console", "gateway")
+    with ExitStack() as held:
+        free = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in names]
+        return Ports(**{name: one.getsockname()[1] for name, one in zip(names, free, strict=True)})
+
+
+def test_each_part_gets_its_own_port(ports: Ports) -> None:
+    with listeners(ports) as found:
+        assert {part: one.getsockname()[1] for part, one in found.items()} == {
+            "hub": ports.hub,
+            "scheduler": ports.scheduler,
+            "console": ports.console,
+            "gateway": ports.gateway,
+        }
+
+
+def test_a_port_that_was_taken_meanwhile_is_a_sentence(ports: Ports) -> None:
+    with (
+        socket.create_server(("127.0.0.1", ports.gateway)),
+        pytest.raises(Trouble, match=f"Another program has just taken port {ports.gateway}"),
+        listeners(ports),
+    ):
+        raise AssertionError("it opened a port that is taken")
+    with socket.create_server(("127.0.0.1", ports.hub)):
+        """What was opened before it is closed again."""
+
+
+@pytest.mark.parametrize("taking", [listening.inherited, service_listening.inherited])
+def test_sockets_for_another_process_are_left_alone(taking: object) -> None:
+    environment = {"LISTEN_PID": "1", "LISTEN_FDS": "1", "OTHER": "x"}
+    assert callable(taking)
+    assert taking(environment) is None
+    assert environment == {"OTHER": "x"}
+
+
+@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service_listening"])
+def test_a_socket_of_another_port_is_refused(module: str, listener: socket.socket) -> None:
+    program = (
+        f"import os, {module} as module\n"
+        f"os.dup2({listener.fileno()}, 3)\n"
+        "listener = module.inherited({'LISTEN_PID': str(os.getpid()), 'LISTEN_FDS': '1'})\n"
+        "module.check(listener, '127.0.0.1', 1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        pass_fds=[listener.fileno()], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "the socket listens on ('127.0.0.1'," in done.stderr
+    assert "not on ('127.0.0.1', 1)" in done.stderr
