@@ -27,7 +27,11 @@ def probes(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str
             f"{settings.api_url}/api/v1/openapi.json",
             {"Authorization": f"token {keys.setup}"},
         ),
-        "hub": (f"{settings.hub_url}/hub/api/", {}),
+        # Through the proxy: the Hub answers by itself before it has given its own route there.
+        "hub": (
+            f"{settings.front_url}/hub/api/",
+            {"Host": urlsplit(settings.public_url).netloc},
+        ),
         "console": (
             f"{settings.front_url}/services/console/",
             {"Host": urlsplit(settings.public_url).netloc},
