@@ -125,6 +125,7 @@ def pod(**spec: Any) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {"name": "guest", "namespace": "carrel-a"},
         "spec": {
+            "automountServiceAccountToken": False,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [container],
             **spec,
