@@ -189,7 +189,9 @@ class TestRights:
         until(lambda: "are the scheduler's own" in patched(older).error, "refusal")
 
     def test_no_pod_gets_past_the_queue(self, kubectl: Kubectl) -> None:
-        until_refused(kubectl, pod(), "hub", "schedulerName: carrel is right")
+        workspace = pod()
+        workspace["metadata"]["labels"] = {"carrel.dev/kind": "workspace"}
+        until_refused(kubectl, workspace, "hub", "schedulerName: carrel is right")
         placed = pod(schedulerName="carrel", nodeName="node-1")
         until_refused(kubectl, placed, "scheduler", "spec.nodeName is chosen by Carrel")
 
@@ -245,9 +247,14 @@ class TestRights:
 
 def until_refused(kubectl: Kubectl, manifest: dict[str, Any], who: str, words: str) -> None:
     """Try until it is refused with these words: policies are in force after a moment."""
+    heard: list[str] = []
 
     def refused() -> bool:
         told = kubectl.apply(manifest, words=as_somebody(who))
+        heard.append(told.error)
         return bool(told.code) and words in told.error
 
-    until(refused, f"refusal that says: {words}")
+    try:
+        until(refused, f"refusal that says: {words}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}; the last one says: {heard[-1]}") from error
