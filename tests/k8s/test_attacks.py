@@ -202,7 +202,7 @@ class TestTheSchedulersToken:
             {"pod-security.kubernetes.io/enforce-version": "v1.1"},
             {"pod-security.kubernetes.io/audit": "privileged"},
             {"carrel.dev/project": "speech"},
-            {"carrel.dev/made-by": "carrel"},
+            {"carrel.dev/made-by": "somebody"},
             {"team": "x"},
         ):
             told = scheduler.patch("namespace", "carrel-vision", {"metadata": {"labels": labels}})
