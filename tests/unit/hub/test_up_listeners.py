@@ -80,7 +80,11 @@ async def test_a_part_that_is_started_again_serves_the_same_socket(
             with pytest.raises(OSError, match="in use") as refusal:
                 other.bind(("127.0.0.1", port))
             assert refusal.value.errno == errno.EADDRINUSE
-        again, same, _ = await asked(port)  # waits for the new process instead of being refused
+        # It waits for the new process instead of being refused; the one that is just being killed
+        # may still have taken it.
+        while not (answer := await asked(port)):
+            pass
+        again, same, _ = answer
         assert (again != pid, same) == (True, inode)
     finally:
         await supervisor.stop()
