@@ -87,6 +87,7 @@ class Upstreams:
         for session in self._sessions.values():
             await session.close()
         self._sessions.clear()
+        await asyncio.gather(*self._closing)
 
 
 def _session() -> aiohttp.ClientSession:

@@ -93,7 +93,8 @@ def probe() -> str:
     try:
         with socket.create_server(("127.0.0.1", 0)) as here:
             number = here.getsockname()[1]
-            network = Network(installation=f"p{os.getpid() % 36**4}"[-5:], ports=(number,))
+            # A capital letter: no installation is called so, as the last step removes all of it.
+            network = Network(installation=f"P{os.getpid() % 10_000:04}", ports=(number,))
             with _alone(), IPRoute() as machine:
                 try:
                     pair = _make(machine, network, PROBE_USER, [])
