@@ -220,7 +220,8 @@ class CarrelStack(Stack):
 
     @override
     async def add_users(self, session: aiohttp.ClientSession, names: Sequence[str]) -> None:
-        """Users who are members of the project."""
+        """Users with accounts who are members of the project."""
+        await asyncio.to_thread(self._add_accounts, names)
         await super().add_users(session, names)
         path = f"/hub/api/groups/project-{PROJECT}/users"
         async with session.post(path, json={"users": list(names)}) as answer:
@@ -230,9 +231,7 @@ class CarrelStack(Stack):
     def _write_config(self) -> Path:
         keys_file = self.folder / "keys.json"
         self.keys = Keys.load_or_create(keys_file)
-        accounts = Accounts(self.settings.accounts_file)
-        for name in self.people:
-            accounts.add(name, PASSWORD, joins=[PROJECT])
+        self._add_accounts(self.people)
         config = self.settings.hub_dir / "jupyterhub_config.py"
         write_config(self.settings, self.settings.hub_dir / "settings.json", keys_file, config)
         with config.open("a") as file:
@@ -244,6 +243,11 @@ class CarrelStack(Stack):
                 )
             )
         return config
+
+    def _add_accounts(self, names: Sequence[str]) -> None:
+        accounts = Accounts(self.settings.accounts_file)
+        for name in names:
+            accounts.add(name, PASSWORD, joins=[PROJECT])
 
     @override
     async def _until_usable(self) -> None:
