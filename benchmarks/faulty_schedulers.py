@@ -16,8 +16,8 @@ import msgspec
 
 from benchmarks.forking import fork_for_each_line, say_into
 from benchmarks.scheduler_process import Birth
-from carrel_scheduler import service
 from carrel_scheduler.engines.local import inotify
+from carrel_scheduler.service.main import main as serve
 
 SWITCHES: Final = "CARREL_BENCHMARK_FAULTS"
 LEFT_BYTES: Final = 4 * 1024 * 1024
@@ -41,7 +41,7 @@ def _live(line: bytes) -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + LEFT_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    service.main()
+    serve()
 
 
 def _offset(switch: Path) -> float:

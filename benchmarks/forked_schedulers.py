@@ -6,7 +6,7 @@ import msgspec
 
 from benchmarks.forking import fork_for_each_line, say_into
 from benchmarks.scheduler_process import Birth
-from carrel_scheduler import service
+from carrel_scheduler.service.main import main as serve
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def _live(line: bytes) -> None:
     say_into(told.log)
     os.environ.clear()
     os.environ |= told.environment
-    service.main()
+    serve()
 
 
 if __name__ == "__main__":

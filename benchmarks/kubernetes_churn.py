@@ -47,8 +47,8 @@ from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Quota
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.workloads.guests.standalone import Standalone
-from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
 
 CORES: Final = 0.5
 OTHERS: Final = (

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 from benchmarks.simulated_engine import SimulatedEngine
-from carrel_scheduler import service
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.service_local import OneMachine
-from carrel_scheduler.service_settings import Settings
-from carrel_scheduler.workloads import reconciler
-from carrel_scheduler.workloads.messages import Message, WorkloadChanged
+from carrel_scheduler.service.local import OneMachine
+from carrel_scheduler.service.main import Service
+from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.workloads.reconcile import reconciler
+from carrel_scheduler.workloads.reconcile.events import Message, WorkloadChanged
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,7 +92,7 @@ async def serve(settings: Settings, cpus: int) -> None:
     ledger = await open_ledger(settings.database_url, clock=time.time, ids=new_id)
     engine = SimulatedEngine(clock=time.time)
     around = OneMachine(settings, Machine(cpus))
-    running = service.Service(settings, ledger, engine, around)
+    running = Service(settings, ledger, engine, around)
     setattr(reconciler, "decide", deciding.around(vars(reconciler)["decide"]))  # noqa: B010 - measured
     setattr(running.loop.state, "apply", applying.around(running.loop.state.apply))  # noqa: B010
     first = CpuAtFirst(running.loop)

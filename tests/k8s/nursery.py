@@ -17,11 +17,12 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.forking import fork_for_each_line, say_into
-from carrel_scheduler import service, service_cluster
 from carrel_scheduler.engines.kubernetes import fencing
 from carrel_scheduler.engines.kubernetes.leading import Leader
 from carrel_scheduler.kube import client as kube_client
 from carrel_scheduler.ledger.resources.rows import open_rows
+from carrel_scheduler.service import cluster as service_cluster
+from carrel_scheduler.service.main import main as serve
 from k8s.faulty import Faults, FaultyTransport
 from k8s.lives import LEASE_SECONDS, Script, Telling
 
@@ -66,7 +67,7 @@ def _live(line: bytes) -> None:
     replaced = service_cluster
     replaced.Leader = functools.partial(Leader, duration=LEASE_SECONDS)
     os.environ |= _environment(script)
-    service.main()
+    serve()
 
 
 def _write(path: Path, text: str) -> None:

@@ -23,8 +23,8 @@ from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.guests.hands import Limits
 from carrel_scheduler.workloads.guests.standalone import Standalone
-from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from k8s.kubelets import Kubelets, Pod, ready
 
 PATIENCE_SECONDS: Final = 120.0

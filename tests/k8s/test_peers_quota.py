@@ -17,8 +17,8 @@ from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Quota
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.workloads.guests.standalone import Standalone
-from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS
 from k8s.peers.applying import PATIENCE_SECONDS, Space, define, until

@@ -21,12 +21,12 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
 )
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
-from carrel_scheduler.workloads import fitting
-from carrel_scheduler.workloads.fitting import Misfit
-from carrel_scheduler.workloads.messages import ProjectChanged
+from carrel_scheduler.workloads.launch import fitting
+from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_scheduler.workloads.namespaces.adoption import TakingOn
 from carrel_scheduler.workloads.namespaces.controller import Namespaces, NamespaceTaken
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
-from carrel_scheduler.workloads.namespaces.taking_on import TakingOn
+from carrel_scheduler.workloads.reconcile.events import ProjectChanged
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS, Kubectl, client, kubectl, make_namespace, ours
 from k8s.stores import KubernetesLedgers, ledgers

@@ -31,8 +31,8 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from carrel_scheduler.workloads import own_work
-from carrel_scheduler.workloads.contract import ProjectUse, QueueEntry, Report
+from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
 
 
 def to_workload(
@@ -50,7 +50,7 @@ def to_workload(
     spec = WorkloadSpec(
         kind=body.kind,
         user=body.user or principal.name,
-        command=list(body.command) or own_work.command_for(runs),
+        command=list(body.command) or builtin_programs.command_for(runs),
         environment=dict(body.environment),
         files=dict(body.files),
         working_dir=body.working_dir,
@@ -59,7 +59,7 @@ def to_workload(
         image=body.image,
         resources=Resources(
             gpu_milli=gpu_milli(body.gpus),
-            cpu_milli=_or_usual(body, "cpu_millicores", own_work.CPU_MILLI.get(runs)),
+            cpu_milli=_or_usual(body, "cpu_millicores", builtin_programs.CPU_MILLI.get(runs)),
             cpu_limit_milli=body.cpu_limit_millicores or 0,
             memory_bytes=body.memory_bytes,
             mig_profile=body.mig_profile,
@@ -68,7 +68,7 @@ def to_workload(
         priority=usual if body.priority == "" else body.priority,
         preemptible=preemptible,
         restart_policy=body.restart_policy,
-        backoff_limit=_or_usual(body, "backoff_limit", own_work.BACKOFF_LIMIT.get(runs)),
+        backoff_limit=_or_usual(body, "backoff_limit", builtin_programs.BACKOFF_LIMIT.get(runs)),
         grace_seconds=body.grace_seconds,
         checkpoint_every_seconds=body.checkpoint_every_seconds,
         continue_from=body.continue_from,
@@ -80,7 +80,7 @@ def to_workload(
         server_name=body.server_name or "",
         port=body.port,
         routes=[msgspec.convert(route.model_dump(), sections.Route) for route in body.routes]
-        or own_work.routes_for(runs, own.get("tensorboard")),
+        or builtin_programs.routes_for(runs, own.get("tensorboard")),
         **own,
     )
     meta = Meta(

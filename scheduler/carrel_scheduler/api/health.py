@@ -11,7 +11,7 @@ from typing import Any, Final
 from tornado import web
 from typing_extensions import override
 
-from carrel_scheduler.workloads.contract import Faults
+from carrel_scheduler.workloads.views.contract import Faults
 
 PATH = "/health"
 READY_PATH = "/ready"

@@ -11,8 +11,8 @@ from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed, Ledger
 from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
-from carrel_scheduler.workloads.contract import NotAccepted
-from carrel_scheduler.workloads.reporting import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.views.contract import NotAccepted
 
 MOST_ERRORS: Final = 20
 # Values below these fields are never repeated in an answer.

@@ -11,7 +11,7 @@ from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
 from carrel_scheduler.ledger.resources import quantities
 from carrel_scheduler.ledger.resources.kinds import PROJECT, Named
-from carrel_scheduler.workloads import own_work
+from carrel_scheduler.workloads.launch import builtin_programs
 
 Rule = dict[str, Any]
 
@@ -202,7 +202,7 @@ def of_work(kind: WorkloadKind, sections: frozenset[str], *, command: bool) -> l
         command: whether it says nothing without one.
     """
     found = [_ROUTES]
-    if kind in own_work.SEALED:
+    if kind in builtin_programs.SEALED:
         found += _SEALED
     if "elastic" in sections:
         found += _ELASTIC

@@ -7,7 +7,7 @@ from carrel_scheduler.core.events import QueueGone
 from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Department
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.book import (
+from carrel_scheduler.workloads.cache import (
     Book,
     department_event,
     department_queue,

@@ -18,7 +18,8 @@ from carrel_scheduler.engines.contract import TaskId, TaskSpec, TaskStatus, Unkn
 from carrel_scheduler.ledger.objects import Limits, ReasonInfo, Resources, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.contract import (
+from carrel_scheduler.workloads.launch.fitting import Misfit, on_machine
+from carrel_scheduler.workloads.views.contract import (
     Activity,
     DeviceHolder,
     DeviceView,
@@ -32,7 +33,6 @@ from carrel_scheduler.workloads.contract import (
     QueueEntry,
     Report,
 )
-from carrel_scheduler.workloads.fitting import Misfit, on_machine
 
 
 def person(name: str, *projects: str, scopes: Sequence[str] = (identity.USE,)) -> Principal:

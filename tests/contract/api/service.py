@@ -28,11 +28,11 @@ from carrel_scheduler.ledger.objects import (
 )
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
-from carrel_scheduler.service_http import RequestLimits, http_server
-from carrel_scheduler.workloads.controllers.experiments_studies import Studies
-from carrel_scheduler.workloads.controllers.experiments_trials import Trials
+from carrel_scheduler.service.http import RequestLimits, http_server
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
+from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.manager import Manager
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from contract.api.fakes import FakeEngine, FakeIdentity, FakeLive, FakeMembership, waiting_reason
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carrel_scheduler.ledger.objects import Workload
-from carrel_scheduler.workloads.contract import LiveEvent, Report
+from carrel_scheduler.workloads.views.contract import LiveEvent, Report
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk
 from contract.api.streams import listening
 

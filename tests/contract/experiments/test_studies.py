@@ -10,14 +10,14 @@ from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
-from carrel_scheduler.workloads.controllers.experiments_contract import (
+from carrel_scheduler.workloads.controllers.experiments.contract import (
     MOST_STEPS,
     BadSuggestion,
     Ended,
     Study,
     Trial,
 )
-from carrel_scheduler.workloads.controllers.experiments_studies import Studies
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 
 FINITE = {
     "width": Parameter(type="int", low=1, high=4),

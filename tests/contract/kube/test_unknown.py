@@ -16,7 +16,7 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.patience import NOT_KNOWN, Patience
 from carrel_scheduler.kube.transport import Transport
-from carrel_scheduler.service_waiting import say_trouble
+from carrel_scheduler.service.waiting import say_trouble
 from k8s.cluster.waiting import free_port
 
 PATIENCE_SECONDS = 60.0

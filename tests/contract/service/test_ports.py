@@ -5,7 +5,7 @@ import socket
 
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.ledger.sections import Route
-from carrel_scheduler.workloads.ports import HeldPorts
+from carrel_scheduler.workloads.launch.ports import HeldPorts
 
 TASK = TaskId("uid", 0, 0)
 

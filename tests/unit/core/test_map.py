@@ -6,7 +6,7 @@ from pathlib import Path
 import carrel_scheduler.core
 
 ROOT = Path(__file__).parents[3]
-ELSEWHERE = {"actions/leave_broken.py", "workloads/past_use.py"}
+ELSEWHERE = {"actions/leave_broken.py", "workloads/reconcile/usage_history.py"}
 """The example's own file, and one of the service."""
 
 

@@ -12,7 +12,7 @@ class Missing:
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing())
-import carrel_scheduler.service
+import carrel_scheduler.service.main
 """
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
-from carrel_scheduler.service_settings import BadSetting, MissingSetting, Settings
-from carrel_scheduler.workloads.past_use import PastUseRules
+from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
+from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 
 HUB = {
     "CARREL_STATE_DIR": "/state",

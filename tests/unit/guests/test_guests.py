@@ -12,7 +12,7 @@ from carrel_scheduler.workloads.guests.messages import (
     NodeSeen,
     StrangerSeen,
 )
-from carrel_scheduler.workloads.lifecycle import LATE_SECONDS
+from carrel_scheduler.workloads.lifecycle.phases import LATE_SECONDS
 from unit.guests.world import World, grouping, node, pod
 
 

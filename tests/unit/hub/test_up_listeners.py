@@ -20,7 +20,7 @@ from carrel_hub.up.parts import Part
 from carrel_hub.up.supervisor import Supervisor
 from carrel_hub.up.trouble import Trouble
 from carrel_hub.up.watchdog import Watchdog
-from carrel_scheduler import service_listening
+from carrel_scheduler.service import listening as service_listening
 
 pytestmark = pytest.mark.enable_socket
 
@@ -59,7 +59,7 @@ def listener() -> Iterator[socket.socket]:
         yield made
 
 
-@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service_listening"])
+@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service.listening"])
 async def test_a_part_that_is_started_again_serves_the_same_socket(
     tmp_path: Path, listener: socket.socket, module: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_sockets_for_another_process_are_left_alone(taking: object) -> None:
     assert environment == {"OTHER": "x"}
 
 
-@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service_listening"])
+@pytest.mark.parametrize("module", ["carrel_hub.listening", "carrel_scheduler.service.listening"])
 def test_a_socket_of_another_port_is_refused(module: str, listener: socket.socket) -> None:
     program = (
         f"import os, {module} as module\n"

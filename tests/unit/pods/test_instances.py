@@ -8,7 +8,7 @@ from carrel_scheduler.engines.kubernetes.pods.instances import held_milli, milli
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
 from carrel_scheduler.engines.kubernetes.pods.places import Places
 from carrel_scheduler.ledger.objects import Resources, WorkloadSpec
-from carrel_scheduler.workloads import gangs
+from carrel_scheduler.workloads.gangs import shape
 from unit.pods.making import container, node, pod
 
 
@@ -57,11 +57,11 @@ def test_a_node_counts_as_the_parts_that_strangers_leave() -> None:
 
 def test_our_own_work_asks_for_one_by_its_profile() -> None:
     spec = WorkloadSpec(resources=Resources(mig_profile="1g.10gb"), tasks=2)
-    request = gangs.request_of(spec)
+    request = shape.request_of(spec)
     assert request.extended == (("nvidia.com/mig-1g.10gb", 1),)
     assert (request.gpus, request.counted_milli) == (0, 125)
-    assert gangs.held_by(spec, (0, 1)).gpu_milli == 250
-    assert gangs.request_of(WorkloadSpec()).extended == ()
+    assert shape.held_by(spec, (0, 1)).gpu_milli == 250
+    assert shape.request_of(WorkloadSpec()).extended == ()
 
 
 @pytest.mark.parametrize(

@@ -33,19 +33,19 @@ from carrel_scheduler.ledger.objects import (
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.actor import Actor, HubRefused
-from carrel_scheduler.workloads.contract import Activity
-from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.messages import (
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.reconcile.events import (
     DevicesSampled,
     ProjectChanged,
     TaskSeen,
     WorkloadChanged,
 )
-from carrel_scheduler.workloads.reconciler import Reconciler
-from carrel_scheduler.workloads.recovery import recover
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.reconcile.executor import Actor, HubRefused
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.recovery import recover
+from carrel_scheduler.workloads.views.contract import Activity
+from carrel_scheduler.workloads.views.live import LiveView
 
 NODE = "desk"
 

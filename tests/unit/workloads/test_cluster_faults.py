@@ -16,7 +16,7 @@ from carrel_scheduler.workloads.guests.messages import (
     NodeSeen,
     Ready,
 )
-from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import NODE, Desk
 
 

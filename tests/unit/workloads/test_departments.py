@@ -2,8 +2,8 @@
 
 from carrel_scheduler.ledger.objects import Department, DepartmentSpec, Meta, Quota
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.messages import DepartmentChanged
+from carrel_scheduler.workloads.reconcile.events import DepartmentChanged
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
 

@@ -16,7 +16,7 @@ from carrel_scheduler.workloads.guests.messages import (
     OwnSeen,
     Ready,
 )
-from carrel_scheduler.workloads.messages import TaskSeen
+from carrel_scheduler.workloads.reconcile.events import TaskSeen
 from unit.workloads.desk import NODE, Desk
 
 SPARE = "spare"

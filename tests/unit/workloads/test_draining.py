@@ -4,8 +4,8 @@ import msgspec
 
 from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.messages import ProjectChanged
+from carrel_scheduler.workloads.reconcile.events import ProjectChanged
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
 

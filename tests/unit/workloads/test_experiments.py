@@ -9,9 +9,9 @@ import msgspec
 from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.workloads.controllers.contract import Wanted
-from carrel_scheduler.workloads.controllers.experiments import Experiments
-from carrel_scheduler.workloads.controllers.experiments_contract import Ended, Standing, Trial
-from carrel_scheduler.workloads.controllers.experiments_studies import Studies
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Trial
+from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 
 T = TypeVar("T")
 

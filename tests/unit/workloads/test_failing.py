@@ -2,9 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.workloads import actor
-from carrel_scheduler.workloads.lifecycle import LATE_SECONDS
-from carrel_scheduler.workloads.messages import Wake
+from carrel_scheduler.workloads.lifecycle.phases import LATE_SECONDS
+from carrel_scheduler.workloads.reconcile import executor
+from carrel_scheduler.workloads.reconcile.events import Wake
 from unit.workloads.desk import Desk
 
 
@@ -127,7 +127,7 @@ async def test_a_member_that_is_gone_without_a_trace_is_not_waited_for(desk: Des
 async def test_an_engine_that_does_not_pass_a_stop_on_is_asked_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actor, "AGAIN_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(executor, "AGAIN_SECONDS", (0.0, 0.0))
     await desk.project("vision", 2)
     uid = await desk.submit("vision", "train-1", 1)
     await desk.runs(uid)

@@ -6,7 +6,7 @@ import pytest
 
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
-from carrel_scheduler.workloads import fitting
+from carrel_scheduler.workloads.launch import fitting
 
 ON_CLUSTER = fitting.on_cluster(PodSettings(image="trainer"))
 

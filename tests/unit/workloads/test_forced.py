@@ -6,7 +6,7 @@ import pytest
 
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads.messages import Touched, WorkloadChanged
+from carrel_scheduler.workloads.reconcile.events import Touched, WorkloadChanged
 from unit.workloads.desk import Desk
 
 

@@ -9,8 +9,8 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.engines.contract import TaskId, TaskPhase
 from carrel_scheduler.ledger.objects import Resources, WorkloadSpec
 from carrel_scheduler.ledger.sections import Elastic, Rendezvous
-from carrel_scheduler.workloads import gangs
-from carrel_scheduler.workloads.messages import MembersMet, TaskSeen
+from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.reconcile.events import MembersMet, TaskSeen
 from unit.workloads.desk import Desk
 
 
@@ -62,7 +62,7 @@ async def test_members_are_told_where_they_meet(desk: Desk) -> None:
     assert {one["JAX_COORDINATOR_ADDRESS"] for one in told} == {f"127.0.0.1:{port}"}
     assert told[1]["CARREL_MEMBERS"] == "ddp-2-0=127.0.0.1,ddp-2-1=127.0.0.1"
     stored = (await desk.stored(uid)).status.tasks[0].ports
-    assert stored == {gangs.RENDEZVOUS: int(port)}
+    assert stored == {shape.RENDEZVOUS: int(port)}
 
 
 async def test_a_lost_worker_ends_all_and_all_start_again_from_the_next_attempt(desk: Desk) -> None:
@@ -241,7 +241,7 @@ def test_sizes_of_a_task_whose_gpus_change(gpus: int, largest: int, least: int, 
     spec = WorkloadSpec(
         resources=Resources(gpu_milli=gpus * 1000), elastic=Elastic(gpus_of_task=True)
     )
-    assert (gangs.least_parts(spec), gangs.most_parts(spec, largest)) == (least, most)
+    assert (shape.least_parts(spec), shape.most_parts(spec, largest)) == (least, most)
 
 
 async def test_protected_elastic_work_protects_its_minimum_only(desk: Desk) -> None:
@@ -249,7 +249,7 @@ async def test_protected_elastic_work_protects_its_minimum_only(desk: Desk) -> N
     await desk.project("language", 3)
     uid = await gang(desk, workers=4, elastic=Elastic(min_tasks=1), preemptible=False)
     workload = await desk.stored(uid)
-    assert gangs.preemptibility(workload) is Preemptibility.SURPLUS
+    assert shape.preemptibility(workload) is Preemptibility.SURPLUS
     await desk.runs(uid)
     claim = await desk.submit("language", "claim", 3)
     assert {task.index for task in desk.engine.stopping} == {1, 2, 3}

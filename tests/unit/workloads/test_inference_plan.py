@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.ledger.sections import InferenceSpec
-from carrel_scheduler.workloads.controllers.inference_plan import (
+from carrel_scheduler.workloads.controllers.inference.plan import (
     Replica,
     Situation,
     State,
@@ -14,7 +14,7 @@ from carrel_scheduler.workloads.controllers.inference_plan import (
     pause_seconds,
     plan,
 )
-from carrel_scheduler.workloads.controllers.inference_scaling import Demand
+from carrel_scheduler.workloads.controllers.inference.scaling import Demand
 
 WIDE = InferenceSpec(max_replicas=4, startup_seconds=60.0, drain_seconds=30.0)
 QUIET = Demand()

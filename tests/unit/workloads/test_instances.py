@@ -7,9 +7,9 @@ from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads import fitting
 from carrel_scheduler.workloads.guests.messages import GuestsHeard, NodeSeen, Ready
-from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.launch import fitting
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
 PROFILE = "1g.10gb"

@@ -6,11 +6,11 @@ from pathlib import Path
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import Rendezvous, Route
-from carrel_scheduler.workloads import gangs
-from carrel_scheduler.workloads.book import Entry, Place
-from carrel_scheduler.workloads.launch import on_cluster, task_specs
-from carrel_scheduler.workloads.ports import FixedPorts
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.cache import Entry, Place
+from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.launch.ports import FixedPorts
+from carrel_scheduler.workloads.launch.task_specs import on_cluster, task_specs
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
 
 SETTINGS = on_cluster("http://api/services/carrel", TaskTokens(b"k" * 32), "/services/gateway")
 
@@ -19,7 +19,7 @@ def launched(spec: WorkloadSpec) -> list[TaskSpec]:
     entry = Entry(Workload(meta=Meta(name="train", project="vision", uid="u1"), spec=spec))
     for index in range(spec.tasks):
         entry.places[index] = Place(f"node-{index}", (index,))
-        routes = [*spec.routes, *(Route(name=name) for name in gangs.own_ports(spec, index))]
+        routes = [*spec.routes, *(Route(name=name) for name in shape.own_ports(spec, index))]
         ports = FixedPorts().give(entry.task_id(index), routes, ())
         told = TaskInfo(index=index, attempt=0, node=f"node-{index}", ports=ports)
         entry.workload.status.tasks.append(told)

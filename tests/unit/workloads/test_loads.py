@@ -1,6 +1,6 @@
 """Requests of several gateways added up; who is silent counts no more."""
 
-from carrel_scheduler.workloads.loads import Load, LoadReport, Loads
+from carrel_scheduler.workloads.controllers.inference.loads import Load, LoadReport, Loads
 
 HEARD = True
 

@@ -6,10 +6,10 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads import missing_nodes
-from carrel_scheduler.workloads.contract import DeviceView
-from carrel_scheduler.workloads.faults.lost_devices import NOT_SHOWN, complete
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.messages import DevicesSampled
+from carrel_scheduler.workloads.nodes.lost_devices import NOT_SHOWN, complete
+from carrel_scheduler.workloads.reconcile.events import DevicesSampled
+from carrel_scheduler.workloads.views.contract import DeviceView
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import NODE, Desk, node_facts
 
 

@@ -10,7 +10,7 @@ from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadS
 from carrel_scheduler.ledger.resources.names import NODE_GROUP
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.guests.messages import GroupSeen, GuestsHeard, NodeSeen, Ready
-from carrel_scheduler.workloads.live import LiveView
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
 

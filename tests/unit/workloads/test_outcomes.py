@@ -4,19 +4,19 @@ import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadSpec, WorkloadStatus
-from carrel_scheduler.workloads.lifecycle import (
+from carrel_scheduler.workloads.lifecycle.outcomes import (
+    LOSSES_AT_MOST,
+    STEADY_SECONDS,
+    outcome,
+    pause_seconds,
+)
+from carrel_scheduler.workloads.lifecycle.phases import (
     AT_REST,
     FINAL,
     HOLDING,
     TRANSITIONS,
     IllegalTransition,
     check_transition,
-)
-from carrel_scheduler.workloads.outcomes import (
-    LOSSES_AT_MOST,
-    STEADY_SECONDS,
-    outcome,
-    pause_seconds,
 )
 
 

@@ -9,10 +9,10 @@ import pytest
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import NotebookSpec, NotebookStatus, Route, TensorBoardSpec
-from carrel_scheduler.workloads import own_work
-from carrel_scheduler.workloads.contract import Report
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.namespaces.taking_on import Refused, completed
+from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.namespaces.adoption import Refused, completed
+from carrel_scheduler.workloads.views.contract import Report
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
 BOARD: dict[str, Any] = {
@@ -80,7 +80,7 @@ async def test_other_work_has_no_notebooks_status(desk: Desk) -> None:
     ],
 )
 def test_where_event_files_go(spec: WorkloadSpec, where: str) -> None:
-    assert own_work.events_of("u1", spec) == where
+    assert builtin_programs.events_of("u1", spec) == where
 
 
 async def test_a_tensorboard_may_read_the_event_files_of_its_jobs(desk: Desk) -> None:

@@ -5,9 +5,9 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
-from carrel_scheduler.workloads import reconciler
-from carrel_scheduler.workloads.cycle import Cycle
-from carrel_scheduler.workloads.pacing import LONGEST_SECONDS, REST, Pacing
+from carrel_scheduler.workloads.reconcile import reconciler
+from carrel_scheduler.workloads.reconcile.pacing import LONGEST_SECONDS, REST, Pacing
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
 from unit.workloads.desk import Desk
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.workloads import past_use
-from carrel_scheduler.workloads.past_use import HALF_LIVES, PastUse
+from carrel_scheduler.workloads.reconcile import usage_history
+from carrel_scheduler.workloads.reconcile.usage_history import HALF_LIVES, PastUse
 from unit.workloads.desk import Desk
 
 HOUR_S = 3600.0
@@ -44,14 +44,14 @@ async def test_the_core_is_told_parts_of_the_cluster_departments_included(desk: 
     state.apply(QueueSet("x", OPEN, parent="above"))
     state.apply(QueueSet("y", OPEN, parent="above"))
     used = {"x": (1000.0, 0.0, 0.0), "y": (500.0, 0.0, 0.0), "gone": (9.0, 9.0, 9.0)}
-    past_use.take(state, used)
+    usage_history.take(state, used)
     told = {name: state.queues.usage[slot].tolist() for name, slot in state.queues.slots.items()}
     assert told["above"] == [375_000, 0, 0]
     assert (told["x"], told["y"], told["a"]) == ([250_000, 0, 0], [125_000, 0, 0], [0, 0, 0])
     version = state.version
-    past_use.take(state, used)
+    usage_history.take(state, used)
     assert state.version == version, "nothing new"
-    past_use.take(state, {})
+    usage_history.take(state, {})
     assert not state.queues.usage.any()
 
 

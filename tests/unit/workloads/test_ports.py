@@ -4,7 +4,7 @@ import pytest
 
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.ledger.sections import Route
-from carrel_scheduler.workloads.ports import FixedPorts, filled_in, told
+from carrel_scheduler.workloads.launch.ports import FixedPorts, filled_in, told
 
 TWO = (Route(), Route(name="side-car", port=9000))
 

@@ -10,8 +10,8 @@ import pytest
 from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.workloads.messages import DevicesSampled, ProjectChanged
-from carrel_scheduler.workloads.pumps import pump_devices, pump_projects
+from carrel_scheduler.workloads.reconcile.events import DevicesSampled, ProjectChanged
+from carrel_scheduler.workloads.reconcile.watchers import pump_devices, pump_projects
 from unit.workloads.desk import Desk
 
 

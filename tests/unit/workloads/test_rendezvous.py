@@ -4,8 +4,8 @@ import pytest
 
 from carrel_scheduler.ledger.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import Elastic, Rendezvous
-from carrel_scheduler.workloads import gangs, rendezvous
-from carrel_scheduler.workloads.book import Entry, Place
+from carrel_scheduler.workloads.cache import Entry, Place
+from carrel_scheduler.workloads.gangs import rendezvous, shape
 
 
 def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int = 0) -> Entry:
@@ -21,7 +21,7 @@ def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int =
     for index in range(tasks):
         devices = tuple(range(index * gpus, (index + 1) * gpus))
         made.places[index] = Place(f"node-{index}", devices)
-        names = gangs.own_ports(spec, index)
+        names = shape.own_ports(spec, index)
         ports = {name: 20_000 + 10 * index + at for at, name in enumerate(names)}
         made.workload.status.tasks.append(
             TaskInfo(index=index, attempt=0, node=f"node-{index}", devices=devices, ports=ports)

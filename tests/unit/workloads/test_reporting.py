@@ -2,9 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.workloads.contract import Report
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.reporting import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS, TooManyMetrics
+from carrel_scheduler.workloads.views.contract import Report
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
 

@@ -7,9 +7,9 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
-from carrel_scheduler.workloads import reconciler
-from carrel_scheduler.workloads.messages import Wake
-from carrel_scheduler.workloads.second_looks import SECONDS, SecondLooks
+from carrel_scheduler.workloads.reconcile import reconciler
+from carrel_scheduler.workloads.reconcile.events import Wake
+from carrel_scheduler.workloads.reconcile.resync import SECONDS, SecondLooks
 from unit.workloads.desk import Desk
 
 

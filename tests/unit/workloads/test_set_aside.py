@@ -25,10 +25,10 @@ from carrel_scheduler.ledger.objects import (
 )
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Change, ChangeType
-from carrel_scheduler.workloads import reconciler, spec_changes, task_changes
 from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, Audit
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.messages import (
+from carrel_scheduler.workloads.lifecycle import spec_changes, task_events
+from carrel_scheduler.workloads.reconcile import reconciler
+from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
     Judge,
@@ -40,6 +40,7 @@ from carrel_scheduler.workloads.messages import (
     Wake,
     WorkloadChanged,
 )
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk, node_facts
 
 Corrupt = Callable[[random.Random], Any]
@@ -173,7 +174,7 @@ async def test_what_fails_for_good_holds_up_nobody_and_doubles_no_gpu(
     await desk.runs(bad, good)
     [task] = desk.tasks_of(bad)
     [device] = desk.engine.specs[task].devices
-    for module in (spec_changes, task_changes):
+    for module in (spec_changes, task_events):
         for name in ("follow", "on_task"):
             handler = getattr(module, name, None)
             if handler is not None:

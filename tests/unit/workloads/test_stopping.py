@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from carrel_scheduler.workloads.controllers.manager import _Queue
-from carrel_scheduler.workloads.inbox import Inbox
-from carrel_scheduler.workloads.messages import Wake
+from carrel_scheduler.workloads.reconcile.events import Wake
+from carrel_scheduler.workloads.reconcile.inbox import Inbox
 
 
 async def stopped(waits: Awaitable[object], news: Callable[[], None]) -> bool:

@@ -9,7 +9,7 @@ from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.objects import ObjectT, Workload
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.codec import ObjectMeta, Stored
-from carrel_scheduler.workloads.namespaces.taking_on import TakingOn
+from carrel_scheduler.workloads.namespaces.adoption import TakingOn
 
 NOTHING: Any = None
 

@@ -5,9 +5,9 @@ import pytest
 
 from carrel_scheduler.ledger.objects import InteractiveLimits, TrainingLimits
 from carrel_scheduler.node.contract import DeviceUse
-from carrel_scheduler.workloads.contract import NotAccepted
-from carrel_scheduler.workloads.live import LiveView
-from carrel_scheduler.workloads.messages import DevicesSampled
+from carrel_scheduler.workloads.reconcile.events import DevicesSampled
+from carrel_scheduler.workloads.views.contract import NotAccepted
+from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk, node_facts
 
 IDLE = TrainingLimits(idle_gpu_seconds=120.0)

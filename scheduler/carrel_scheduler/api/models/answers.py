@@ -16,7 +16,7 @@ from carrel_scheduler.ledger.objects import (
     WorkloadStatus,
 )
 from carrel_scheduler.ledger.records import Decision, Transition, Usage
-from carrel_scheduler.workloads.contract import NodeView, Report
+from carrel_scheduler.workloads.views.contract import NodeView, Report
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):

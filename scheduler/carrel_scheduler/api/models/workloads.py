@@ -8,8 +8,8 @@ from carrel_scheduler.api.models import fields, sections
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.workloads import own_work
-from carrel_scheduler.workloads.reporting import MOST_METRICS
+from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS
 
 MOST_ITEMS: Final = 1000
 Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]
@@ -113,9 +113,9 @@ class WorkloadCreate(Request):
         return self
 
     def _own_program(self) -> None:
-        foreign = own_work.foreign_fields(self.kind, self)
+        foreign = builtin_programs.foreign_fields(self.kind, self)
         if foreign:
-            refuse(Code.OWN_PROGRAM, own_work.expected(self.kind, foreign[0]))
+            refuse(Code.OWN_PROGRAM, builtin_programs.expected(self.kind, foreign[0]))
 
     def _run_by_the_hub(self) -> None:
         if not self.external:

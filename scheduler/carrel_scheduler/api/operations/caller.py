@@ -11,7 +11,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.metrics import MEDIA_TYPE
 from carrel_scheduler.ledger.objects import Limits
-from carrel_scheduler.workloads.contract import Activity
+from carrel_scheduler.workloads.views.contract import Activity
 
 DEFAULT_PROJECT: Final = "default_project"
 

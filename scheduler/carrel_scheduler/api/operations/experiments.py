@@ -13,11 +13,11 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.contract import Report
-from carrel_scheduler.workloads.controllers.experiments_contract import BadSuggestion, Trial
-from carrel_scheduler.workloads.controllers.experiments_parts import environment, filled
+from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial
+from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
 from carrel_scheduler.workloads.controllers.manager import part_uid
-from carrel_scheduler.workloads.lifecycle import HOLDING
+from carrel_scheduler.workloads.lifecycle.phases import HOLDING
+from carrel_scheduler.workloads.views.contract import Report
 
 LARGEST_PAGE: Final = 1000
 

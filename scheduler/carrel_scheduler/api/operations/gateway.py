@@ -9,8 +9,8 @@ from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.lifecycle import HOLDING
-from carrel_scheduler.workloads.loads import LoadReport
+from carrel_scheduler.workloads.controllers.inference.loads import LoadReport
+from carrel_scheduler.workloads.lifecycle.phases import HOLDING
 
 
 @Operation("POST", "/gateway/loads", access=Access.GATEWAY, body=LoadsIn, answers={204: None})

@@ -8,7 +8,7 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import Conflict, ObjectStore
-from carrel_scheduler.workloads.lifecycle import FINAL
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
 
 ATTEMPTS: Final = 8
 

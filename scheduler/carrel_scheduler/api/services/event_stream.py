@@ -20,8 +20,8 @@ from carrel_scheduler.api.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Phase, Workload
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.contract import LiveEvent, Subscription
-from carrel_scheduler.workloads.lifecycle import AT_REST
+from carrel_scheduler.workloads.lifecycle.phases import AT_REST
+from carrel_scheduler.workloads.views.contract import LiveEvent, Subscription
 
 log = logging.getLogger(__name__)
 PAGE: Final = 200

@@ -8,7 +8,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import Project
-from carrel_scheduler.workloads.contract import Faults, NodeView, PodCounts, ProjectUse, QueueEntry
+from carrel_scheduler.workloads.views.contract import (
+    Faults,
+    NodeView,
+    PodCounts,
+    ProjectUse,
+    QueueEntry,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import Department, Project, ProjectSpec, Workload
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
-from carrel_scheduler.workloads.contract import ProjectImpact
+from carrel_scheduler.workloads.views.contract import ProjectImpact
 
 COLORS: Final = 12
 ATTEMPTS: Final = 8

@@ -4,14 +4,14 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.workloads import sources
-from carrel_scheduler.workloads.sources import UnknownSource
+from carrel_scheduler.workloads.launch import references
+from carrel_scheduler.workloads.launch.references import UnknownSource
 
 
 async def find(ledger: Ledger, workload: Workload) -> None:
     """See ``workloads.sources``. Raises ``Invalid`` for work that its project does not have."""
     try:
-        await sources.find(ledger, workload)
+        await references.find(ledger, workload)
     except UnknownSource as error:
         raise problems.invalid_field(
             error.field, Code.UNKNOWN_JOB, error.name, error.expected

@@ -30,7 +30,7 @@ from carrel_scheduler.workloads.controllers.contract import (
     Wanted,
 )
 from carrel_scheduler.workloads.controllers.parts import is_part_of
-from carrel_scheduler.workloads.lifecycle import FINAL
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload, WorkloadStatus
-from carrel_scheduler.workloads.lifecycle import AT_REST
+from carrel_scheduler.workloads.lifecycle.phases import AT_REST
 
 KIND_OF_PARTS: Final[Mapping[WorkloadKind, WorkloadKind]] = {
     "experiment": "trial",

@@ -16,9 +16,9 @@ from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import ScheduleSpec, ScheduleStatus
 from carrel_scheduler.policy import cron
-from carrel_scheduler.workloads import sentences
 from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
 from carrel_scheduler.workloads.controllers.parts import at_rest, moved
+from carrel_scheduler.workloads.lifecycle import reasons
 
 DUE_LABEL: Final = "carrel.dev/due-at"
 LONGEST_NAME: Final = 63
@@ -42,7 +42,7 @@ def decide(owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
     spec = owner.spec.schedule or ScheduleSpec(cron="0 0 1 1 *")
     known = owner.status.schedule or ScheduleStatus()
     if owner.spec.suspend:
-        wanted = Wanted(moved(owner, "stopped", now, sentences.suspended(owner.spec)))
+        wanted = Wanted(moved(owner, "stopped", now, reasons.suspended(owner.spec)))
         wanted.status.schedule = msgspec.structs.replace(known, next_at=None)
     else:
         wanted = Wanted(moved(owner, "running", now))

@@ -7,7 +7,7 @@ that nothing half-done is recorded or reaches the engine. The entry it worked on
 
 from typing import Final
 
-from carrel_scheduler.workloads.cycle import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
 
 _LISTS: Final = (
     "transitions",

@@ -29,8 +29,8 @@ from carrel_scheduler.kube.credentials import find
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.workloads.guests.hands import Fenced
 from carrel_scheduler.workloads.guests.standalone import Standalone
-from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.tokens import TaskTokens
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
 
 
 async def serve() -> None:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from carrel_scheduler.workloads.contract import DeviceHolder, PodCounts
 from carrel_scheduler.workloads.guests.teams import Team
+from carrel_scheduler.workloads.views.contract import DeviceHolder, PodCounts
 
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
 EVICTED = "evicted"

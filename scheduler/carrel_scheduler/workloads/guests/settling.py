@@ -22,7 +22,7 @@ from carrel_scheduler.workloads.guests.book import GuestBook
 from carrel_scheduler.workloads.guests.members import Member
 from carrel_scheduler.workloads.guests.queueing import queued_event
 from carrel_scheduler.workloads.guests.teams import GuestPlace, Slot, Team
-from carrel_scheduler.workloads.lifecycle import LATE_SECONDS
+from carrel_scheduler.workloads.lifecycle.phases import LATE_SECONDS
 
 log = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from carrel_scheduler.engines.kubernetes.leading import Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.workloads.actor import Actor, HubRefused
 from carrel_scheduler.workloads.guests.hands import Limits
 from carrel_scheduler.workloads.guests.work import Feeds, GuestWork
-from carrel_scheduler.workloads.launch import LaunchSettings
-from carrel_scheduler.workloads.pumps import pump_projects, pump_workloads
-from carrel_scheduler.workloads.reconciler import Reconciler
-from carrel_scheduler.workloads.recovery import recover
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.reconcile.executor import Actor, HubRefused
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.recovery import recover
+from carrel_scheduler.workloads.reconcile.watchers import pump_projects, pump_workloads
 
 
 class NoTasks:

@@ -30,7 +30,7 @@ from carrel_scheduler.workloads.guests.messages import GuestsHeard, Ready
 from carrel_scheduler.workloads.guests.reading import Reader
 from carrel_scheduler.workloads.guests.surroundings import KnownProjects, OwnerLookup
 from carrel_scheduler.workloads.guests.watching import pump_groups, pump_nodes, pump_pods
-from carrel_scheduler.workloads.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import pytest
 
 from carrel_scheduler.ledger.sections import Elastic, Rendezvous
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads import gangs
-from carrel_scheduler.workloads.lifecycle import FINAL, HOLDING
+from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.lifecycle.phases import FINAL, HOLDING
 from unit.workloads.desk import Desk
 
 STEPS = 60
@@ -85,7 +85,7 @@ class Story:
                 assert rows[-1].gpu_milli == 0
                 continue
             spec = entry.workload.spec
-            assert rows[-1].gpu_milli == gangs.held_by(spec, entry.places).gpu_milli
+            assert rows[-1].gpu_milli == shape.held_by(spec, entry.places).gpu_milli
             assert entry.alive == {task.index for task in self.desk.tasks_of(uid)}
             assert entry.alive or entry.needs_claim
         nodes = self.desk.loop.state.node_views()

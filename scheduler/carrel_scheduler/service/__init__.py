@@ -1,0 +1,1 @@
+"""The scheduler's process: settings, wiring, listening, one machine or a cluster."""

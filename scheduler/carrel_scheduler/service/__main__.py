@@ -1,0 +1,5 @@
+"""``python -m carrel_scheduler.service``."""
+
+from carrel_scheduler.service.main import main
+
+main()

@@ -1,0 +1,258 @@
+"""A cluster: tasks are pods, nodes are watched, pods of others are placed beside our own work.
+
+Several schedulers may be started; one leads, the others wait until its lease lapses; the one that
+is started again where the leader was killed takes its place at once. What all must
+have in common lies in the cluster: the key of task tokens is a secret in the scheduler's namespace.
+"""
+
+import asyncio
+import base64
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
+from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
+from carrel_scheduler.engines.kubernetes.seats import Seat
+from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import AlreadyExists, NotFound
+from carrel_scheduler.kube.metadata import PartialObject
+from carrel_scheduler.kube.resources import SECRETS
+from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.service.settings import ClusterSettings, Settings
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.gangs.joining import pump_meetings
+from carrel_scheduler.workloads.guests.nodes import facts_of
+from carrel_scheduler.workloads.guests.work import Feeds, GuestWork
+from carrel_scheduler.workloads.launch import fitting
+from carrel_scheduler.workloads.launch.fitting import Fitting
+from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
+from carrel_scheduler.workloads.launch.task_specs import on_cluster
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.namespaces.adoption import TakingOn
+from carrel_scheduler.workloads.namespaces.controller import Namespaces
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.views.live import LiveView
+
+log = logging.getLogger(__name__)
+TASK_KEY: Final = "carrel-task-key"
+MOST_OWNERS: Final = 10_000
+LOOK_SECONDS: Final = 5.0
+"""Looking into pods is a command in each: not as often as on one machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """That this process is the one that schedules.
+
+    Attributes:
+        leader: has the lease.
+        instance: the name of this process.
+        key: signs task tokens.
+        seat: what it has in common with processes before and after it.
+        keeping: renews the lease from the beginning: what is done before the first turn takes time.
+    """
+
+    leader: Leader
+    instance: str
+    key: bytes
+    seat: Seat
+    keeping: "asyncio.Task[None]"
+
+    async def kept(self) -> None:
+        """For as long as this process leads. Raises ``LeadershipLost``."""
+        await self.keeping
+
+    async def end(self) -> None:
+        """Let another scheduler lead."""
+        self.keeping.cancel()
+        await asyncio.gather(self.keeping, return_exceptions=True)
+        await self.leader.release()
+        self.seat.close()
+
+
+class Owners:
+    """References to the custom resources that tasks are parts of, asked for once.
+
+    They say that somebody makes such a pod again, so that `kubectl drain` evicts it unforced.
+    """
+
+    def __init__(self, client: KubeClient, ledger: KubernetesLedger) -> None:
+        self._client, self._ledger = client, ledger
+        self._known: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    async def __call__(self, task: TaskSpec) -> dict[str, Any] | None:
+        """The reference; ``None`` when the object is gone."""
+        uid = task.id.workload_uid
+        place = self._ledger.known.place(uid)
+        if uid not in self._known and place is not None:
+            with suppress(NotFound):
+                kind, namespace, name = place.resource, place.namespace, place.name
+                found = await self._client.get(kind, name, namespace, PartialObject)
+                self._known[uid] = {
+                    "apiVersion": kind.api_version,
+                    "kind": kind.kind,
+                    "name": name,
+                    "uid": found.metadata.uid,
+                    "controller": True,
+                }
+                while len(self._known) > MOST_OWNERS:
+                    self._known.popitem(last=False)
+        return self._known.get(uid)
+
+
+class Cluster:
+    """See ``service.Surroundings``."""
+
+    def __init__(
+        self, settings: Settings, client: KubeClient, ledger: KubernetesLedger, lead: Lead
+    ) -> None:
+        told, leader = settings.need_cluster(), lead.leader
+        self._by_role, self._stale_gang_s = told.by_role, told.stale_gang_s
+        self._storage = told.pods.storage_claim
+        self.tokens = TaskTokens(lead.key)
+        self.ports: PortGiver = FixedPorts()
+        self.fits: Fitting = fitting.on_cluster(told.pods)
+        self.launch = on_cluster(
+            told.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
+        )
+        self.engine = KubernetesEngine(
+            client,
+            told.pods,
+            clock=time.time,
+            epoch=lambda: leader.epoch,
+            owner_of=Owners(client, ledger),
+        )
+        self._client, self._lead = client, lead
+        self._ledger = ledger
+        self._namespaces = Namespaces(
+            ledger,
+            client,
+            system=told.namespace,
+            checkpoints=told.storage,
+            chance=random.random,
+            closed=told.closed_networks,
+        )
+        self._feeds = Feeds.of(client, ours=True)
+        self._work: GuestWork | None = None
+
+    def host_of(self, _node: str) -> str:
+        """Replicas have addresses of their own; one that has none yet listens nowhere."""
+        return ""
+
+    def trouble(self) -> str:
+        """That the cluster does not know us any more, or we not it."""
+        return self._client.trouble
+
+    async def facts(self) -> Sequence[NodeFacts]:
+        """The nodes there are, as far as they can be read."""
+        await self._feeds.nodes.synced()
+        found = []
+        for node in self._feeds.nodes.objects.values():
+            name = node.metadata.name
+            try:
+                told = node_set(node, ForeignUse().of(name), (), ())
+            except PodRefused as error:
+                log.warning("node %s is left out: %s", name, error)
+                continue
+            found.append(facts_of(node, told))
+        return found
+
+    async def begin(
+        self, loop: Reconciler, group: asyncio.TaskGroup
+    ) -> Sequence["asyncio.Task[None]"]:
+        """Hear of nodes and of pods that others made; returns once all that are there are known."""
+        began = asyncio.Event()
+        self._namespaces.quarantine = loop.quarantine
+        loop.guests.places.groups.by_role = self._by_role
+        loop.guests.stale_grace_s = self._stale_gang_s
+        loop.guests.own_volumes.storage = self._storage
+        self._work = GuestWork(
+            self._client,
+            self._feeds,
+            loop,
+            epoch=self._lead.leader.epoch,
+            instance=self._lead.instance,
+            now=time.time,
+        )
+        tasks = [
+            group.create_task(self._work.run(began)),
+            group.create_task(self._lead.kept()),
+            group.create_task(pump_meetings(self._met, loop, LOOK_SECONDS)),
+            group.create_task(self._namespaces.run()),
+            group.create_task(self.engine.listen()),
+        ]
+        await began.wait()
+        live = LiveView(loop, self.fits)
+        quarantine = loop.quarantine
+        taking_on = TakingOn(self._ledger, self._client, live, time.time, quarantine=quarantine)
+        return [*tasks, group.create_task(taking_on.run())]
+
+    async def _met(self, entry: Entry, port: int) -> frozenset[int]:
+        members = [entry.task_id(index) for index in sorted(entry.alive - entry.joined)]
+        return await self.engine.met_at(members, port)
+
+    async def close(self) -> None:
+        """Stop watching, and let another scheduler lead."""
+        await self._feeds.close()
+        if self._work is not None:
+            await self._work.hands.flush()
+        await self._lead.end()
+
+
+async def lead(settings: Settings, client: KubeClient) -> Lead:
+    """Wait until this process is the one that schedules."""
+    seat = Seat(settings.state_dir)
+    try:
+        return await _lead(settings.need_cluster(), client, seat)
+    except BaseException:
+        seat.close()
+        raise
+
+
+async def _lead(told: ClusterSettings, client: KubeClient, seat: Seat) -> Lead:
+    instance = f"{socket.gethostname()}-{secrets.token_hex(6)}"
+    clocks = Clocks(time.monotonic, time.time)
+    leader = Leader(client, told.namespace, instance, clocks, seat=seat.name)
+    await leader.acquire()
+    keeping = asyncio.create_task(leader.keep())
+    try:
+        if not await leader.fenced():
+            log.warning("the cluster has no policy that keeps former schedulers from binding pods")
+        return Lead(leader, instance, await task_key(client, told), seat, keeping)
+    except BaseException:
+        keeping.cancel()
+        raise
+
+
+async def task_key(client: KubeClient, told: ClusterSettings) -> bytes:
+    """The key that signs task tokens: a secret, made by the first scheduler there is."""
+    with suppress(NotFound):
+        return _key(await client.get(SECRETS, TASK_KEY, told.namespace))
+    fresh = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": TASK_KEY},
+        "immutable": True,
+        "data": {"key": base64.b64encode(os.urandom(32)).decode("ascii")},
+    }
+    with suppress(AlreadyExists):
+        return _key(await client.create(SECRETS, fresh, told.namespace))
+    return _key(await client.get(SECRETS, TASK_KEY, told.namespace))
+
+
+def _key(secret: dict[str, Any]) -> bytes:
+    return base64.b64decode(secret["data"]["key"])

@@ -1,0 +1,83 @@
+"""One machine: tasks are its processes, their ports are its own, its devices are looked at."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from carrel_scheduler.engines.local.connections import met_at
+from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
+from carrel_scheduler.service.settings import Settings
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.gangs.joining import pump_meetings
+from carrel_scheduler.workloads.launch import fitting
+from carrel_scheduler.workloads.launch.fitting import Fitting
+from carrel_scheduler.workloads.launch.ports import HeldPorts, PortGiver
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.watchers import pump_devices
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def task_key(state_dir: Path) -> bytes:
+    """The key that signs task tokens, made at the first start (mode 0600)."""
+    path = state_dir / "task-token.key"
+    if not path.exists():
+        fresh = path.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(32))
+        fresh.replace(path)
+    return path.read_bytes()
+
+
+class OneMachine:
+    """See ``service.Surroundings``."""
+
+    def __init__(self, settings: Settings, provider: DeviceProvider) -> None:
+        self._settings, self._provider = settings, provider
+        self.tokens = TaskTokens(task_key(settings.state_dir))
+        self.ports: PortGiver = HeldPorts()
+        self.fits: Fitting = fitting.on_machine
+        self.launch = LaunchSettings(
+            api_url=f"http://{settings.host}:{settings.port}{settings.prefix}",
+            checkpoint_root=settings.state_dir / "engine" / "checkpoints",
+            tokens=self.tokens,
+            gateway_prefix=settings.gateway_prefix,
+            gateway_url=settings.gateway_url,
+        )
+
+    def host_of(self, _node: str) -> str:
+        """Everything listens here."""
+        return LOOPBACK
+
+    def trouble(self) -> str:
+        """One machine asks nobody for leave."""
+        return ""
+
+    async def facts(self) -> Sequence[NodeFacts]:
+        """This machine."""
+        return [self._provider.facts()]
+
+    async def begin(
+        self, loop: Reconciler, group: asyncio.TaskGroup
+    ) -> Sequence["asyncio.Task[None]"]:
+        """Look at the devices, and at who meets."""
+        return [
+            group.create_task(pump_devices(self._provider, loop)),
+            group.create_task(pump_meetings(met_here, loop)),
+        ]
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+async def met_here(entry: Entry, port: int) -> frozenset[int]:
+    """The members whose processes have met at a port of this machine."""
+    tasks = entry.workload.status.tasks
+    pids = {task.index: task.pid for task in tasks if task.pid and task.ended_at is None}
+    return await asyncio.to_thread(met_at, pids, port)

@@ -1,0 +1,328 @@
+"""The scheduler as one process: reads its settings, wires the layers, serves until told to stop.
+
+What runs is the same everywhere; where it runs is told by ``service_local`` and
+``service_cluster``.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Coroutine, Sequence
+from typing import Protocol, TypeVar
+
+from carrel_scheduler.api.app import ApiDependencies, make_app
+from carrel_scheduler.api.hub import HubIdentity, HubMembership
+from carrel_scheduler.api.results import Results
+from carrel_scheduler.collecting import collect_rarely
+from carrel_scheduler.engines.contract import Engine
+from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
+from carrel_scheduler.engines.local.accounts import Accounts
+from carrel_scheduler.ids import new_id
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.credentials import find
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.records import Fenced, Ledger
+from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
+from carrel_scheduler.ledger.resources.rows import open_rows
+from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.node.detect import detect
+from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.service.cluster import Cluster, Lead, lead
+from carrel_scheduler.service.http import http_server
+from carrel_scheduler.service.listening import inherited, listen
+from carrel_scheduler.service.local import OneMachine
+from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
+from carrel_scheduler.service.waiting import say_trouble
+from carrel_scheduler.workloads.controllers.experiments.trials import (
+    wired as experiments_controller,
+)
+from carrel_scheduler.workloads.controllers.inference.controller import Inference
+from carrel_scheduler.workloads.controllers.inference.loads import Loads
+from carrel_scheduler.workloads.controllers.inference.probing import Prober
+from carrel_scheduler.workloads.controllers.schedules import Schedules
+from carrel_scheduler.workloads.faults.guarding import FATAL
+from carrel_scheduler.workloads.guests import hands
+from carrel_scheduler.workloads.launch.fitting import Fitting
+from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
+from carrel_scheduler.workloads.launch.ports import PortGiver
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.reconcile.executor import Actor
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.recovery import recover
+from carrel_scheduler.workloads.reconcile.usage_history import PastUse, pump_past_use
+from carrel_scheduler.workloads.reconcile.watchers import (
+    pump_departments,
+    pump_engine,
+    pump_projects,
+    pump_workloads,
+)
+from carrel_scheduler.workloads.views.live import LiveView
+
+T = TypeVar("T")
+log = logging.getLogger("carrel_scheduler")
+
+
+class Surroundings(Protocol):
+    """Where the service runs: one machine, or a cluster.
+
+    Attributes:
+        tokens: of tasks; ``ports``: who chooses theirs; ``launch``: what they are told.
+        fits: what cannot run there.
+    """
+
+    tokens: TaskTokens
+    ports: PortGiver
+    launch: LaunchSettings
+    fits: Fitting
+
+    def host_of(self, node: str, /) -> str:
+        """Where tasks of a node listen that have no address of their own."""
+        ...
+
+    async def facts(self) -> Sequence[NodeFacts]:
+        """The nodes there are."""
+        ...
+
+    def trouble(self) -> str:
+        """What is in the way of all work, in words; empty for nothing."""
+        ...
+
+    async def begin(
+        self, loop: Reconciler, group: asyncio.TaskGroup
+    ) -> Sequence["asyncio.Task[None]"]:
+        """Begin to watch the surroundings; returns once the loop may turn."""
+        ...
+
+    async def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class Service:
+    """Everything of one scheduler process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        engine: Engine,
+        around: Surroundings,
+        quarantine: Quarantine | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._ledger = ledger
+        self._engine = engine
+        self._around = around
+        launch = around.launch
+        starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
+        self.loop = Reconciler(
+            ledger,
+            Actor(engine, ledger, launch, starter),
+            clock=time.time,
+            ports=around.ports,
+            settings=settings.core,
+            quarantine=quarantine,
+        )
+        experiments, trials, self._studies = experiments_controller(
+            ledger, engine, self.loop.composites, clock=time.time
+        )
+        self.loop.composites.add(experiments)
+        loads = Loads(time.time, self.loop.composites.wake)
+        self._prober = Prober(self.loop.composites.wake)
+        self.loop.composites.add(
+            Inference(loads, self._prober, around.host_of, launch.gateway_prefix)
+        )
+        self._results = Results(settings.state_dir / "results")
+        self.loop.composites.add(Schedules())
+        self._identity = HubIdentity(settings.hub_api_url, settings.hub_token)
+        self._membership = HubMembership(settings.hub_api_url, settings.hub_token)
+        self._server = http_server(
+            make_app(
+                ApiDependencies(
+                    ledger=ledger,
+                    live=LiveView(self.loop, around.fits),
+                    engine=engine,
+                    trouble=lambda: around.trouble() or ledger.trouble,
+                    identity=self._identity,
+                    membership=self._membership,
+                    loads=loads,
+                    trials=trials,
+                    clock=time.time,
+                    ids=new_id,
+                    task_tokens=around.tokens,
+                    results=self._results,
+                    prefix=settings.prefix,
+                )
+            )
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Recover, serve, and turn the loop until ``stop`` is set; raises what ends it early."""
+        collect_rarely()
+        await self._results.begin()
+        async with asyncio.TaskGroup() as group:
+            facts = await self._around.facts()
+            seen = asyncio.Event()
+            work = [group.create_task(pump_engine(self._engine, self.loop, seen))]
+            await seen.wait()
+            projects, workloads = await recover(self.loop, facts, await self._engine.list())
+            work += await self._around.begin(self.loop, group)
+            work += [
+                group.create_task(pump_projects(self._ledger, self.loop, projects)),
+                group.create_task(pump_departments(self._ledger, self.loop, projects)),
+                group.create_task(pump_workloads(self._ledger, self.loop, workloads)),
+                group.create_task(self.loop.run()),
+                group.create_task(self.loop.composites.run()),
+                group.create_task(self._sweep()),
+            ]
+            if self._settings.past_use.factor:
+                past = PastUse(self._ledger, self._settings.past_use.half_life_s)
+                work.append(group.create_task(pump_past_use(past, self.loop, time.time)))
+            listen(self._server, self._settings.host, self._settings.port, self._listener)
+            log.info("listening on %s:%d", self._settings.host, self._settings.port)
+            await stop.wait()
+            await self._close()
+            for task in work:
+                task.cancel()
+
+    async def _sweep(self) -> None:
+        """Results that cannot be swept away lie there until the next start."""
+        with self.loop.quarantine.guard("message", "results", fatal=FATAL):
+            await self._results.sweep(self._known)
+
+    async def _known(self, uid: str) -> bool:
+        """Whether there is a workload of this uid."""
+        try:
+            await self._ledger.get_by_uid(Workload, uid)
+        except NotFound:
+            return False
+        return True
+
+    async def _close(self) -> None:
+        """Stop listening and let go; running tasks go on without us."""
+        self._server.stop()
+        self.loop.stream.close()
+        await self._server.close_all_connections()
+        await self._prober.close()
+        await self.loop.actor.close()
+        self._studies.close()
+        await self._identity.close()
+        await self._membership.close()
+
+
+async def serve(settings: Settings, listener: socket.socket | None = None) -> None:
+    """Run until SIGTERM or SIGINT; on one machine, at ``listener`` if it is given one."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if settings.engine == "kubernetes":
+        await _serve_cluster(settings, stop)
+    else:
+        await _serve_machine(settings, stop, listener)
+
+
+async def _serve_machine(
+    settings: Settings, stop: asyncio.Event, listener: socket.socket | None
+) -> None:
+    # What sandboxes processes of this machine is not installed where all work is pods.
+    from carrel_scheduler.engines.local.engine import LocalEngine
+    from carrel_scheduler.engines.local.network.namespaces import Namespaces
+
+    provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
+    root = settings.state_dir / "engine"
+    engine = LocalEngine(
+        root,
+        socket.gethostname(),
+        clock=time.time,
+        accounts=Accounts(
+            root / "accounts", root / "homes", system_accounts=settings.system_accounts
+        ),
+        user_namespaces=settings.user_namespaces,
+        namespaces=None if settings.network is None else Namespaces(settings.network),
+    )
+    quarantine = Quarantine(time.time)
+    ledger = await open_ledger(
+        settings.database_url, clock=time.time, ids=new_id, quarantine=quarantine
+    )
+    try:
+        around = OneMachine(settings, provider)
+        await Service(settings, ledger, engine, around, quarantine, listener).run(stop)
+    finally:
+        await engine.close()
+        await ledger.close()
+
+
+async def _serve_cluster(settings: Settings, stop: asyncio.Event) -> None:
+    client = KubeClient(find())
+    try:
+        rows = await open_rows(settings.database_url, clock=time.time, ids=new_id)
+        quarantine = Quarantine(time.time)
+        ledger = KubernetesLedger(client, rows, clock=time.time, ids=new_id, quarantine=quarantine)
+        try:
+            leading = await _unless(stop, _led(settings, client))
+            if leading is None:
+                return
+            around = Cluster(settings, client, ledger, leading)
+            try:
+                await Service(settings, ledger, around.engine, around, quarantine).run(stop)
+            finally:
+                await around.engine.close()
+                await around.close()
+        finally:
+            await ledger.close()
+    finally:
+        await client.close()
+
+
+async def _led(settings: Settings, client: KubeClient) -> Lead:
+    """Wait until this process leads, and say meanwhile what makes it wait for somebody."""
+    saying = asyncio.create_task(say_trouble(lambda: client.trouble, settings.port, settings.host))
+    try:
+        return await lead(settings, client)
+    finally:
+        saying.cancel()
+        await asyncio.gather(saying, return_exceptions=True)
+
+
+async def _unless(stop: asyncio.Event, wanted: Coroutine[None, None, T]) -> T | None:
+    """What comes of it, or ``None`` if the service is told to stop before."""
+    coming, stopping = asyncio.create_task(wanted), asyncio.create_task(stop.wait())
+    await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if coming.done():
+        return coming.result()
+    coming.cancel()
+    await asyncio.wait([coming])
+    return None
+
+
+def main() -> None:
+    """Entry point of ``carrel-scheduler``."""
+    # After the imports: the compiled modules that they leave behind are for everybody.
+    os.umask(0o077)
+    listener = inherited()
+    logging.basicConfig(
+        level=os.environ.get("CARREL_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        settings = Settings.from_environment(os.environ)
+    except (MissingSetting, BadSetting) as error:
+        sys.exit(f"carrel-scheduler: {error}")
+    try:
+        asyncio.run(serve(settings, listener))
+    except* Fenced:
+        sys.exit("carrel-scheduler: another scheduler took over this ledger; this one ends")
+    except* hands.Fenced:
+        sys.exit("carrel-scheduler: the cluster follows another scheduler; this one ends")
+    except* LeadershipLost as errors:
+        sys.exit(f"carrel-scheduler: {errors.exceptions[0]}; this one ends")

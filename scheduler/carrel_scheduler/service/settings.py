@@ -1,0 +1,309 @@
+"""What the environment tells the scheduler's service (a service of the Hub has no other channel).
+
+==============================  =================================================================
+variable                        meaning
+==============================  =================================================================
+``CARREL_STATE_DIR``            folder that holds everything that lasts
+``CARREL_DATABASE_URL``         SQLAlchemy URL; default: SQLite in the state folder
+``CARREL_ENGINE``               ``local``: tasks are processes of this machine (default);
+                                ``kubernetes``: they are pods of a cluster
+``CARREL_LISTEN``               ``host:port`` to listen on; default: where the Hub's URL leads
+``CARREL_PAST_USE_FACTOR``      how much past use counts in the shares of the surplus; 0 (default):
+                                not at all
+``CARREL_PAST_USE_HALF_LIFE``   hours after which use counts half as much; default 168, a week
+``CARREL_RECLAIM_DELAY``        seconds for which preemptible work that waits lets what other
+                                projects borrowed run, before it takes back room; default 0
+``CARREL_GATEWAY_URL``          where tasks reach the gateway; empty: they are not told of it
+``JUPYTERHUB_*``                what the Hub gives every service: URL, token, prefix
+**on one machine**
+``CARREL_GPUS``                 number of simulated GPUs; unset: real ones if there are, else 4
+``CARREL_GPU_MEMORY_MIB``       memory of a simulated GPU
+``CARREL_GPU_NAME``             model of a simulated GPU
+``CARREL_SYSTEM_ACCOUNTS``      users whose work runs under the machine's account of their name,
+                                comma separated; ``*``: all who have one. As root, on one machine
+``CARREL_USER_NAMESPACES``      ``allow``: tasks may begin user namespaces, as rootless containers
+                                do. As root, on one machine; otherwise they may not
+``CARREL_TASK_NETWORK``         ``isolated``: each user's tasks are in a network of their own;
+                                ``shared`` (default): all are in the machine's
+``CARREL_TASK_PORTS``           loopback ports of Carrel that isolated tasks reach, comma separated
+``CARREL_TASK_PUBLIC_PORT``     a port of the machine's other addresses that they reach, too
+``CARREL_NETWORK_BLOCK``        their addresses are chosen from it; default 10.213.0.0/16
+**on a cluster**
+``KUBECONFIG``                  how to reach the cluster; unset: from within it
+``CARREL_NAMESPACE``            where the scheduler's own lease and secret are
+``CARREL_TASK_API_URL``         where pods reach this service, without ``/api/v1``
+``CARREL_TASK_IMAGE``           image of work that names none
+``CARREL_TASK_PULL_POLICY``     of images, as ``IfNotPresent``; empty: Kubernetes' own choice
+``CARREL_TASK_PULL_SECRETS``    names of secrets that images are pulled with, comma separated
+``CARREL_STORAGE_CLAIM``        each project's claim for checkpoints and event files; ``none``
+``CARREL_STORAGE_SIZE``         of the claims that are made for projects; default 100Gi
+``CARREL_STORAGE_CLASS``        of them; empty: the cluster's own choice
+``CARREL_STORAGE_MODES``        of them, comma separated; default ReadWriteMany
+``CARREL_CLOSED_NETWORKS``      networks as ``10.0.0.0/16``, comma separated, that pods of projects
+                                do not reach, such as the nodes' and the API server's; metadata
+                                services of clouds are closed in any case
+``CARREL_CLUSTER_DOMAIN``       what names of services end with
+``CARREL_NODE_ROLES``           ``strict``: work with GPUs runs on nodes with the role of GPU
+                                workers only, other work on CPU workers only; ``open`` (default):
+                                roles do not matter
+``CARREL_STALE_GANG_SECONDS``   so long a gang of pods that others made may run with fewer than it
+                                needs before it gives its room back; default 60
+``CARREL_LOST_AFTER_SECONDS``   so long a node may be out of reach before trainings that run there
+                                are taken for lost and begin elsewhere; default 60
+==============================  =================================================================
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, ip_network
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from carrel_scheduler.core.settings import Settings as CoreSettings
+from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
+from carrel_scheduler.engines.local.network.plan import DEFAULT_BLOCK, Network, installation_of
+from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
+from carrel_scheduler.workloads.guests.turning import STALE_SECONDS
+from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
+
+NO_CLAIM = "none"
+HOUR_S = 3600.0
+MOST = 1e6
+
+
+class MissingSetting(Exception):  # noqa: N818
+    """A variable without which the service cannot start is not set."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is not set; `carrel up` sets it, or see carrel_scheduler.service.settings"
+        )
+
+
+class BadSetting(Exception):  # noqa: N818
+    """A variable has a value that it cannot have."""
+
+    def __init__(self, name: str, value: str, right: str) -> None:
+        super().__init__(f"{name}={value!r}: {right} is right")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What is told of a cluster.
+
+    Attributes:
+        namespace: of the scheduler's own objects.
+        task_api_url: where pods reach the service.
+        pods: how they are made.
+        storage: the claim that is made for each project.
+        by_role: nodes take only the work that their roles say.
+        stale_gang_s: so long a gang of other people's pods may run with too few of them.
+        closed_networks: that pods of projects do not reach.
+    """
+
+    namespace: str
+    task_api_url: str
+    pods: PodSettings
+    storage: Checkpoints
+    by_role: bool = False
+    stale_gang_s: float = STALE_SECONDS
+    closed_networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment says. ``host`` and ``port`` are where to listen.
+
+    ``gateway_url`` is where tasks reach the gateway, without a final slash; empty: they are not
+    told of it. ``network`` is what isolated tasks are given; ``None``: the machine's.
+    """
+
+    state_dir: Path
+    database_url: str
+    host: str
+    port: int
+    prefix: str
+    hub_api_url: str
+    hub_token: str
+    gpus: int | None
+    gpu_memory_mib: int
+    gpu_name: str
+    engine: Literal["local", "kubernetes"] = "local"
+    cluster: ClusterSettings | None = None
+    past_use: PastUseRules = field(default_factory=PastUseRules)
+    reclaim_delay_s: float = 0.0
+    gateway_url: str = ""
+    system_accounts: frozenset[str] = frozenset()
+    user_namespaces: bool = False
+    network: Network | None = None
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+        """Read the environment; raises ``MissingSetting`` and ``BadSetting``."""
+        state_dir = Path(_need(env, "CARREL_STATE_DIR"))
+        prefix = _need(env, "JUPYTERHUB_SERVICE_PREFIX").rstrip("/")
+        host, port = _listen(env)
+        gpus = env.get("CARREL_GPUS", "")
+        engine = _engine(env)
+        return cls(
+            state_dir=state_dir,
+            database_url=env.get("CARREL_DATABASE_URL") or f"sqlite:///{state_dir}/carrel.sqlite",
+            host=host,
+            port=port,
+            prefix=prefix,
+            hub_api_url=_need(env, "JUPYTERHUB_API_URL"),
+            hub_token=_need(env, "JUPYTERHUB_API_TOKEN"),
+            gpus=int(gpus) if gpus else None,
+            gpu_memory_mib=int(env.get("CARREL_GPU_MEMORY_MIB") or 24 * 1024),
+            gpu_name=env.get("CARREL_GPU_NAME") or "A10",
+            engine=engine,
+            cluster=_cluster(env, host, port, prefix) if engine == "kubernetes" else None,
+            past_use=_past_use(env),
+            reclaim_delay_s=_number(env, "CARREL_RECLAIM_DELAY", 0.0, least=0.0),
+            gateway_url=env.get("CARREL_GATEWAY_URL", "").rstrip("/"),
+            system_accounts=frozenset(env.get("CARREL_SYSTEM_ACCOUNTS", "").split(",")) - {""},
+            user_namespaces=env.get("CARREL_USER_NAMESPACES", "") == "allow",
+            network=_network(env, state_dir) if engine == "local" else None,
+        )
+
+    @property
+    def core(self) -> CoreSettings:
+        """Rules of the decision core."""
+        return CoreSettings(
+            usage_factor_millionths=round(self.past_use.factor * 1e6),
+            reclaim_delay_s=self.reclaim_delay_s,
+        )
+
+    @property
+    def gateway_prefix(self) -> str:
+        """Path of the gateway, which stands beside this service."""
+        return f"{self.prefix.rpartition('/')[0]}/gateway"
+
+    def need_cluster(self) -> ClusterSettings:
+        """What is told of the cluster; raises ``MissingSetting`` where there is none."""
+        if self.cluster is None:
+            raise MissingSetting("CARREL_ENGINE")
+        return self.cluster
+
+
+def _need(env: Mapping[str, str], name: str) -> str:
+    if name not in env:
+        raise MissingSetting(name)
+    return env[name]
+
+
+def _engine(env: Mapping[str, str]) -> Literal["local", "kubernetes"]:
+    match env.get("CARREL_ENGINE") or "local":
+        case "local":
+            return "local"
+        case "kubernetes":
+            return "kubernetes"
+        case other:
+            raise BadSetting("CARREL_ENGINE", other, "`local` or `kubernetes`")
+
+
+def _network(env: Mapping[str, str], state_dir: Path) -> Network | None:
+    mode = env.get("CARREL_TASK_NETWORK") or "shared"
+    if mode not in ("isolated", "shared"):
+        raise BadSetting("CARREL_TASK_NETWORK", mode, "`isolated` or `shared`")
+    if mode == "shared":
+        return None
+    block = env.get("CARREL_NETWORK_BLOCK") or DEFAULT_BLOCK
+    ports, public = env.get("CARREL_TASK_PORTS", ""), env.get("CARREL_TASK_PUBLIC_PORT", "")
+    try:
+        IPv4Network(block)
+    except ValueError as error:
+        raise BadSetting("CARREL_NETWORK_BLOCK", block, "a network, as 10.213.0.0/16,") from error
+    try:
+        numbers = tuple(int(port) for port in ports.split(",") if port)
+    except ValueError as error:
+        raise BadSetting("CARREL_TASK_PORTS", ports, "numbers of ports") from error
+    installation = installation_of(state_dir)
+    shown = int(public) if public.isdecimal() else None
+    return Network(installation=installation, block=block, ports=numbers, public=shown)
+
+
+def _past_use(env: Mapping[str, str]) -> PastUseRules:
+    rules, hours = PastUseRules(), HOUR_S
+    return PastUseRules(
+        _number(env, "CARREL_PAST_USE_FACTOR", rules.factor, least=0.0),
+        _number(env, "CARREL_PAST_USE_HALF_LIFE", rules.half_life_s / hours, least=0.1) * hours,
+    )
+
+
+def _number(env: Mapping[str, str], name: str, default: float, *, least: float) -> float:
+    given = env.get(name, "")
+    try:
+        value = float(given) if given else default
+    except ValueError:
+        value = math.nan
+    if not least <= value <= MOST:
+        raise BadSetting(name, given, f"a number from {least:g} to {MOST:g}")
+    return value
+
+
+def _listen(env: Mapping[str, str]) -> tuple[str, int]:
+    given = env.get("CARREL_LISTEN", "")
+    where = urlsplit(f"//{given}" if given else _need(env, "JUPYTERHUB_SERVICE_URL"))
+    try:
+        port = where.port
+    except ValueError:
+        port = None
+    if given and (not where.hostname or port is None):
+        raise BadSetting("CARREL_LISTEN", given, "an address and a port, as 0.0.0.0:8080,")
+    return where.hostname or "127.0.0.1", port or 0
+
+
+def _cluster(env: Mapping[str, str], host: str, port: int, prefix: str) -> ClusterSettings:
+    claim = env.get("CARREL_STORAGE_CLAIM") or CHECKPOINTS_CLAIM
+    secrets = env.get("CARREL_TASK_PULL_SECRETS", "")
+    return ClusterSettings(
+        storage=_storage(env, wanted=claim == CHECKPOINTS_CLAIM),
+        by_role=_by_role(env),
+        closed_networks=_closed_networks(env),
+        stale_gang_s=_number(env, "CARREL_STALE_GANG_SECONDS", STALE_SECONDS, least=0.0),
+        namespace=env.get("CARREL_NAMESPACE") or SYSTEM_NAMESPACE,
+        task_api_url=(env.get("CARREL_TASK_API_URL") or f"http://{host}:{port}{prefix}").rstrip(
+            "/"
+        ),
+        pods=PodSettings(
+            image=_need(env, "CARREL_TASK_IMAGE"),
+            pull_policy=env.get("CARREL_TASK_PULL_POLICY", ""),
+            storage_claim="" if claim == NO_CLAIM else claim,
+            cluster_domain=env.get("CARREL_CLUSTER_DOMAIN") or "cluster.local",
+            pull_secrets=tuple(name for name in secrets.split(",") if name),
+            lost_after_seconds=round(
+                _number(env, "CARREL_LOST_AFTER_SECONDS", LOST_AFTER_SECONDS, least=0.0)
+            ),
+        ),
+    )
+
+
+def _closed_networks(env: Mapping[str, str]) -> tuple[str, ...]:
+    said = env.get("CARREL_CLOSED_NETWORKS", "")
+    try:
+        return tuple(str(ip_network(one.strip())) for one in said.split(",") if one.strip())
+    except ValueError as error:
+        right = f"networks such as 10.0.0.0/16, comma separated ({error})"
+        raise BadSetting("CARREL_CLOSED_NETWORKS", said, right) from None
+
+
+def _by_role(env: Mapping[str, str]) -> bool:
+    said = env.get("CARREL_NODE_ROLES") or "open"
+    if said not in ("open", "strict"):
+        raise BadSetting("CARREL_NODE_ROLES", said, "`open` or `strict`")
+    return said == "strict"
+
+
+def _storage(env: Mapping[str, str], *, wanted: bool) -> Checkpoints:
+    """None is made where the claim is another one: then an admin sees to it."""
+    modes = env.get("CARREL_STORAGE_MODES") or "ReadWriteMany"
+    size = env.get("CARREL_STORAGE_SIZE") or "100Gi"
+    return Checkpoints(
+        size=size if wanted else "",
+        storage_class=env.get("CARREL_STORAGE_CLASS", ""),
+        access_modes=tuple(mode for mode in modes.split(",") if mode),
+    )

@@ -1,0 +1,291 @@
+"""Everything the reconciler knows of live workloads and projects, in memory.
+
+A ``Entry`` is one workload that is not at an end: its stored object, and what only the running
+scheduler needs beside it. The book is rebuilt from the ledger and the engine at every start.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from carrel_scheduler.core.events import QueueSet, WorkloadQueued
+from carrel_scheduler.core.priorities import NAMED
+from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
+from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.ledger.kinds import KINDS
+from carrel_scheduler.ledger.objects import Department, Project, Quota, Workload
+from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.lifecycle.phases import HOLDING
+from carrel_scheduler.workloads.views.contract import Activity
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one part of the present attempt is; see ``gangs`` for parts and tasks."""
+
+    node: str
+    devices: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Entry:
+    """One live workload.
+
+    Attributes:
+        places: by part, while it holds resources.
+        leaving: parts that were told to give their place back; ``gone_by``: when the latest of them
+            are given up, ``None`` once nobody counts on their room.
+        attempts: the attempt of tasks that did not begin with the others, by index.
+        alive: tasks whose start was ordered and that have not ended.
+        ended: how tasks of the present attempt ended, by index, but for those that had to leave.
+        ending: the gang is over, and all members that still run were told to end.
+        resizing: its task was told to end, to start again with other devices.
+        turned_down: places came too late, and the core knows that they are not wanted.
+        joined: members that have met the others; ``meet_until``: when those who have not are given
+            up, ``None`` once nobody is waited for.
+        queued: whether the core has it in its queue.
+        launched: whether the engine was asked to start the present attempt.
+        claim_until: until when a place is held for a workspace that got its turn.
+        claimed: whether the Hub has come for the present attempt.
+        gpu_active_at: when one of its GPUs last worked.
+        working_on: the nodes whose last look found one of its GPUs working.
+        hear_until: until when a first sign of life is waited for before it may count as idle.
+        visited_at: when somebody last came through the gateway; 0: nobody yet.
+        look_at: when its limits are looked at next.
+        gone: its object was removed by force: its tasks end, and nothing can be written on it.
+    """
+
+    workload: Workload
+    places: dict[int, Place] = field(default_factory=dict)
+    leaving: set[int] = field(default_factory=set)
+    gone_by: float | None = None
+    attempts: dict[int, int] = field(default_factory=dict)
+    alive: set[int] = field(default_factory=set)
+    ended: dict[int, TaskStatus] = field(default_factory=dict)
+    ending: bool = False
+    resizing: bool = False
+    turned_down: bool = False
+    joined: set[int] = field(default_factory=set)
+    meet_until: float | None = None
+    queued: bool = False
+    launched: bool = False
+    claim_until: float | None = None
+    claimed: bool = False
+    activity: Activity | None = None
+    gpu_active_at: float = 0.0
+    working_on: set[str] = field(default_factory=set)
+    hear_until: float = 0.0
+    visited_at: float = 0.0
+    look_at: float = 0.0
+    gone: bool = False
+
+    @property
+    def uid(self) -> str:
+        """The workload's uid."""
+        return self.workload.meta.uid
+
+    @property
+    def holding(self) -> bool:
+        """Whether it holds resources now."""
+        return self.workload.status.phase in HOLDING
+
+    def attempt_of(self, index: int) -> int:
+        """Which attempt of a task is the present one."""
+        return self.attempts.get(index, self.workload.status.attempt)
+
+    def task_id(self, index: int) -> TaskId:
+        """The id of a task of the present attempt."""
+        return TaskId(self.uid, index, self.attempt_of(index))
+
+    @property
+    def tasks(self) -> dict[int, Place]:
+        """What each task holds, in order of index."""
+        return self._of_tasks(self.places)
+
+    @property
+    def wanted(self) -> dict[int, Place]:
+        """What each task is to run with: what it holds without what it gives back."""
+        return self._of_tasks(part for part in self.places if part not in self.leaving)
+
+    def _of_tasks(self, parts: Iterable[int]) -> dict[int, Place]:
+        places = {part: self.places[part] for part in sorted(parts)}
+        if not places or not shape.resizes(self.workload.spec):
+            return places
+        devices = tuple(device for place in places.values() for device in place.devices)
+        return {0: Place(next(iter(places.values())).node, devices)}
+
+    def clear(self) -> None:
+        """Nothing is left of the present attempt."""
+        for what in (self.places, self.attempts, self.ended):
+            what.clear()
+        for who in (self.leaving, self.alive, self.joined):
+            who.clear()
+        self.ending = self.resizing = self.turned_down = self.launched = self.claimed = False
+        self.claim_until = self.meet_until = self.gone_by = None
+
+    @property
+    def needs_claim(self) -> bool:
+        """Whether the next start waits for the Hub: it queued for its turn, or comes back.
+
+        The command and tokens of the Hub's workspaces, which are told a port, are good for one
+        start only; interactive work from elsewhere brings a command that can be run again.
+        """
+        spec = self.workload.spec
+        again = self.workload.status.attempt > 0 and spec.port is not None
+        first_time = spec.hold_for_claim or not (spec.command or spec.external)
+        return spec.kind == "workspace" and not self.claimed and (first_time or again)
+
+
+class Book:
+    """Live workloads by uid, projects and departments by name.
+
+    ``queue`` gives the uids of all who wait in the order of service; the loop says how.
+    ``largest_gpus``: how many GPUs the largest node has. ``draining``: names of projects that are
+    deleted and still hold room.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._holding: dict[str, Entry] = {}
+        self.projects: dict[str, Project] = {}
+        self.draining: set[str] = set()
+        self.departments: dict[str, Department] = {}
+        self.queue: Callable[[], Sequence[str]] = tuple
+        self._ranked: tuple[Sequence[str], dict[str, int]] = ((), {})
+        self.fair_share: dict[str, int] = {}
+        self.largest_gpus = 0
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Entries in the order in which they came."""
+        return iter(self._entries.values())
+
+    def ports(self) -> set[int]:
+        """The ports of all tasks that hold resources."""
+        infos = (info for entry in self._holding.values() for info in entry.workload.status.tasks)
+        return {port for info in infos for port in info.ports.values()}
+
+    def get(self, uid: str) -> Entry | None:
+        """The entry, if it is live."""
+        return self._entries.get(uid)
+
+    def add(self, workload: Workload) -> Entry:
+        """Take a workload in."""
+        entry = Entry(workload)
+        self._entries[workload.meta.uid] = entry
+        self.moved(entry)
+        return entry
+
+    def moved(self, entry: Entry) -> None:
+        """Its phase is another one: it may hold resources now, or none any more."""
+        if entry.holding:
+            self._holding[entry.uid] = entry
+        else:
+            self._holding.pop(entry.uid, None)
+
+    @property
+    def holding(self) -> Iterable[Entry]:
+        """Those that hold resources."""
+        return self._holding.values()
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """Places in the order of service, from 1; counted out when somebody asks."""
+        queue = self.queue()
+        if self._ranked[0] is not queue:
+            ranks = {uid: place for place, uid in enumerate(queue, start=1)}
+            self._ranked = (queue, ranks)
+        return self._ranked[1]
+
+    def drop(self, uid: str) -> None:
+        """Forget a workload that is at an end."""
+        self._entries.pop(uid, None)
+        self._holding.pop(uid, None)
+
+    def workspace(self, user: str, server_name: str) -> Entry | None:
+        """The user's workspace of that server name that holds resources, if any."""
+        for entry in self.holding:
+            spec = entry.workload.spec
+            if spec.kind == "workspace" and spec.user == user and spec.server_name == server_name:
+                return entry
+        return None
+
+
+def priority_of(workload: Workload) -> int:
+    """The number the core sorts by."""
+    value = workload.spec.priority
+    if isinstance(value, int):
+        return value
+    if value in NAMED:
+        return NAMED[value]
+    if workload.spec.kind == "workspace" and workload.spec.preemptible:
+        return NAMED["build-preemptible"]
+    return NAMED[KINDS[workload.spec.kind].priority]
+
+
+def quota_amounts(quota: Quota) -> Amounts:
+    """A quota or limit in the core's units."""
+    return Amounts(
+        UNLIMITED if quota.gpu_milli is None else quota.gpu_milli,
+        UNLIMITED if quota.cpu_milli is None else quota.cpu_milli,
+        UNLIMITED if quota.memory_bytes is None else quota.memory_bytes // MIB,
+    )
+
+
+def queued_event(workload: Workload, largest_gpus: int, done: Sequence[int] = ()) -> WorkloadQueued:
+    """The event that puts a workload in the core's queue.
+
+    Args:
+        workload: that waits.
+        largest_gpus: how many GPUs the largest node has.
+        done: tasks that have ended well and need no place again in this life.
+    """
+    meta, spec = workload.meta, workload.spec
+    return WorkloadQueued(
+        uid=meta.uid,
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        priority=priority_of(workload),
+        preemptible=shape.preemptibility(workload),
+        request=shape.request_of(spec),
+        tasks=spec.tasks,
+        created_at=meta.created_at,
+        interactive=spec.kind == "workspace",
+        gang=shape.group_of(spec, largest_gpus, len(done)),
+        gated=frozenset(done),
+    )
+
+
+def department_queue(name: str) -> str:
+    """The core's name of a department, which no project can have."""
+    return f"department/{name}"
+
+
+def department_event(department: Department) -> QueueSet:
+    """What the core has to know of a department."""
+    return _queue(department_queue(department.meta.name), department)
+
+
+def project_event(project: Project, departments: Container[str] = ()) -> QueueSet:
+    """What the core has to know of a project.
+
+    Args:
+        project: its rules.
+        departments: names of those that are known; a project of another one belongs to none yet.
+    """
+    department = project.spec.department
+    parent = department_queue(department) if department in departments else ""
+    return _queue(project.meta.name, project, parent)
+
+
+def _queue(name: str, rules: Project | Department, parent: str = "") -> QueueSet:
+    spec = rules.spec
+    return QueueSet(
+        name=name,
+        parent=parent,
+        quota=quota_amounts(spec.quota),
+        limit=quota_amounts(spec.limit),
+        weight=None if spec.weight is None else (spec.weight * MILLI,) * 3,
+        rank=spec.rank,
+        over_quota=spec.over_quota,
+        created_at=rules.meta.created_at,
+    )

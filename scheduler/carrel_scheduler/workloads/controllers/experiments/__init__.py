@@ -1,0 +1,1 @@
+"""Experiments: studies in Optuna, trials as workloads."""

@@ -1,0 +1,201 @@
+"""Experiments: asks for configurations, has each of them run, and says what came of them.
+
+One look: trials whose work is over are told to the study; new ones are asked for while fewer than
+``parallelism`` are under way and fewer than ``completions`` were made; every open trial that has no
+workload gets one; pruned ones are ended. The study is stored before workloads are made, and a
+trial's workload has the same uid whoever makes it, so a scheduler that is killed at any point goes
+on with the same configurations, each of which runs once.
+
+A preempted trial is still its workload, waiting for room: it runs again with the same parameters.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload
+from carrel_scheduler.ledger.sections import ExperimentSpec, ExperimentStatus
+from carrel_scheduler.workloads.controllers import parts as saying
+from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
+from carrel_scheduler.workloads.controllers.experiments import messages as words
+from carrel_scheduler.workloads.controllers.experiments.contract import Ended, Standing, Study
+from carrel_scheduler.workloads.controllers.experiments.parts import new_part
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
+from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
+
+Tail = Callable[[str], Awaitable[str]]
+Made = Callable[[Workload, int], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class Scene:
+    """What one look is about.
+
+    Attributes:
+        parts: the trials' workloads by number.
+        ending: the experiment makes no more trials and stops those that run.
+    """
+
+    owner: Workload
+    spec: ExperimentSpec
+    parts: Mapping[int, Workload]
+    now: float
+    ending: bool = False
+    created: list[NewPart] = field(default_factory=list)
+
+    def under_way(self, standing: Standing) -> set[int]:
+        """Trials that run, wait or have not been given back: they count for ``parallelism``."""
+        busy = {number for number, part in self.parts.items() if not saying.at_rest(part)}
+        return busy | set(standing.open)
+
+    def may_ask(self, standing: Standing) -> bool:
+        """Whether another trial is wanted now."""
+        return (
+            not self.ending
+            and not standing.exhausted
+            and standing.failed <= self.spec.max_failed_trials
+            and standing.made < self.spec.completions
+            and len(self.under_way(standing)) < self.spec.parallelism
+        )
+
+
+class Experiments:
+    """See the module.
+
+    Args:
+        studies: keeps and stores what Optuna knows.
+        tail: the last lines of a workload's log, by its uid.
+        made: whether an experiment's trial had a workload once, by its number.
+    """
+
+    kind: Final[WorkloadKind] = "experiment"
+
+    def __init__(self, studies: Studies, *, tail: Tail, made: Made) -> None:
+        self._studies, self._tail, self._made = studies, tail, made
+
+    async def look(self, owner: Workload, parts: Sequence[Workload], now: float) -> Wanted:
+        """See ``Controller``."""
+        spec = owner.spec.experiment or ExperimentSpec()
+        scene = Scene(owner, spec, {part.spec.part: part for part in parts}, now)
+        scene.ending = owner.spec.suspend
+        standing = await self._studies.use(owner, lambda study: study.standing())
+        ends = await self._ends(scene, standing)
+        if ends or scene.may_ask(standing):
+            standing = await self._studies.use(owner, lambda study: _advance(study, scene, ends))
+        if standing.failed > spec.max_failed_trials:
+            standing = await self._give_up(scene, standing)
+        if not scene.ending:
+            scene.created = [
+                new_part(owner, number, parameters)
+                for number, parameters in standing.open.items()
+                if number not in scene.parts
+            ]
+        wanted = _wanted(scene, standing)
+        if wanted.status.phase in FINAL:
+            self._studies.let_go(owner.meta.uid)
+        return wanted
+
+    async def removed(self, owner: Workload) -> None:
+        """Its study goes with it."""
+        self._studies.let_go(owner.meta.uid)
+
+    async def _ends(self, scene: Scene, standing: Standing) -> list[Ended]:
+        """What became of open trials whose work is over."""
+        found: list[Ended] = []
+        for number in standing.open:
+            part = scene.parts.get(number)
+            if part is None:
+                if await self._made(scene.owner, number):
+                    found.append(Ended(number=number, state="stopped", error=words.DELETED))
+            elif (end := await self._end(part, scene.spec.metric)) is not None:
+                found.append(end)
+        return found
+
+    async def _end(self, part: Workload, metric: str) -> Ended | None:
+        number, status = part.spec.part, part.status
+        if part.spec.delete:
+            return Ended(number=number, state="stopped", error=words.DELETED)
+        if status.phase == "succeeded":
+            return Ended(number=number, state="completed", latest=status.metrics.get(metric))
+        if status.phase == "failed" or (status.phase == "stopped" and not part.spec.suspend):
+            why = status.reason.sentence if status.reason else ""
+            log = await self._tail(part.meta.uid)
+            return Ended(number=number, state="failed", error=words.error(why, log))
+        return None
+
+    async def _give_up(self, scene: Scene, standing: Standing) -> Standing:
+        """Too many have failed: no more are made, and those under way are stopped."""
+        scene.ending = True
+        over = [
+            Ended(number=number, state="stopped", error=words.GIVEN_UP)
+            for number in standing.open
+            if (part := scene.parts.get(number)) is None or saying.at_rest(part)
+        ]
+        return await self._studies.use(scene.owner, lambda study: _advance(study, scene, over))
+
+
+def _advance(study: Study, scene: Scene, ends: Sequence[Ended]) -> Standing:
+    for end in ends:
+        study.tell(end)
+    standing = study.standing()
+    while scene.may_ask(standing) and study.ask():
+        standing = study.standing()
+    return standing
+
+
+def _wanted(scene: Scene, standing: Standing) -> Wanted:
+    phase, reason = _phase(scene, standing)
+    status = saying.moved(scene.owner, phase, scene.now, reason)
+    status.experiment = _counts(standing)
+    changed, again = _changes(scene, standing)
+    status.observed_resumes = scene.owner.spec.resumes
+    return Wanted(status, changed=changed, created=scene.created, look_again_at=again)
+
+
+def _phase(scene: Scene, standing: Standing) -> tuple[Phase, ReasonInfo | None]:
+    busy = any(not saying.at_rest(part) for part in scene.parts.values())
+    if standing.failed > scene.spec.max_failed_trials:
+        if busy or standing.open:
+            return "stopping", words.too_many_failed(scene.spec, standing)
+        return "failed", words.too_many_failed(scene.spec, standing)
+    if scene.owner.spec.suspend:
+        return ("stopping" if busy else "stopped"), reasons.suspended(scene.owner.spec)
+    over = standing.made >= scene.spec.completions or standing.exhausted
+    if not over or standing.open or busy or scene.created:
+        return "running", None
+    if standing.completed:
+        return "succeeded", None
+    return "failed", words.none_completed(standing)
+
+
+def _counts(standing: Standing) -> ExperimentStatus:
+    best = standing.best
+    return ExperimentStatus(
+        running=len(standing.open),
+        completed=standing.completed,
+        pruned=len(standing.pruned),
+        failed=standing.failed,
+        best_trial=None if best is None else best.number,
+        best_value=None if best is None else best.value,
+        best_parameters={} if best is None else best.parameters,
+    )
+
+
+def _changes(scene: Scene, standing: Standing) -> tuple[list[Workload], float | None]:
+    """Parts to suspend or resume, and when to look at those that were given time to end."""
+    if scene.ending:
+        return saying.to_suspend(tuple(scene.parts.values())), None
+    patient = {number: until for number, until in standing.leaving.items() if until > scene.now}
+    pruned = [part for number, part in scene.parts.items() if number in standing.pruned]
+    changed = saying.to_suspend([part for part in pruned if part.spec.part not in patient])
+    if scene.owner.spec.resumes > scene.owner.status.observed_resumes:
+        waiting = [part for number, part in scene.parts.items() if number in standing.open]
+        changed += saying.to_resume(waiting)
+    busy = [patient[part.spec.part] for part in pruned if _leaves(part, patient)]
+    return changed, min(busy, default=None)
+
+
+def _leaves(part: Workload, patient: Mapping[int, float]) -> bool:
+    return part.spec.part in patient and not saying.at_rest(part)

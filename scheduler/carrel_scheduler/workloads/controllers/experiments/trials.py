@@ -1,0 +1,139 @@
+"""What trials say and ask while they run, and what people read of them.
+
+A value of the metric is stored before its sender hears that it was taken. The pruner judges it at
+once: a trial that asks is told, and has its grace period to end by itself; one that does not ask is
+stopped by the controller.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from carrel_scheduler.engines.contract import Engine, EngineError
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.sections import Parameter
+from carrel_scheduler.ledger.store import NotFound
+from carrel_scheduler.workloads.controllers.experiments.contract import Study, Trial
+from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
+from carrel_scheduler.workloads.controllers.experiments.messages import LINES
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
+from carrel_scheduler.workloads.controllers.manager import part_uid
+from carrel_scheduler.workloads.controllers.parts import is_part_of
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.views.contract import Report
+
+T = TypeVar("T")
+Values = Sequence[tuple[int | None, float]]
+MOST_BYTES: Final = 64 * 1024
+
+
+class Composites(Protocol):
+    """The manager's part that matters here."""
+
+    epoch: int
+
+    def wake(self, uid: str) -> None:
+        """Look at a composite workload soon."""
+        ...
+
+
+class Trials:
+    """See the module. ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self, studies: Studies, composites: Composites, *, clock: Callable[[], float]
+    ) -> None:
+        self._studies, self._composites, self._clock = studies, composites, clock
+
+    async def report(
+        self, trial: Workload, values: Values, *, result: float | None = None, asks: bool = False
+    ) -> bool:
+        """Take values of the metric; returns whether the trial is pruned.
+
+        Args:
+            trial: the trial's workload.
+            values: steps and values; a step of ``None`` is the one after the last.
+            result: the value that counts, whatever was reported.
+            asks: the trial waits for the answer and ends by itself if it is pruned.
+
+        Raises ``NotFound`` when the experiment is gone.
+        """
+        number, until = trial.spec.part, self._clock() + trial.spec.grace_seconds
+        owner = await self._owner(trial)
+
+        def take(study: Study) -> tuple[bool, bool]:
+            before = study.pruned(number)
+            study.report(number, values)
+            if result is not None:
+                study.result(number, result)
+            pruned = study.leave(number, until) if asks else study.pruned(number)
+            return pruned, pruned and not before
+
+        pruned, newly = await self._use(owner, take)
+        if newly:
+            self._composites.wake(owner.meta.uid)
+        return pruned
+
+    async def heard(self, workload: Workload, said: Report) -> None:
+        """A job's report: of a trial, the experiment's metric counts like a value of its own."""
+        if workload.spec.trial is None:
+            return
+        owner = await self._owner(workload)
+        metric = "" if owner.spec.experiment is None else owner.spec.experiment.metric
+        if metric in said.metrics:
+            await self.report(workload, [(said.step, said.metrics[metric])])
+
+    async def suggest(self, trial: Workload, name: str, parameter: Parameter) -> Any:
+        """A parameter that the trial defines as it runs.
+
+        Raises ``BadSuggestion``; ``NotFound`` when the experiment is gone.
+        """
+        owner = await self._owner(trial)
+        return await self._use(owner, lambda study: study.suggest(trial.spec.part, name, parameter))
+
+    async def table(self, owner: Workload) -> list[Trial]:
+        """All trials of an experiment."""
+        if not await self._studies.begun(owner.meta.uid):
+            return []
+        return await self._use(owner, lambda study: study.trials())
+
+    async def _owner(self, trial: Workload) -> Workload:
+        """The experiment that a trial is a part of; raises ``NotFound``."""
+        owner = await self._studies.owner(trial.spec.owner)
+        if not is_part_of(trial, owner):
+            raise NotFound(f"{trial.meta.name} is no trial of {owner.meta.name}")
+        return owner
+
+    async def _use(self, owner: Workload, work: Callable[[Study], T]) -> T:
+        result = await self._studies.use(owner, work)
+        if owner.status.phase in FINAL:
+            self._studies.let_go(owner.meta.uid)
+        return result
+
+
+def wired(
+    ledger: Ledger, engine: Engine, composites: Composites, *, clock: Callable[[], float]
+) -> tuple[Experiments, Trials, Studies]:
+    """The controller, what the API asks, and the studies of both."""
+    studies = Studies(ledger, epoch=lambda: composites.epoch)
+
+    async def tail(uid: str) -> str:
+        return await log_tail(engine.logs(uid, tail_lines=LINES))
+
+    async def made(owner: Workload, number: int) -> bool:
+        uid = part_uid(owner.meta.uid, number)
+        return bool(await ledger.transitions(workload_uid=uid, limit=1))
+
+    controller = Experiments(studies, tail=tail, made=made)
+    return controller, Trials(studies, composites, clock=clock), studies
+
+
+async def log_tail(pieces: AsyncIterator[bytes]) -> str:
+    """The end of a log; empty where there is none: a trial may fail before it ran."""
+    found = b""
+    try:
+        async for piece in pieces:
+            found = (found + piece)[-MOST_BYTES:]
+    except EngineError:
+        return ""
+    return found.decode("utf-8", "replace")

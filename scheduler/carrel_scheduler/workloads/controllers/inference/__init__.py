@@ -1,0 +1,1 @@
+"""Endpoints: replicas by demand, rolled out one at a time."""

@@ -1,0 +1,217 @@
+"""What is to happen to an endpoint's replicas: pure, so that it is tested in virtual time.
+
+A replica that goes is drained first: gateways send it nothing new, what it has it finishes, then it
+is told to stop. Another specification is rolled out one replica at a time, the new one first; where
+there is no room for one more, an old one gives its room as long as another one serves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from carrel_scheduler.ledger.sections import InferenceSpec
+from carrel_scheduler.workloads.controllers.inference.scaling import Demand, Low, scaled
+
+State = Literal["waiting", "starting", "ready", "draining", "ended", "leaving"]
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+NO_ROOM_SECONDS: Final = 10.0
+_ALIVE: Final = ("waiting", "starting", "ready")
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One replica as it is.
+
+    Attributes:
+        state: ``leaving`` was told to stop; ``ended`` has its record left and nothing else.
+        since: when it began to wait, to start or to drain; epoch seconds.
+        in_use: whether a gateway may send it requests or waits for answers of it.
+    """
+
+    uid: str
+    number: int
+    revision: int
+    state: State
+    since: float = 0.0
+    in_use: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that decides.
+
+    Attributes:
+        rest: nothing is to run (suspended, or given up).
+        wanted: the number of replicas so far; below 0 at the beginning.
+        heard: whether any gateway tells of requests.
+        failures: replicas that failed since one was ready last.
+        counted: numbers of replicas up to this one were looked at for failures.
+        not_before: no new replica before then.
+        most_failures: more of them end the attempts.
+    """
+
+    spec: InferenceSpec
+    replicas: Sequence[Replica]
+    rest: bool = False
+    wanted: int = -1
+    demand: Demand = field(default_factory=Demand)
+    low: Low | None = None
+    heard: bool = True
+    failures: int = 0
+    counted: int = 0
+    not_before: float | None = None
+    most_failures: int = 6
+
+
+@dataclass(slots=True)
+class Steps:
+    """What is to be done, and what to remember for the next time.
+
+    Attributes:
+        create: how many replicas of the present revision to make.
+        drain: uids that get no more requests.
+        end: uids to stop, their records kept for who wants to read why.
+        remove: uids to stop and remove.
+        late: numbers of those that were not ready in time.
+        gave_up: too many replicas failed one after the other.
+    """
+
+    wanted: int = 0
+    low: Low | None = None
+    failures: int = 0
+    counted: int = 0
+    not_before: float | None = None
+    create: int = 0
+    drain: list[str] = field(default_factory=list)
+    end: list[str] = field(default_factory=list)
+    remove: list[str] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    gave_up: bool = False
+    again_at: float | None = None
+
+    def by(self, when: float) -> None:
+        """Look again by then."""
+        self.again_at = when if self.again_at is None else min(self.again_at, when)
+
+
+def pause_seconds(failures: int) -> float:
+    """Before another replica after so many failures: 1 s, doubled each time, at most a minute."""
+    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(max(failures - 1, 0), 16), LONGEST_PAUSE_SECONDS)
+
+
+def plan(now_is: Situation, now: float) -> Steps:
+    """One look at an endpoint."""
+    steps = Steps(failures=now_is.failures, counted=now_is.counted, not_before=now_is.not_before)
+    _count_failures(now_is, steps, now)
+    _end_drained(now_is, steps, now)
+    if now_is.rest:
+        steps.wanted, steps.counted = -1, max((one.number for one in now_is.replicas), default=0)
+        _let_go(steps, [one for one in now_is.replicas if one.state in _ALIVE])
+        return steps
+    scale = scaled(now_is.spec, now_is.wanted, now_is.demand, now_is.low, now)
+    steps.wanted, steps.low = scale.wanted, scale.low
+    if scale.again_at is not None:
+        steps.by(scale.again_at)
+    late = set(steps.end)
+    alive = [one for one in now_is.replicas if one.state in _ALIVE and one.uid not in late]
+    ours = [one for one in alive if one.revision == now_is.spec.revision]
+    others = [one for one in alive if one.revision != now_is.spec.revision]
+    if others:
+        _roll(now_is, steps, ours, others, now)
+    else:
+        _adjust(now_is, steps, ours, now)
+    return steps
+
+
+def _count_failures(now_is: Situation, steps: Steps, now: float) -> None:
+    """Ends that nobody asked for, and starts that take too long; a ready one ends the count."""
+    ended = [one for one in now_is.replicas if one.state == "ended"]
+    fresh = [one for one in ended if one.number > now_is.counted]
+    for one in now_is.replicas:
+        if one.state != "starting":
+            continue
+        due = one.since + now_is.spec.startup_seconds
+        if now >= due:
+            steps.end.append(one.uid)
+            steps.late.append(one.number)
+        else:
+            steps.by(due)
+    newest = max(now_is.replicas, key=lambda one: one.number, default=None)
+    if newest is not None and newest.state == "ready":
+        steps.failures, steps.not_before = 0, None
+    failed = [one.number for one in fresh] + steps.late
+    if failed:
+        steps.failures += len(failed)
+        steps.counted = max(failed)
+        steps.not_before = now + pause_seconds(steps.failures)
+    # The newest record stays: its log says why it ended.
+    steps.remove += [one.uid for one in sorted(ended, key=lambda one: one.number)[:-1]]
+
+
+def _end_drained(now_is: Situation, steps: Steps, now: float) -> None:
+    for one in now_is.replicas:
+        if one.state != "draining":
+            continue
+        due = one.since + now_is.spec.drain_seconds
+        if now >= due or (now_is.heard and not one.in_use):
+            steps.remove.append(one.uid)
+        else:
+            steps.by(due)
+
+
+def _adjust(now_is: Situation, steps: Steps, ours: Sequence[Replica], now: float) -> None:
+    """As many as are wanted."""
+    if len(ours) < steps.wanted:
+        _make(now_is, steps, steps.wanted - len(ours), now)
+    else:
+        _let_go(steps, _least_useful(ours)[: len(ours) - steps.wanted])
+
+
+def _roll(
+    now_is: Situation,
+    steps: Steps,
+    ours: Sequence[Replica],
+    others: Sequence[Replica],
+    now: float,
+) -> None:
+    """One more of the new revision, and one less of the old for each new one that is ready."""
+    ready = sum(one.state == "ready" for one in ours)
+    keep = max(0, steps.wanted - ready)
+    coming = [one for one in ours if one.state != "ready"]
+    serving = [one for one in others if one.state == "ready"]
+    for one in coming:
+        if one.state == "waiting" and len(serving) + ready > 1:
+            if now >= one.since + NO_ROOM_SECONDS:
+                keep = min(keep, len(others) - 1)
+            else:
+                steps.by(one.since + NO_ROOM_SECONDS)
+    _let_go(steps, _least_useful(others)[: max(0, len(others) - keep)])
+    if len(ours) < steps.wanted and not coming:
+        _make(now_is, steps, 1, now)
+
+
+def _make(now_is: Situation, steps: Steps, number: int, now: float) -> None:
+    if steps.failures > now_is.most_failures:
+        steps.gave_up = True
+    elif steps.not_before is not None and now < steps.not_before:
+        steps.by(steps.not_before)
+    else:
+        steps.create = number
+
+
+def _let_go(steps: Steps, replicas: Sequence[Replica]) -> None:
+    """Those that serve are drained; the others have nothing to finish."""
+    for one in replicas:
+        (steps.drain if one.state == "ready" else steps.remove).append(one.uid)
+
+
+def _least_useful(replicas: Sequence[Replica]) -> list[Replica]:
+    """Who goes first: who waits, who starts, and of those that serve the youngest."""
+    return sorted(replicas, key=lambda one: (_ALIVE.index(one.state), -one.number))
+
+
+def with_state(replica: Replica, state: State, since: float) -> Replica:
+    """The replica in another state; for simulations."""
+    return replace(replica, state=state, since=since)

@@ -1,0 +1,95 @@
+"""Replicas as workloads: what a new one is, and what one that is there says."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from carrel_scheduler.ledger.objects import TaskInfo, Workload, WorkloadSpec
+from carrel_scheduler.ledger.sections import InferenceSpec
+from carrel_scheduler.workloads.controllers.contract import NewPart
+from carrel_scheduler.workloads.controllers.inference.plan import State
+from carrel_scheduler.workloads.controllers.parts import at_rest, suspended
+
+REVISION_LABEL: Final = "carrel.dev/revision"
+LONGEST_NAME: Final = 63
+
+
+def new(owner: Workload, parts: Sequence[Workload], made: int, count: int) -> list[NewPart]:
+    """So many new replicas of the present revision; ``made`` is the number of the last of them."""
+    revision_now = (owner.spec.inference or InferenceSpec()).revision
+    taken = {part.spec.part for part in parts}
+    return [
+        NewPart(
+            number=number,
+            name=_name(owner.meta.name, number),
+            spec=spec(owner.spec),
+            labels={**owner.meta.labels, REVISION_LABEL: str(revision_now)},
+        )
+        for number in range(made - count + 1, made + 1)
+        if number not in taken
+    ]
+
+
+def _name(owner: str, number: int) -> str:
+    suffix = f"-r{number}"
+    return owner[: LONGEST_NAME - len(suffix)].rstrip("-") + suffix
+
+
+def spec(owner: WorkloadSpec) -> WorkloadSpec:
+    """What each replica runs; it is replaced when it ends, not started again."""
+    return WorkloadSpec(
+        kind="replica",
+        command=owner.command,
+        environment=owner.environment,
+        files=owner.files,
+        working_dir=owner.working_dir,
+        volumes=owner.volumes,
+        read_only=owner.read_only,
+        image=owner.image,
+        resources=owner.resources,
+        priority=owner.priority,
+        preemptible=False,
+        restart_policy="never",
+        backoff_limit=0,
+        grace_seconds=owner.grace_seconds,
+        continue_from=owner.continue_from,
+        continues=owner.continues,
+        large_shm=owner.large_shm,
+        node_group=owner.node_group,
+        routes=owner.routes,
+    )
+
+
+def revision(part: Workload) -> int:
+    """The revision that a replica runs."""
+    text = part.meta.labels.get(REVISION_LABEL, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def task(part: Workload) -> TaskInfo | None:
+    """The replica's one task of its present run."""
+    return next((one for one in part.status.tasks if one.ended_at is None), None)
+
+
+def serves(part: Workload) -> bool:
+    """Whether its process runs and was not told to stop."""
+    asked_to_end = part.spec.delete or part.spec.suspend
+    return part.status.phase == "running" and not asked_to_end
+
+
+def state(part: Workload, now: float) -> tuple[State, float]:
+    """How a replica is, as far as it says itself, and since when."""
+    status = part.status
+    if at_rest(part):
+        return ("leaving" if part.spec.delete else "ended"), status.ended_at or now
+    if part.spec.delete or part.spec.suspend:
+        return "leaving", now
+    if status.phase == "pending":
+        return "waiting", status.queued_at
+    if status.phase in ("starting", "running"):
+        return "starting", status.started_at or now
+    return "leaving", now
+
+
+def stopped(part: Workload) -> Workload:
+    """The replica, asked to stop; its record and its log stay."""
+    return suspended(part)

@@ -1,0 +1,151 @@
+"""How the members of a gang find each other: what each is told in its environment.
+
+The first member has a port at which the others meet it. Every variable that launchers and libraries
+read by themselves (torchrun, ``torch.distributed``, ``jax.distributed``, mpirun) is given, so that
+programs run as they are in those projects' documentation.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.ledger.objects import WorkloadSpec
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.gangs import mpi, shape
+
+OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
+_MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi_member")
+
+AddressOf = Callable[[Entry, int], str]
+"""Where a member is for the others, by its index."""
+
+
+def subdomain(entry: Entry) -> str:
+    """The name, on a cluster, within which members have the names of ``member``; else empty."""
+    return f"gang-{entry.uid}" if shape.is_gang(entry.workload.spec) else ""
+
+
+def member(entry: Entry, index: int) -> str:
+    """The stable name of a member."""
+    return f"{entry.workload.meta.name}-{index}"
+
+
+def name_on_cluster(entry: Entry, index: int) -> str:
+    """The name by which the cluster's name service knows a member; see ``AddressOf``."""
+    return f"{member(entry, index)}.{subdomain(entry)}"
+
+
+def command(entry: Entry, index: int) -> tuple[str, ...]:
+    """What a member runs: of an MPI gang only the first runs the command."""
+    spec = entry.workload.spec
+    if shape.is_mpi(entry.workload.spec) and index > 0:
+        return _MEMBER_COMMAND
+    return tuple(spec.command)
+
+
+def files(entry: Entry) -> dict[str, str]:
+    """The host files of an MPI gang."""
+    spec = entry.workload.spec
+    if not shape.is_mpi(spec):
+        return {}
+    return mpi.files((member(entry, index) for index in entry.tasks), _processes(spec))
+
+
+def hosts(entry: Entry, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
+    """Address and name of every member of a gang, for looking names up.
+
+    Not of an MPI gang: ``mpirun`` takes a name that leads to its own machine for itself.
+    """
+    spec = entry.workload.spec
+    if not shape.is_gang(spec) or shape.is_mpi(spec):
+        return ()
+    return tuple((address_of(entry, index), member(entry, index)) for index in entry.tasks)
+
+
+def environment(
+    entry: Entry, index: int, address_of: AddressOf, programs: str = OUR_PROGRAMS
+) -> dict[str, str]:
+    """What a member of a gang is told; nothing for other work.
+
+    ``programs``: the folder of our programs where it runs, with a slash; empty: on its path.
+    """
+    spec = entry.workload.spec
+    if not shape.is_gang(spec):
+        return {}
+    members = entry.tasks
+    address, port = address_of(entry, 0), str(_port(entry, 0, shape.RENDEZVOUS))
+    own: dict[str, str] = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "RANK": str(index),
+        "WORLD_SIZE": str(len(members)),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": str(index),
+        "CARREL_JOIN_TIMEOUT": f"{shape.rendezvous_of(spec).join_timeout_seconds:g}",
+        "CARREL_MEMBER": member(entry, index),
+        "CARREL_MEMBERS": ",".join(_names(entry, address_of)),
+        **_torchrun(entry, index, address, port),
+    }
+    if shape.is_mpi(spec):
+        return own | mpi.environment(programs, address, spec.environment)
+    return own | _jax(entry, index, address, port)
+
+
+def _processes(spec: WorkloadSpec) -> int:
+    """How many processes of a member have a GPU each; at least one."""
+    return max(1, spec.resources.gpu_milli // MILLI)
+
+
+def _torchrun(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
+    """Options of ``torchrun``, which reads each from a variable; an option given goes before."""
+    spec = entry.workload.spec
+    least = shape.least_parts(spec)
+    options = {
+        "PET_NNODES": str(spec.tasks) if least == spec.tasks else f"{least}:{spec.tasks}",
+        "PET_NODE_RANK": str(index),
+        "PET_NPROC_PER_NODE": str(_processes(spec)),
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+        "PET_RDZV_ENDPOINT": f"{address}:{port}",
+        "PET_RDZV_ID": entry.uid,
+    }
+    if least < spec.tasks:
+        # Members come and go, the first is the last to go: so the first is where they meet.
+        options |= {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_CONF": f"is_host={int(index == 0)}"}
+    return options
+
+
+def _jax(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
+    """How ``jax.distributed.initialize()`` learns its place without arguments.
+
+    It takes the coordinator's address and the devices from variables of its own, the rest from what
+    cluster software tells it; these are the ones of Open MPI's runtime.
+    """
+    number = str(len(entry.tasks))
+    devices = range(len(entry.tasks[index].devices))
+    return {
+        "JAX_COORDINATOR_ADDRESS": f"{address}:{port}",
+        "JAX_NUM_PROCESSES": number,
+        "JAX_PROCESS_ID": str(index),
+        "OMPI_MCA_orte_hnp_uri": f"0.0;tcp://{address}:{port}",
+        "OMPI_COMM_WORLD_SIZE": number,
+        "OMPI_COMM_WORLD_RANK": str(index),
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    } | ({"JAX_LOCAL_DEVICE_IDS": ",".join(map(str, devices))} if devices else {})
+
+
+def _names(entry: Entry, address_of: AddressOf) -> list[str]:
+    found = []
+    for index in entry.tasks:
+        port = _port(entry, index, shape.MEMBER)
+        where = address_of(entry, index) + (f":{port}" if port else "")
+        found.append(f"{member(entry, index)}={where}")
+    return found
+
+
+def _port(entry: Entry, index: int, name: str) -> int:
+    infos = (info for info in entry.workload.status.tasks if info.index == index)
+    return next((info.ports.get(name, 0) for info in infos), 0)

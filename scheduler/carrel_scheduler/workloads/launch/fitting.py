@@ -1,0 +1,97 @@
+"""What this place cannot run whatever time brings: told at submission, with the field to change.
+
+One machine and a cluster differ in what a volume is, and a pod cannot be everything that a process
+can. What a cluster refuses is what its engine would refuse at the start, asked beforehand.
+"""
+
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.engines.contract import TaskId, TaskSpec
+from carrel_scheduler.engines.kubernetes.tasks import payload, pod
+from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
+from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.workloads.gangs import shape
+
+_NO_COMMAND_YET: Final = ("true",)
+_NO_MIG: Final = (
+    "left out: MIG instances are offered on a cluster; on one machine `gpus` below 1 is a share"
+)
+_NO_POD_OF_OURS: Final = "left out where the Hub makes the pod; `gpus` is right"
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """A field that cannot be here.
+
+    Attributes:
+        code: a stable word of the API's.
+        field: with the path of the API, as ``volumes.0.source``.
+        value: what stands there.
+        expected: what would be right.
+    """
+
+    code: str
+    field: str
+    value: Any
+    expected: str
+
+
+Fitting = Callable[[Workload], Misfit | None]
+
+
+def on_machine(workload: Workload) -> Misfit | None:
+    """What one machine cannot run: volumes are its folders."""
+    if profile := workload.spec.resources.mig_profile:
+        return Misfit("no_mig", "mig_profile", profile, _NO_MIG)
+    for number, (source, _) in enumerate(workload.spec.volumes):
+        if not PurePosixPath(source).is_absolute():
+            field = f"volumes.{number}.source"
+            return Misfit("bad_path", field, source, "an absolute path without `..`")
+    return None
+
+
+def on_cluster(settings: PodSettings) -> Fitting:
+    """What no pod can be; of work with parts: what they cannot."""
+
+    def fitting(workload: Workload) -> Misfit | None:
+        if workload.spec.external:  # somebody else makes its pod
+            profile = workload.spec.resources.mig_profile
+            return Misfit("no_mig", "mig_profile", profile, _NO_POD_OF_OURS) if profile else None
+        task = _draft(workload)
+        try:
+            pod.pod(task, settings)
+            payload.secret(task, "")
+        except NoPod as no:
+            return Misfit(no.code, no.field, no.value, no.expected)
+        return None
+
+    return fitting
+
+
+def _draft(workload: Workload) -> TaskSpec:
+    """Its last task, as far as it is known before it has a place."""
+    meta, spec = workload.meta, workload.spec
+    last = max(0, spec.tasks - 1)
+    return TaskSpec(
+        id=TaskId(meta.uid or "0", last, 0),
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        node="",
+        kind=spec.kind,
+        image=spec.image,
+        gpu_milli=spec.resources.gpu_milli,
+        mig_profile=spec.resources.mig_profile,
+        command=tuple(spec.command) or _NO_COMMAND_YET,
+        environment=spec.environment,
+        files=spec.files,
+        volumes=tuple(spec.volumes),
+        working_dir=spec.working_dir,
+        hostname=f"{meta.name}-{last}" if shape.is_gang(spec) else "",
+        subdomain=meta.name if shape.is_gang(spec) else "",
+        large_shm=spec.large_shm,
+    )

@@ -1,0 +1,27 @@
+"""Whether the group of nodes that work asks for is there, and open to it."""
+
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.workloads.guests.guests import Guests
+from carrel_scheduler.workloads.launch.fitting import Misfit
+
+FIELD = "node_group"
+_MOST = 8
+
+
+def misfit(guests: Guests, workload: Workload) -> Misfit | None:
+    """What is wrong with the group that it asks for; ``None`` when nothing."""
+    asked = workload.spec.node_group
+    if not asked:
+        return None
+    groups = guests.places.groups
+    interactive = workload.spec.kind == "workspace"
+    open_to = groups.open_to(workload.meta.project, interactive=interactive)
+    known = groups.names()
+    usable = sorted(known if open_to is None else known & open_to)
+    if asked in usable:
+        return None
+    right = f"one of {', '.join(f'`{name}`' for name in usable[:_MOST])}, or left out"
+    if not usable:
+        right = "left out: no group of nodes is open to it" if known else "left out: there are none"
+    code = "node_group_not_open" if asked in known else "unknown_node_group"
+    return Misfit(code, FIELD, asked, right)

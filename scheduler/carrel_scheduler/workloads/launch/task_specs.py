@@ -1,0 +1,182 @@
+"""From a workload to what the engine is told to run."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.ledger.objects import WorkloadSpec
+from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
+from carrel_scheduler.workloads.gangs import rendezvous, shape
+from carrel_scheduler.workloads.launch import builtin_programs, ports
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
+
+# The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
+# workspace's notebooks have.
+SEARCH_PATH: Final = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSettings:
+    """What every task is told of its surroundings.
+
+    Attributes:
+        api_url: where tasks reach the scheduler, without ``/api/v1``.
+        gateway_prefix: path of the gateway, below which every workload with routes has its own.
+        gateway_url: where tasks reach the gateway; empty: they are not told of it.
+        checkpoint_root: folder that holds one folder of checkpoints for each workload; ``None``:
+            the engine has a place of its own for them.
+        address_of: where a member of a gang is for the others; on one machine the loopback.
+        python: the interpreter of images, where tasks run in containers; empty: they run with ours.
+    """
+
+    api_url: str
+    checkpoint_root: Path | None
+    tokens: TaskTokens
+    gateway_prefix: str = "/services/gateway"
+    address_of: rendezvous.AddressOf = lambda _entry, _index: "127.0.0.1"
+    python: str = ""
+    gateway_url: str = ""
+
+
+def on_cluster(
+    api_url: str, tokens: TaskTokens, gateway_prefix: str, gateway_url: str = ""
+) -> LaunchSettings:
+    """Settings for tasks that are pods: they have names of their own and what their image has."""
+    return LaunchSettings(
+        api_url=api_url,
+        checkpoint_root=None,
+        tokens=tokens,
+        gateway_prefix=gateway_prefix,
+        address_of=rendezvous.name_on_cluster,
+        python="python3",
+        gateway_url=gateway_url,
+    )
+
+
+def task_specs(
+    entry: Entry,
+    tasks: Iterable[int],
+    facts: Mapping[str, NodeFacts],
+    secrets: Mapping[str, str],
+    settings: LaunchSettings,
+) -> list[TaskSpec]:
+    """A specification for each of these tasks that still has a place."""
+    present = [index for index in tasks if index in entry.wanted]
+    return [_task_spec(entry, index, facts, secrets, settings) for index in present]
+
+
+def _task_spec(
+    entry: Entry,
+    index: int,
+    facts: Mapping[str, NodeFacts],
+    secrets: Mapping[str, str],
+    settings: LaunchSettings,
+) -> TaskSpec:
+    meta, spec = entry.workload.meta, builtin_programs.sealed(entry.workload.spec)
+    place, contained = entry.wanted[index], bool(settings.python)
+    node = facts.get(place.node)
+    devices = {device.index: device for device in node.devices} if node else {}
+    # In a container those devices are there that the cluster gives it, counted from 0.
+    real = node is not None and not node.simulated and not contained
+    own = [devices[device] for device in place.devices if device in devices]
+    private = {} if spec.kind in builtin_programs.SEALED else dict(secrets)
+    if spec.kind != "workspace":
+        private["CARREL_TASK_TOKEN"] = settings.tokens.issue(meta.uid)
+    return TaskSpec(
+        id=entry.task_id(index),
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        node=place.node,
+        kind=spec.kind,
+        image=spec.image,
+        external=spec.external,
+        gpu_milli=spec.resources.gpu_milli,
+        devices=place.devices,
+        device_uuids=tuple(device.uuid for device in own) if real else (),
+        command=_command(entry, spec, index, settings),
+        environment={**_share(spec, own), **_environment(entry, spec, index, settings)},
+        secret_environment=private,
+        files={**builtin_programs.files_of(spec), **rendezvous.files(entry)},
+        volumes=tuple(spec.volumes),
+        read_only=tuple(spec.read_only),
+        working_dir=spec.working_dir,
+        hosts=() if contained else rendezvous.hosts(entry, settings.address_of),
+        hostname=rendezvous.member(entry, index) if shape.is_gang(spec) else "",
+        subdomain=rendezvous.subdomain(entry),
+        seen_as=entry.task_id(0) if index and shape.is_mpi(spec) and not contained else None,
+        checkpoint_dir=f"{settings.checkpoint_root}/{meta.uid}" if settings.checkpoint_root else "",
+        continues=spec.continues,
+        events=builtin_programs.events_of(meta.uid, spec),
+        reads_events=() if spec.tensorboard is None else spec.tensorboard.events,
+        cpu_milli=spec.resources.cpu_milli,
+        cpu_limit_milli=spec.resources.cpu_limit_milli,
+        mig_profile=spec.resources.mig_profile,
+        memory_mib=-(-spec.resources.memory_bytes // MIB),
+        large_shm=spec.large_shm,
+        grace_seconds=spec.grace_seconds,
+    )
+
+
+def _command(
+    entry: Entry, spec: WorkloadSpec, index: int, settings: LaunchSettings
+) -> tuple[str, ...]:
+    """What a task runs; our own programs with the interpreter that is there."""
+    given = rendezvous.command(entry, index)
+    if spec.kind in builtin_programs.SEALED:
+        given = tuple(spec.command)
+    asked = ports.filled_in(given, _ports(entry, index, settings))
+    if settings.python and asked[:1] == (sys.executable,):
+        return (settings.python, *asked[1:])
+    return asked
+
+
+def _environment(
+    entry: Entry, spec: WorkloadSpec, index: int, settings: LaunchSettings
+) -> dict[str, str]:
+    """What the user gave, and the facts that every task may read about itself."""
+    meta = entry.workload.meta
+    own = {
+        "CARREL_URL": settings.api_url,
+        "CARREL_PROJECT": meta.project,
+        "CARREL_WORKLOAD": meta.name,
+        "CARREL_WORKLOAD_UID": meta.uid,
+        "CARREL_ATTEMPT": str(entry.attempt_of(index)),
+        "JOB_NAME": meta.name,
+        "JOB_UUID": meta.uid,
+        "POD_INDEX": str(index),
+    }
+    if settings.gateway_url:
+        own["CARREL_GATEWAY_URL"] = settings.gateway_url
+    if spec.checkpoint_every_seconds is not None:
+        own["CARREL_CHECKPOINT_EVERY"] = f"{spec.checkpoint_every_seconds:g}"
+    programs = "" if settings.python else rendezvous.OUR_PROGRAMS
+    meeting = rendezvous.environment(entry, index, settings.address_of, programs)
+    given = {**spec.environment, **own, **meeting, **_ports(entry, index, settings)}
+    return given if settings.python else {"PATH": SEARCH_PATH, **given}
+
+
+def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
+    """What tells a task that its GPU is shared, and libraries to leave the rest to others."""
+    milli = spec.resources.gpu_milli
+    if not 0 < milli < MILLI or not devices:
+        return {}
+    return {
+        "CARREL_GPU_SHARE": f"{milli / MILLI:g}",
+        "CARREL_GPU_MEMORY_MIB": str(devices[0].memory_mib * milli // MILLI),
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{milli / MILLI:g}",
+    }
+
+
+def _ports(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
+    """The variables that tell a task its ports."""
+    meta, spec = entry.workload.meta, entry.workload.spec
+    given = next((one.ports for one in entry.workload.status.tasks if one.index == index), {})
+    name = meta.labels.get(OWNER_LABEL, meta.name) if spec.owner else meta.name
+    return ports.told(given, spec.routes, f"{settings.gateway_prefix}/{meta.project}/{name}")

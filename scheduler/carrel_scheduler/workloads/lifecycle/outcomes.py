@@ -1,0 +1,128 @@
+"""What follows when all tasks of a workload's present attempt have ended: pure.
+
+While giving way or stopping, an exit code 0 still means that the work is done (the field's
+convention: 0 is done, anything else asks to be run again).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carrel_scheduler.engines.contract import TaskStatus
+from carrel_scheduler.ledger.objects import Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
+from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.lifecycle.reasons import GANG_LOST
+
+FIRST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 300.0
+LOSSES_AT_MOST = 50
+"""So often in a row an attempt may be lost before the workload fails: some hours of tries."""
+STEADY_SECONDS = 600.0
+"""What ran so long before it was lost begins to count anew."""
+ELSEWHERE_SECONDS = 1.0
+"""Before it asks for another place: what stood against the last one is known by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The next phase, why, and for another attempt not before which instant.
+
+    ``losses``: as many attempts in a row were lost.
+    """
+
+    phase: Phase
+    reason: ReasonInfo | None = None
+    failed: bool = False
+    losses: int = 0
+    not_before: float | None = None
+
+
+def pause_seconds(failures: int) -> float:
+    """Back-off after so many failures: 5 s, doubled each time, at most 5 min."""
+    doublings = min(max(failures - 1, 0), 16)
+    return min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+
+
+def loss_pause_seconds(losses: int) -> float:
+    """After so many losses in a row: none after the first, then like failures."""
+    return pause_seconds(losses - 1) if losses > 1 else 0.0
+
+
+def outcome(
+    spec: WorkloadSpec, status: WorkloadStatus, ended: Sequence[TaskStatus], now: float
+) -> Outcome:
+    """Where a workload goes whose tasks have all ended.
+
+    Args:
+        spec: what was asked for.
+        status: the status so far; its phase is one that holds resources.
+        ended: how each task ended.
+        now: epoch seconds.
+    """
+    if status.phase == "stopping":
+        return Outcome("stopped", status.reason)
+    if spec.kind == "workspace":
+        return _workspace(status, ended)
+    broken = status.reason if status.reason and status.reason.token == GANG_LOST else None
+    if broken is None and _is_done(spec, ended) and spec.restart_policy != "always":
+        return Outcome("succeeded")
+    if status.phase == "preempting":
+        return Outcome("pending", status.reason)
+    worst = next((task for task in ended if task.exit_code != 0), ended[0])
+    how, lost = how_task_ended(spec, worst), worst.lost
+    if broken is not None:
+        how, lost = broken.data["how"], broken.data["lost"]
+    elif worst.exit_code and status.notebook is not None and status.notebook.error:
+        how = status.notebook.error.rstrip(".")  # said by the program that ran its cells
+    if any(task.misplaced for task in ended):
+        return Outcome("pending", reasons.not_begun(how), not_before=now + ELSEWHERE_SECONDS)
+    if lost:
+        return _loss(status, how, now)
+    return _failure(spec, status, how, now)
+
+
+def _loss(status: WorkloadStatus, how: str, now: float) -> Outcome:
+    """Nobody's fault: another attempt follows, after a pause that grows while losses go on."""
+    began = status.started_at if status.started_at is not None else now
+    losses = 1 if now - began >= STEADY_SECONDS else status.losses + 1
+    if losses > LOSSES_AT_MOST:
+        reason = reasons.lost_too_often(how, losses)
+        return Outcome("failed", reason, losses=losses)
+    pause = loss_pause_seconds(losses)
+    again = now + pause if pause else None
+    return Outcome("pending", reasons.lost(how, pause), losses=losses, not_before=again)
+
+
+def how_task_ended(spec: WorkloadSpec, task: TaskStatus) -> str:
+    """How a task ended, and of a gang which one it was."""
+    how = reasons.how_it_ended(task.exit_code, task.signal, task.message)
+    return reasons.member_ended(task.id.index, how) if spec.tasks > 1 else how
+
+
+def _is_done(spec: WorkloadSpec, ended: Sequence[TaskStatus]) -> bool:
+    """Whether the work is done: all tasks ended well, or the one that the others were there for."""
+    if shape.is_mpi(spec):
+        return any(task.id.index == 0 and task.exit_code == 0 for task in ended)
+    return all(task.exit_code == 0 for task in ended)
+
+
+def _workspace(status: WorkloadStatus, ended: Sequence[TaskStatus]) -> Outcome:
+    """A workspace is at rest, however it ended: what ran in it is gone.
+
+    Starting it again without its owner would give the room to an empty desk.
+    """
+    if status.phase == "preempting" and status.last_preemption is not None:
+        return Outcome("stopped", reasons.workspace_gave_way(status.last_preemption))
+    last = ended[0]
+    return Outcome("stopped", reasons.workspace_ended(last.exit_code, last.signal, last.message))
+
+
+def _failure(spec: WorkloadSpec, status: WorkloadStatus, how: str, now: float) -> Outcome:
+    failures = status.failures + 1
+    limit = spec.backoff_limit
+    if spec.restart_policy == "never" or failures > limit:
+        reason = reasons.failed(how, failures, limit, spec.restart_policy)
+        return Outcome("failed", reason, failed=True)
+    pause = pause_seconds(failures)
+    reason = reasons.back_off(how, failures, limit, pause)
+    return Outcome("pending", reason, failed=True, not_before=now + pause)

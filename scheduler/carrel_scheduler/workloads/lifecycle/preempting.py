@@ -1,0 +1,38 @@
+"""A workload that holds room stops as a whole so that others may have it, to come again."""
+
+from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.lifecycle.spec_changes import release_if_never_launched
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+
+
+def give_way(
+    cycle: Cycle, entry: Entry, rule: str, reason: ReasonInfo, taker: Reason | None = None
+) -> None:
+    """Tell all its tasks to end, and keep what it lost thereby.
+
+    Args:
+        cycle: the turn.
+        entry: that gives way; nothing more happens to one that is ending already.
+        rule: what the preemption is called in the ledger.
+        reason: for its owner.
+        taker: for whom, where that is known.
+    """
+    status = entry.workload.status
+    saved_at = status.checkpoint.at if status.checkpoint else 0.0
+    worked_since = max(saved_at, status.started_at or cycle.now)
+    status.last_preemption = Preemption(
+        at=cycle.now,
+        rule=rule,
+        for_project=taker.project if taker else "",
+        for_workload=taker.workload if taker else "",
+        for_workload_uid=taker.workload_uid if taker else "",
+        lost_seconds=max(0.0, cycle.now - worked_since),
+        checkpoint_step=status.checkpoint.step if status.checkpoint else None,
+    )
+    status.preemptions += 1
+    cycle.give_up_room(entry, entry.workload.spec.grace_seconds, why=reason)
+    if status.phase in ("starting", "running"):
+        cycle.move(entry, "preempting", reason)
+        release_if_never_launched(cycle, entry)

@@ -1,0 +1,120 @@
+"""How long workloads may stay: the project's limits applied to what is known of each run.
+
+What a kernel does is known from signs of life alone and is not kept over a restart of the
+scheduler, nor is when a GPU last worked. So no workspace counts as idle after one before a sign of
+life has had the time to arrive, and GPUs count as idle from then on only: silence of the
+scheduler's own making is no idleness. The time limit needs no sign and goes on.
+"""
+
+from typing import Final
+
+from carrel_scheduler.ledger.objects import Limits, ReasonInfo, StayRule
+from carrel_scheduler.policy import limits as policy
+from carrel_scheduler.workloads.cache import Book, Entry
+from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+
+# Workspaces that met no answer try again at most a minute later; a look and a post come on top.
+HEARING_SECONDS: Final = 90.0
+
+
+def rule_of(book: Book, entry: Entry) -> StayRule:
+    """The rule in force: the one at its start, unless the project applies changes at once."""
+    project = book.projects.get(entry.workload.meta.project)
+    kept = entry.workload.status.rule
+    if project is None:
+        return kept or StayRule()
+    if kept is None or policy.applies_to_running(project.spec, entry.workload.spec):
+        return policy.rule_for(project.spec, entry.workload.spec)
+    return kept
+
+
+def run_of(entry: Entry, now: float) -> policy.Run:
+    """What the policy needs to know of the present run."""
+    status, activity = entry.workload.status, entry.activity
+    limits = status.limits
+    last_input = activity.last_input_at if activity else 0.0
+    if activity is None and limits is not None and limits.idle_since is not None:
+        last_input = limits.idle_since
+    last_input = max(last_input, entry.visited_at)
+    benefit_of_doubt = now if _unheard(entry, now) else None
+    return policy.Run(
+        started_at=status.started_at if status.started_at is not None else now,
+        busy_since=activity.busy_since if activity else benefit_of_doubt,
+        last_input_at=last_input,
+        gpu_active_at=now if entry.working_on else entry.gpu_active_at,
+        extended_until=limits.extended_until if limits else None,
+        extensions=limits.extensions if limits else 0,
+    )
+
+
+def take_over(entry: Entry, now: float) -> None:
+    """The scheduler starts again and finds it running."""
+    if entry.workload.spec.resources.counted_gpu_milli:
+        entry.gpu_active_at = now
+    if entry.workload.spec.kind == "workspace" or policy.visited(entry.workload.spec):
+        entry.hear_until = now + HEARING_SECONDS
+
+
+def watched(entry: Entry) -> bool:
+    """Whether limits may apply to it now."""
+    return entry.workload.status.phase == "running"
+
+
+def resumed_work(entry: Entry) -> bool:
+    """Whether its GPUs work although its stop for being idle was announced."""
+    limits = entry.workload.status.limits
+    announced = limits is not None and limits.stops_because == policy.IDLE
+    return announced and bool(entry.working_on) and watched(entry)
+
+
+def judge(cycle: Cycle, entry: Entry) -> float | None:
+    """Stop a run whose time is up, else note what comes; returns when to look again."""
+    rule, run = rule_of(cycle.book, entry), run_of(entry, cycle.now)
+    coming = policy.upcoming(rule, run, cycle.now)
+    if policy.strikes(coming, cycle.now):
+        stop_for(cycle, entry, _reason(entry, rule, coming, cycle.now))
+        return None
+    told = _worth_telling(entry, coming)
+    if _differs(entry.workload.status.limits, told):
+        entry.workload.status.limits = told
+        cycle.mark(entry)
+    again = policy.next_look(rule, run, cycle.now)
+    if again is not None and _unheard(entry, cycle.now):
+        again = min(again, entry.hear_until)
+    return again
+
+
+def _unheard(entry: Entry, now: float) -> bool:
+    return entry.activity is None and now < entry.hear_until
+
+
+def _worth_telling(entry: Entry, coming: Limits) -> Limits | None:
+    """Of work without an owner at its desk that nothing will stop there is nothing to say."""
+    silent = entry.workload.spec.kind != "workspace" and coming.stops_at is None
+    return None if silent else coming
+
+
+def _reason(entry: Entry, rule: StayRule, coming: Limits, now: float) -> ReasonInfo:
+    kind, project = entry.workload.spec.kind, entry.workload.meta.project
+    if coming.stops_because == policy.TIME_LIMIT:
+        return reasons.timed_out(kind, project, rule.time_limit_seconds or 0.0)
+    since = coming.idle_since if coming.idle_since is not None else now
+    if policy.visited(entry.workload.spec):
+        return reasons.unvisited(now - since)
+    return reasons.idle(kind, project, rule.idle_timeout_seconds or 0.0, now - since)
+
+
+def _differs(known: Limits | None, coming: Limits | None) -> bool:
+    """Whether the change is worth writing: a deadline that moved, not every new sign of life."""
+    if known is None or coming is None:
+        return known is not coming
+    return (
+        known.stops_because != coming.stops_because
+        or known.may_extend != coming.may_extend
+        or known.extensions != coming.extensions
+        or abs((known.stops_at or 0.0) - (coming.stops_at or 0.0)) > 1.0
+        or (known.idle_since is None) != (coming.idle_since is None)
+        or abs((known.idle_since or 0.0) - (coming.idle_since or 0.0)) > 1.0
+    )

@@ -1,0 +1,290 @@
+"""What people make with ``kubectl`` becomes work like any other, or is told why it does not.
+
+The API fills in what a request leaves open, checks what no schema can, and writes the first row. An
+object that comes without our mark gets the same here, and then the mark; until then nobody else
+looks at it. A refusal is a condition of it; a change of its specification is looked at anew, and
+all that was not taken on now and then: nodes, quotas and jobs that it names may have come since.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.kube.changes import ChangeKind
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import Conflict as Changed
+from carrel_scheduler.kube.errors import KubeError
+from carrel_scheduler.kube.errors import NotFound as Gone
+from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.resources import Resource
+from carrel_scheduler.ledger import project_names
+from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
+from carrel_scheduler.ledger.kinds import KINDS
+from carrel_scheduler.ledger.objects import Department, Object, ObjectT, Project, Workload
+from carrel_scheduler.ledger.resources import codec, conditions, kinds, names
+from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
+from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_scheduler.policy import admission, cron
+from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.launch import builtin_programs, references
+from carrel_scheduler.workloads.namespaces.manifests import group_of
+from carrel_scheduler.workloads.views.contract import Live
+
+log = logging.getLogger(__name__)
+UNMARKED: Final = f"!{names.UID}"
+TRIES: Final = 60
+AGAIN_SECONDS: Final = 1.0
+REFUSED_AGAIN_SECONDS: Final = 20.0
+OURS: Final = (names.CREATED_AT, names.CREATED_BY, names.QUEUED_AT, names.LABELS)
+"""Annotations that nobody else is believed."""
+
+
+class Refused(Exception):  # noqa: N818 - an outcome to tell
+    """It is not taken on; ``reason`` is a word for programs, the text a sentence for people."""
+
+    def __init__(self, reason: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class TakingOn:
+    """See the module.
+
+    Args:
+        ledger: of the cluster.
+        client: of the same.
+        live: the running scheduler, which knows what can never run.
+        clock: epoch seconds.
+        again_seconds: between two looks at what was not taken on.
+        quarantine: where objects go that cannot be looked at.
+    """
+
+    def __init__(
+        self,
+        ledger: KubernetesLedger,
+        client: KubeClient,
+        live: Live,
+        clock: Callable[[], float],
+        again_seconds: float = REFUSED_AGAIN_SECONDS,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        self.quarantine = quarantine or Quarantine(clock)
+        self._ledger, self._client, self._live, self._clock = ledger, client, live, clock
+        self._again_seconds = again_seconds
+        self._feeds: list[tuple[Feed[Stored], Callable[[Stored], None]]] = []
+        self._under_way: dict[str, Stored | None] = {}
+
+    async def run(self) -> None:
+        """Take on what is there and comes, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._projects())
+            group.create_task(self._follow(group, Department, kinds.DEPARTMENT.resource))
+            group.create_task(self._follow(group, Project, kinds.PROJECT.resource))
+            for resource in kinds.resources_of(Workload):
+                group.create_task(self._follow(group, Workload, resource))
+            while True:
+                await asyncio.sleep(self._again_seconds)
+                self._again()
+
+    async def _projects(self) -> None:
+        """What came before its project is looked at again when that is there."""
+        resource = kinds.PROJECT.resource
+        async with Feed(self._client, resource, Stored, label_selector=names.UID) as feed:
+            async for change in feed.subscribe():
+                if change.kind is ChangeKind.ADDED:
+                    self._again(names.namespace_of(change.object.metadata.name))
+
+    def _again(self, namespace: str = "") -> None:
+        """Look once more at what was not taken on, of one namespace or all."""
+        for feed, look in self._feeds:
+            for stored in tuple(feed.objects.values()):
+                if namespace in ("", stored.metadata.namespace):
+                    look(stored)
+
+    async def _follow(
+        self, group: asyncio.TaskGroup, kind: type[ObjectT], resource: Resource
+    ) -> None:
+        def look(stored: Stored) -> None:
+            self.begin(group, kind, resource, stored)
+
+        async with Feed(self._client, resource, Stored, label_selector=UNMARKED) as feed:
+            self._feeds.append((feed, look))
+            async for change in feed.subscribe():
+                if change.kind in (ChangeKind.ADDED, ChangeKind.MODIFIED):
+                    look(change.object)
+
+    def begin(
+        self, group: asyncio.TaskGroup, kind: type[ObjectT], resource: Resource, stored: Stored
+    ) -> None:
+        """Take one on in a task of ``group``: what has to be tried for long holds up no other.
+
+        What is heard of an object while it is looked at is looked at behind it.
+        """
+        uid = stored.metadata.uid
+        if uid in self._under_way:
+            self._under_way[uid] = stored
+            return
+        self._under_way[uid] = None
+        group.create_task(self._until_done(kind, resource, stored))
+
+    async def _until_done(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
+        uid, now = stored.metadata.uid, stored
+        try:
+            while True:
+                with self.quarantine.guard("namespace", uid):
+                    await self.take(kind, resource, now)
+                newer, self._under_way[uid] = self._under_way[uid], None
+                if newer is None:
+                    return
+                now = newer
+        finally:
+            del self._under_way[uid]
+
+    async def take(self, kind: type[ObjectT], resource: Resource, stored: Stored) -> None:
+        """Take one on, or tell why not; what fails for a moment is tried again."""
+        stored.kind = resource.kind
+        meta = stored.metadata
+        if names.GONE in meta.annotations:
+            await self._ledger.finish_deletion(resource, stored)
+            return
+        if meta.deletion_timestamp is not None:
+            return
+        now: Stored | None = stored
+        for _ in range(TRIES):
+            if now is None:
+                return
+            try:
+                await self._take_or_refuse(kind, resource, now)
+            except (Gone, NotFound):
+                return
+            except (Changed, Conflict) as error:
+                # It may be another one by now, but a server also says so when nothing changed.
+                log.info("%s %s is not taken on yet: %s", now.kind, meta.name, error)
+            except (KubeError, LedgerUnavailable) as error:
+                log.warning("%s %s is not taken on yet: %s", now.kind, meta.name, error)
+            else:
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+            now = await self._as_it_is(resource, now)
+
+    async def _as_it_is(self, resource: Resource, stored: Stored) -> Stored | None:
+        """The object now; ``None`` when it is gone or was taken on meanwhile."""
+        meta = stored.metadata
+        try:
+            found = await self._client.get(resource, meta.name, meta.namespace, Stored)
+        except Gone:
+            return None
+        except KubeError:
+            return stored  # tried as it was, and told if that fails
+        if found.metadata.uid != meta.uid or names.UID in found.metadata.labels:
+            return None
+        found.kind = resource.kind
+        return found
+
+    async def _take_or_refuse(
+        self, kind: type[ObjectT], resource: Resource, stored: Stored
+    ) -> None:
+        try:
+            await self._take(kind, stored)
+        except Refused as refused:
+            await self._refuse(resource, stored, refused)
+
+    async def _take(self, kind: type[ObjectT], stored: Stored) -> None:
+        for name in OURS:
+            stored.metadata.annotations.pop(name, None)
+        try:
+            obj = completed(codec.read(kind, stored), codec.given_fields(stored))
+            await self._check(obj)
+            await self._ledger.take_on(obj, stored.metadata.annotations)
+        except InvalidArgument as error:
+            raise Refused("Invalid", str(error)) from error
+        except AlreadyExists:
+            raise Refused(
+                "NameTaken", f"Another workload of this project is called {stored.metadata.name}."
+            ) from None
+
+    async def _check(self, obj: Object) -> None:
+        if isinstance(obj, Project) and (right := project_names.expected(obj.meta.name)):
+            raise Refused("Invalid", f"metadata.name is `{obj.meta.name}`: {right} is right.")
+        if not isinstance(obj, Workload):
+            return
+        if obj.spec.owner:
+            raise Refused(
+                "Invalid", f"owner is `{obj.spec.owner}`: left out is right, controllers say it."
+            )
+        try:
+            project = await self._ledger.get(Project, obj.meta.project)
+        except NotFound:
+            raise Refused(
+                "NoProject", f"There is no project {obj.meta.project or 'of this namespace'}."
+            ) from None
+        if project.meta.deleting:
+            raise Refused("NoProject", f"The project {obj.meta.project} is being deleted.")
+        try:
+            await references.find(self._ledger, obj)
+            if obj.spec.schedule is not None:
+                cron.check(obj.spec.schedule.cron)
+                cron.zone(obj.spec.schedule.time_zone)
+            admission.admit(obj, self._live)
+        except admission.NotAdmitted as error:
+            raise Refused("NeverFits", error.detail) from error
+        except references.UnknownSource as error:
+            raise Refused("UnknownJob", str(error)) from error
+        except (cron.BadCron, cron.BadTimeZone) as error:
+            raise Refused("Invalid", f"schedule: {error} is right.") from error
+
+    async def _refuse(self, resource: Resource, stored: Stored, refused: Refused) -> None:
+        meta = stored.metadata
+        if (meta.generation, refused.reason, str(refused)) in _told(stored):
+            return
+        condition = conditions.refused(str(refused), refused.reason, self._clock(), meta.generation)
+        body = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"conditions": [condition], "shown": {"status": "Refused"}},
+        }
+        await self._client.patch(resource, meta.name, body, meta.namespace, "status")
+
+
+def completed(obj: ObjectT, given: Mapping[str, Any]) -> ObjectT:
+    """With what its author left to Carrel; ``given`` are the fields that he wrote."""
+    if isinstance(obj, Project):
+        obj.spec.members_group = group_of(obj)
+    if not isinstance(obj, Workload):
+        return obj
+    spec = obj.spec
+    facts = KINDS[spec.kind]
+    runs = spec.kind if spec.schedule is None else spec.schedule.runs
+    chosen = spec.preemptible if facts.may_choose else None
+    spec.preemptible = facts.preemptible if chosen is None else chosen
+    if spec.priority == "":
+        desk = spec.kind == "workspace" and spec.preemptible
+        spec.priority = "build-preemptible" if desk else facts.priority
+    foreign = builtin_programs.foreign_fields(spec.kind, spec)
+    if foreign:
+        field = f"spec.{foreign[0]}"
+        right = builtin_programs.expected(spec.kind, foreign[0])
+        raise Refused("OwnProgram", f"{field}: {right} is right.")
+    spec.command = spec.command or builtin_programs.command_for(runs)
+    spec.routes = spec.routes or builtin_programs.routes_for(runs, spec.tensorboard)
+    if "backoffLimit" not in given and runs in builtin_programs.BACKOFF_LIMIT:
+        spec.backoff_limit = builtin_programs.BACKOFF_LIMIT[runs]
+    if "cpu" not in given.get("resources", {}) and runs in builtin_programs.CPU_MILLI:
+        spec.resources = msgspec.structs.replace(
+            spec.resources, cpu_milli=builtin_programs.CPU_MILLI[runs]
+        )
+    obj.meta.created_by = obj.meta.created_by or spec.user
+    obj.status.queued_at = obj.meta.created_at
+    return obj
+
+
+def _told(stored: Stored) -> list[tuple[int, str, str]]:
+    """Refusals that stand in its status: of which generation, and why."""
+    told = msgspec.json.decode(stored.status, type=dict[str, Any]).get("conditions", [])
+    return [
+        (one.get("observedGeneration", 0), one.get("reason", ""), one.get("message", ""))
+        for one in told
+    ]

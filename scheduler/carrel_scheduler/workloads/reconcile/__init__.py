@@ -1,0 +1,1 @@
+"""The reconciler: events in, decisions recorded, orders carried out."""

@@ -1,0 +1,155 @@
+"""Taking a workload over that a scheduler before this one, or this one, had recorded.
+
+Whoever held resources in the ledger either has a process (adopted), has ended (settled now), or was
+recorded but never launched (launched now; the engine refuses a second start of the same task id, so
+nothing runs twice).
+"""
+
+from collections.abc import Collection
+
+from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.ledger.objects import TaskInfo, Workload
+from carrel_scheduler.workloads import missing_nodes
+from carrel_scheduler.workloads.cache import Entry, Place
+from carrel_scheduler.workloads.faults import deleted_projects
+from carrel_scheduler.workloads.gangs import joining, membership, shape
+from carrel_scheduler.workloads.lifecycle import reasons, session_limits, spec_changes, task_events
+from carrel_scheduler.workloads.reconcile import clock_skew
+from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+
+
+def take_over(cycle: Cycle, workload: Workload, tasks: Collection[TaskStatus]) -> None:
+    """Take one workload over; ``tasks`` are those of it that the engine lists."""
+    seen = {task.id: task for task in tasks}
+    entry = take(cycle, workload, seen)
+    # Of members that ended while nobody looked, the first to end is the one that took the others.
+    for task in sorted(tasks, key=lambda one: one.ended_at or cycle.now):
+        task_events.on_task(cycle, task)
+    follow(cycle, entry)
+
+
+def take(cycle: Cycle, workload: Workload, seen: Collection[TaskId]) -> Entry:
+    """Put it into the book and the core as it was recorded; ``seen``: what the engine lists."""
+    entry = cycle.book.add(workload)
+    status = workload.status
+    clock_skew.not_later(entry, cycle.now)
+    if entry.holding:
+        _adopt(cycle, entry, seen)
+    elif spec_changes.waits_for_room(workload):
+        cycle.enqueue(entry)
+    if status.phase == "running":
+        session_limits.take_over(entry, cycle.now)
+        cycle.wakes.append((cycle.now, entry.uid))
+    return entry
+
+
+def follow(cycle: Cycle, entry: Entry) -> None:
+    """Do what its specification asks for, now that the engine's word about its tasks is known."""
+    spec_changes.follow(cycle, entry)
+    for when in (entry.workload.status.not_before, entry.claim_until, entry.meet_until):
+        if when is not None:
+            cycle.wakes.append((when, entry.uid))
+
+
+def _adopt(cycle: Cycle, entry: Entry, seen: Collection[TaskId]) -> None:
+    status = entry.workload.status
+    _take_over_places(cycle, entry)
+    for info in status.tasks:
+        if info.place == "done" or (info.place == "held" and info.ended_at is not None):
+            entry.ended[info.index] = _as_recorded(entry, info)
+    present = set(entry.tasks) - entry.ended.keys()
+    known = {index for index in present if entry.task_id(index) in seen}
+    entry.launched = bool(known or entry.ended)
+    entry.alive.update(known)
+    broken = status.reason is not None and status.reason.token == reasons.GANG_LOST
+    entry.ending = broken or (shape.is_mpi(entry.workload.spec) and 0 in entry.ended)
+    if 0 in known and shape.resizes(entry.workload.spec):
+        entry.resizing = status.reason is not None and status.reason.token in reasons.RESIZING
+    if status.phase in ("preempting", "stopping") or entry.ending:
+        cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
+    else:
+        _stop_the_leaving(cycle, entry)
+        _launch(cycle, entry, {i for i in present - known if _was_not_started(entry, i)})
+    if entry.claim_until is None:
+        gone = [_vanished(cycle, entry, index) for index in sorted(present - entry.alive)]
+        entry.alive.update(task.id.index for task in gone)
+        for task in gone:
+            task_events.on_task(cycle, task)
+    if status.phase == "running":
+        joining.expect_all(cycle, entry)
+
+
+def _take_over_places(cycle: Cycle, entry: Entry) -> None:
+    """Tell the core what the workload holds, and which of it is being given back."""
+    status, spec = entry.workload.status, entry.workload.spec
+    entry.attempts = {info.index: info.attempt for info in status.tasks}
+    deleted_projects.keep_queue(cycle, entry)
+    cycle.enqueue(entry, done=[info.index for info in status.tasks if info.place == "done"])
+    since = status.started_at if status.started_at is not None else cycle.now
+    leaving: list[int] = []
+    for info in status.tasks:
+        if info.place not in ("held", "leaving"):
+            continue
+        missing_nodes.keep(cycle.state, info.node, info.devices)
+        if not shape.resizes(spec):
+            cycle.place(entry, info.index, Place(info.node, info.devices), since)
+            leaving += [info.index] if info.place == "leaving" else []
+            continue
+        for part, device in enumerate(info.devices):
+            cycle.place(entry, part, Place(info.node, (device,)), since)
+            leaving += [part] if device in info.returns else []
+    cycle.leave(entry, leaving)
+
+
+def _was_not_started(entry: Entry, index: int) -> bool:
+    """Whether the engine never heard of a task that was recorded."""
+    if entry.workload.status.phase == "starting":
+        return index not in entry.leaving
+    info = next(one for one in entry.workload.status.tasks if one.index == index)
+    return info.started_at is None and index not in entry.leaving
+
+
+def _launch(cycle: Cycle, entry: Entry, missing: set[int]) -> None:
+    """Recorded, but not known to the engine: launch what is missing."""
+    if not missing:
+        return
+    if entry.needs_claim and not entry.launched:
+        entry.claim_until = cycle.now + membership.CLAIM_SECONDS
+        cycle.wake_hub.append(entry.uid)
+        return
+    cycle.start(entry, sorted(missing))
+
+
+def _stop_the_leaving(cycle: Cycle, entry: Entry) -> None:
+    """Order again what may not have reached the engine."""
+    grace = entry.workload.spec.grace_seconds
+    for index in sorted(entry.alive):
+        if entry.resizing or (index in entry.leaving and not shape.resizes(entry.workload.spec)):
+            cycle.stop(entry, index, grace)
+
+
+def _as_recorded(entry: Entry, info: TaskInfo) -> TaskStatus:
+    return TaskStatus(
+        id=TaskId(entry.uid, info.index, info.attempt),
+        phase=TaskPhase.ENDED,
+        node=info.node,
+        started_at=info.started_at or 0.0,
+        ended_at=info.ended_at or 0.0,
+        exit_code=info.exit_code,
+        signal=info.signal,
+        message=info.message,
+        lost=info.lost,
+        devices=info.devices,
+    )
+
+
+def _vanished(cycle: Cycle, entry: Entry, index: int) -> TaskStatus:
+    return TaskStatus(
+        id=entry.task_id(index),
+        phase=TaskPhase.ENDED,
+        node=entry.tasks[index].node,
+        ended_at=cycle.now,
+        message=NO_TRACE,
+        lost=True,
+    )

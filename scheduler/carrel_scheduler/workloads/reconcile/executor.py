@@ -1,0 +1,308 @@
+"""Doing what was recorded: orders for the engine and the Hub, in the background.
+
+Orders for one workload are carried out one after the other, those of different workloads side by
+side. What comes of them reaches the loop as messages.
+
+No order is dropped because it failed: what ends tasks and clears them away is repeated for as long
+as there is something to end, and a start that failed in an unforeseen way counts as refused only
+once the engine knows nothing of the task.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from carrel_scheduler.engines.contract import (
+    AlreadyStarted,
+    Engine,
+    EngineError,
+    NotOnThisNode,
+    TaskId,
+    TaskPhase,
+    TaskSpec,
+    TaskStatus,
+    UnknownTask,
+)
+from carrel_scheduler.ledger.objects import ReasonInfo, Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.launch.starting import Ready, get_ready
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.reconcile.events import (
+    ClaimRefused,
+    StartRefused,
+    StopFailed,
+    TaskSeen,
+)
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle, Stop
+
+if TYPE_CHECKING:
+    from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+# Ended tasks are forgotten in one order a turn: it concerns nothing that still happens to them.
+FORGETTING: Final = "forgetting"
+NO_TRACE: Final = "no trace of it was found"
+# Nobody else would do what was ordered: an engine that cannot do it is asked again, the last pause
+# over and over.
+AGAIN_SECONDS: Final = (0.5, 2.0, 5.0, 15.0, 30.0, 60.0)
+SHOWN_FROM: Final = 2
+"""After so many failures in a row people are told."""
+
+
+class HubStarter(Protocol):
+    """Starts a workspace through the Hub when its turn has come."""
+
+    async def start_workspace(self, workload: Workload) -> None:
+        """Ask the Hub; raises ``HubRefused``."""
+        ...
+
+
+class HubRefused(Exception):  # noqa: N818
+    """The Hub did not start the workspace; the message says why."""
+
+
+class Announcer(Protocol):
+    """Says of a task, where others see it, that it is about to give way."""
+
+    async def announce(self, task: TaskId, why: ReasonInfo) -> None:
+        """Say it. What cannot be said keeps nobody from going on."""
+        ...
+
+
+class Actor:
+    """Carries out the orders of recorded turns.
+
+    ``announcer``: if there is one, hears why tasks give way before they are told to end.
+    """
+
+    def __init__(
+        self, engine: Engine, ledger: Ledger, settings: LaunchSettings, hub: HubStarter
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._settings = settings
+        self._hub = hub
+        self.announcer: Announcer | None = None
+        self._orders: dict[str, deque[Coroutine[None, None, None]]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def getting_ready(
+        self, cycle: Cycle, loop: "Reconciler"
+    ) -> AsyncIterator["asyncio.Task[Sequence[Ready]] | None"]:
+        """Make ready what a turn starts while the block records it; to be given to ``act``."""
+        if not cycle.starts:
+            yield None
+            return
+        facts = {name: node.facts for name, node in loop.nodes.items()}
+        work = get_ready(tuple(cycle.starts), loop.book, facts, self._ledger, self._settings)
+        ready = asyncio.create_task(work)
+        try:
+            yield ready
+        except BaseException:
+            ready.cancel()
+            raise
+
+    async def act(
+        self, cycle: Cycle, loop: "Reconciler", ready: "asyncio.Task[Sequence[Ready]] | None"
+    ) -> None:
+        """Give out the orders of a turn; returns at once."""
+        if ready is not None:
+            starts = [one for one in await ready if one.entry.uid not in cycle.unrecorded]
+            self._give_starts(starts, loop)
+        for stop in cycle.stops:
+            self._spawn(stop.task.workload_uid, self._stop(stop, loop))
+        if cycle.forgets:
+            self._spawn(FORGETTING, self._forget(tuple(cycle.forgets)))
+        for uid in cycle.removed:
+            self._spawn(uid, self._remove(uid))
+        for uid in cycle.wake_hub:
+            entry = loop.book.get(uid)
+            if entry is not None:
+                self._spawn(uid, self._wake(entry, loop))
+
+    def _give_starts(self, starts: Sequence[Ready], loop: "Reconciler") -> None:
+        for ready in starts:
+            entry = ready.entry
+            if loop.book.get(entry.uid) is not entry:
+                continue
+            refusal = ready.refusal or loop.ports.refusal(entry.workload.spec.routes)
+            if refusal:
+                for index in ready.tasks:
+                    loop.tell(StartRefused(entry.task_id(index), refusal))
+            else:
+                self._spawn(_line_of(entry), self._start(ready.specs, loop))
+
+    async def listed(self) -> Sequence[TaskStatus]:
+        """The tasks that the engine knows."""
+        return await self._engine.list()
+
+    async def idle(self) -> None:
+        """Wait until every order given so far is carried out."""
+        while self._running:
+            await asyncio.gather(*self._running)
+
+    async def close(self) -> None:
+        """Drop what is under way; the next start finds out from the engine what became of it."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for orders in self._orders.values():
+            for order in orders:
+                order.close()
+        self._orders.clear()
+
+    def _spawn(self, uid: str, order: Coroutine[None, None, None]) -> None:
+        """Have an order carried out after those for the same workload that came before."""
+        waiting = self._orders.get(uid)
+        if waiting is not None:
+            waiting.append(order)
+            return
+        self._orders[uid] = deque([order])
+        task = asyncio.create_task(self._carry_out(uid))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _carry_out(self, uid: str) -> None:
+        orders = self._orders[uid]
+        while orders:
+            try:
+                await orders.popleft()
+            except Exception:
+                log.exception("an order for workload %s failed", uid)
+        del self._orders[uid]
+
+    async def _start(self, specs: Sequence[TaskSpec], loop: "Reconciler") -> None:
+        if len(specs) == 1:  # most have one task: it needs no task of the event loop to itself
+            await self._start_one(specs[0], loop)
+            return
+        await asyncio.gather(*(self._start_one(spec, loop) for spec in specs))
+
+    async def _start_one(self, spec: TaskSpec, loop: "Reconciler") -> None:
+        try:
+            await self._engine.start(spec)
+        except AlreadyStarted:
+            log.info("task %s was started before", spec.id)
+        except EngineError as error:
+            elsewhere = isinstance(error, NotOnThisNode)
+            loop.tell(StartRefused(spec.id, str(error), elsewhere))
+        except Exception as error:
+            log.exception("starting task %s failed", spec.id)
+            text = f"starting it failed: {error!r}"
+            self._spawn(f"start {spec.id}", self._undo_start(spec.id, text, loop))
+
+    async def _undo_start(self, task: TaskId, text: str, loop: "Reconciler") -> None:
+        """End what may have been started; its room is free once that has ended, or never was."""
+        try:
+            await self._insist(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
+        except UnknownTask:
+            loop.tell(StartRefused(task, text))
+
+    async def _stop(self, stop: Stop, loop: "Reconciler") -> None:
+        if stop.why is not None and self.announcer is not None:
+            await self.announcer.announce(stop.task, stop.why)
+        try:
+            await self._engine.stop(stop.task, stop.grace_seconds)
+        except UnknownTask:
+            loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
+        except Exception as error:  # noqa: BLE001 - said, and tried again
+            _say_failed(f"ending task {stop.task}", error)
+            # In a line of its own: other tasks of the workload are told to end meanwhile.
+            self._spawn(f"stop {stop.task}", self._stop_again(stop, loop))
+
+    async def _stop_again(self, stop: Stop, loop: "Reconciler") -> None:
+        def show(text: str) -> None:
+            loop.tell(StopFailed(stop.task, text))
+
+        async def end() -> None:
+            await self._engine.stop(stop.task, stop.grace_seconds)
+
+        await asyncio.sleep(AGAIN_SECONDS[0])
+        try:
+            await self._insist(f"ending task {stop.task}", end, show)
+        except UnknownTask:
+            loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
+
+    async def _forget(self, tasks: Sequence[TaskId]) -> None:
+        for task in tasks:
+            try:
+                await _known(self._engine.forget(task))
+            except Exception as error:  # noqa: BLE001 - the next start forgets it
+                _say_failed(f"dropping the record of task {task}", error)
+
+    async def _remove(self, uid: str) -> None:
+        await self._insist(
+            f"removing what workload {uid} left", lambda: self._engine.remove_workload(uid)
+        )
+
+    async def _insist(
+        self,
+        doing: str,
+        work: Callable[[], Awaitable[None]],
+        show: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Do something until it succeeds. Raises ``UnknownTask``.
+
+        ``show``: told why it has failed for a while, and "" once it has not.
+        """
+        shown = ""
+        for number, pause in enumerate(_pauses()):
+            try:
+                await work()
+            except UnknownTask:
+                raise
+            except Exception as error:  # noqa: BLE001 - said, and tried again
+                _say_failed(doing, error, pause)
+                if number + 1 >= SHOWN_FROM and str(error) != shown:
+                    shown = str(error)
+                    show(shown)
+                await asyncio.sleep(pause)
+            else:
+                break
+        if shown:
+            show("")
+
+    async def _wake(self, entry: Entry, loop: "Reconciler") -> None:
+        try:
+            await self._hub.start_workspace(entry.workload)
+        except HubRefused as error:
+            loop.tell(ClaimRefused(entry.uid, str(error)))
+
+
+def _line_of(entry: Entry) -> str:
+    """In which line the starts of a workload wait.
+
+    A pod that somebody else makes may have to be waited for: a stop does not wait behind that.
+    """
+    return f"{entry.uid} (outside)" if entry.workload.spec.external else entry.uid
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between tries, for ever."""
+    yield from AGAIN_SECONDS
+    while True:
+        yield AGAIN_SECONDS[-1]
+
+
+def _say_failed(doing: str, error: Exception, pause: float = AGAIN_SECONDS[0]) -> None:
+    trace = None if isinstance(error, EngineError) else error
+    log.warning("%s failed, tried again in %g s: %s", doing, pause, error, exc_info=trace)
+
+
+def _vanished(task: TaskId, now: float) -> TaskStatus:
+    """The end of a task that nobody knows: heard of already, unless it went without a trace."""
+    return TaskStatus(
+        id=task, phase=TaskPhase.ENDED, node="", ended_at=now, message=NO_TRACE, lost=True
+    )
+
+
+async def _known(order: Awaitable[None]) -> None:
+    """An order about a task that the engine has already let go of needs nothing done."""
+    try:
+        await order
+    except UnknownTask as error:
+        log.debug("nothing to do: %s", error)

@@ -1,0 +1,40 @@
+"""What waits for the loop: messages in the order in which they came, and a bell."""
+
+import asyncio
+from collections import deque
+
+from carrel_scheduler.workloads.reconcile.events import Message
+
+
+class Inbox:
+    """Used in the event loop only. Tens of messages may belong to one workload, so it is bare."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Message] = deque()
+        self._bell: asyncio.Event = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        """Add a message and ring."""
+        self._messages.append(message)
+        self._bell.set()
+
+    def take(self) -> Message:
+        """The oldest message; there must be one."""
+        return self._messages.popleft()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._messages
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return once there is a message, or after so many seconds."""
+        self._bell.clear()
+        if self._messages:
+            return
+        try:
+            # Not wait_for: it forgets a cancellation that comes together with a message.
+            async with asyncio.timeout(seconds):
+                await self._bell.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,301 @@
+"""One turn of the loop: what changed, to be recorded in one transaction and then acted on.
+
+Handlers change entries and the core's state through a ``Cycle`` only, so that every change of
+phase goes through the table, leaves its row, and nothing reaches the engine before it is recorded.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from carrel_scheduler.core.events import (
+    Outcome,
+    TaskPlaced,
+    TaskReleased,
+    TaskReleasing,
+    WorkloadGone,
+)
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
+from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.ledger.sections import Route
+from carrel_scheduler.workloads.cache import Book, Entry, Place, queued_event
+from carrel_scheduler.workloads.gangs import shape
+from carrel_scheduler.workloads.guests.guests import Guests
+from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
+from carrel_scheduler.workloads.lifecycle.phases import (
+    FINAL,
+    HOLDING,
+    LATE_SECONDS,
+    check_transition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask the engine to end a task; ``why`` where it gives way to others."""
+
+    task: TaskId
+    grace_seconds: float
+    why: ReasonInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Ask the engine to start tasks of a workload, by index."""
+
+    uid: str
+    tasks: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Cycle:
+    """The changes of one turn.
+
+    Attributes:
+        dirty: entries whose status is to be written, by uid.
+        starts: tasks of present attempts that the engine is to start.
+        finished: uids at an end, dropped from the book once recorded.
+        removed: uids whose object is to be deleted.
+        wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
+        queued: uids that began to wait in the core's queue.
+        wakes: when to look at which uids again.
+        unrecorded: uids whose part of the turn could not be written: nothing of them is started.
+        ports: who chooses the ports of tasks.
+        guests: pods that others made; what is not in the book may be theirs.
+    """
+
+    now: float
+    epoch: int
+    number: int
+    input_version: int
+    book: Book
+    state: State
+    guests: Guests
+    dirty: dict[str, Entry] = field(default_factory=dict)
+    transitions: list[Transition] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
+    forgets: list[TaskId] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    wake_hub: list[str] = field(default_factory=list)
+    queued: list[str] = field(default_factory=list)
+    wakes: list[tuple[float, str]] = field(default_factory=list)
+    unrecorded: set[str] = field(default_factory=set)
+    ports: PortGiver = field(default_factory=FixedPorts)
+
+    def mark(self, entry: Entry) -> None:
+        """Have the entry's status written at the end of the turn."""
+        self.dirty[entry.uid] = entry
+
+    def move(self, entry: Entry, to: Phase, reason: ReasonInfo | None = None) -> None:
+        """Change the phase: check the table, write the row, keep the times."""
+        status = entry.workload.status
+        check_transition(entry.uid, status.phase, to)
+        before, status.phase, status.reason = status.phase, to, reason
+        self.book.moved(entry)
+        if to == "running":
+            # What starts again with other devices has been at work since it began.
+            status.started_at = status.started_at or self.now
+            status.first_started_at = status.first_started_at or self.now
+        if to == "pending":
+            status.queued_at = self.now
+            status.started_at = None
+        if to in FINAL or to == "stopped":
+            status.ended_at = self.now
+        if to not in HOLDING:
+            status.borrowed = False
+            status.limits = None
+            status.queue_position = None
+        self.row(entry, before, to, reason)
+        if to in FINAL:
+            self.finished.append(entry.uid)
+
+    def row(
+        self, entry: Entry, before: Phase, after: Phase, reason: ReasonInfo | None = None
+    ) -> None:
+        """Write what the workload holds from now on."""
+        meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
+        places = entry.places if after in HOLDING else {}
+        held = shape.held_by(spec, places)
+        first = next(iter(entry.tasks.values()), None) if places else None
+        self.transitions.append(
+            Transition(
+                at=self.now,
+                epoch=self.epoch,
+                workload_uid=meta.uid,
+                workload=meta.name,
+                project=meta.project,
+                user=spec.user,
+                kind=spec.kind,
+                attempt=status.attempt,
+                from_phase=before,
+                to_phase=after,
+                gpu_milli=held.gpu_milli,
+                cpu_milli=held.cpu_milli,
+                memory_bytes=held.memory_bytes,
+                borrowed=status.borrowed,
+                node=first.node if first else "",
+                devices=first.devices if first else (),
+                reason=reason,
+            )
+        )
+        self.mark(entry)
+
+    def decide(
+        self,
+        entry: Entry,
+        action: str,
+        *,
+        place: Place | None = None,
+        reason: ReasonInfo | None = None,
+    ) -> None:
+        """Write down a decision about a workload."""
+        meta = entry.workload.meta
+        self.decisions.append(
+            Decision(
+                at=self.now,
+                epoch=self.epoch,
+                cycle=self.number,
+                input_version=self.input_version,
+                action=action,
+                workload_uid=meta.uid,
+                workload=meta.name,
+                project=meta.project,
+                node=place.node if place else "",
+                devices=place.devices if place else (),
+                reason=reason,
+            )
+        )
+
+    def enqueue(self, entry: Entry, *, done: Sequence[int] = ()) -> None:
+        """Put a workload into the core's queue; ``done`` are members that need no place any more.
+
+        Projects and workloads arrive by watches of their own, so a workload may be here first; it
+        is queued when its project comes. What holds room keeps it until its project has drained.
+        """
+        project = entry.workload.meta.project
+        drains = entry.holding and project in self.book.draining
+        if entry.queued or not (drains or project in self.book.projects):
+            return
+        event = queued_event(entry.workload, self.book.largest_gpus, done)
+        claims = self.guests.own_volumes.claims_of(entry.workload)
+        self.state.apply(self.guests.confined(event, claims))
+        self.guests.own_volumes.follow(entry.uid, claims)
+        entry.queued = True
+        self.queued.append(entry.uid)
+
+    def dequeue(self, entry: Entry) -> None:
+        """Take a workload that holds nothing out of the core."""
+        if entry.queued:
+            self.state.apply(WorkloadGone(entry.uid))
+            entry.queued = False
+
+    def place(self, entry: Entry, part: int, place: Place, at: float) -> None:
+        """A part has its place."""
+        entry.places[part] = place
+        self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at))
+
+    def start(self, entry: Entry, tasks: Iterable[int]) -> None:
+        """Have the engine start tasks, once the turn is recorded."""
+        indices = tuple(tasks)
+        entry.launched = True
+        entry.alive.update(indices)
+        self.starts.append(Start(entry.uid, indices))
+
+    def stop(
+        self, entry: Entry, task: int, grace_seconds: float, why: ReasonInfo | None = None
+    ) -> None:
+        """Have the engine end a task."""
+        self.stops.append(Stop(entry.task_id(task), grace_seconds, why))
+
+    def release(self, entry: Entry, part: int, outcome: Outcome) -> None:
+        """A part's room is free, while others go on."""
+        self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))
+        del entry.places[part]
+        entry.leaving.discard(part)
+
+    def turn_down(self, entry: Entry, parts: Iterable[int], outcome: Outcome) -> None:
+        """Places come too late for a workload that ends: in this life it wants no more of them."""
+        for part in sorted(parts):
+            self.release(entry, part, outcome)
+        entry.turned_down = True
+
+    def release_all(self, entry: Entry, *, waits: bool = False) -> None:
+        """All tasks have ended: their room is free.
+
+        Args:
+            entry: the workload.
+            waits: it asks for room again at once, and keeps what was promised to it; otherwise it
+                leaves the core.
+        """
+        # Parts that are done or were turned down ask for nothing; if all come again, all ask anew.
+        done = any(task.place == "done" for task in entry.workload.status.tasks)
+        anew = waits and (done or entry.turned_down)
+        outcome = Outcome.AGAIN if waits and not anew else Outcome.GONE
+        for part in sorted(entry.places):
+            self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))
+        entry.clear()
+        if waits and not anew and entry.queued:
+            self.queued.append(entry.uid)
+            return
+        self.dequeue(entry)
+        if anew:
+            self.enqueue(entry)
+
+    def leave(self, entry: Entry, parts: Iterable[int]) -> None:
+        """The room of these parts counts as being freed from now on."""
+        going = sorted(set(parts) - entry.leaving)
+        for part in going:
+            self.state.apply(TaskReleasing(entry.uid, part))
+            entry.leaving.add(part)
+        if going:
+            entry.gone_by = self.now + entry.workload.spec.grace_seconds + LATE_SECONDS
+            self.wakes.append((entry.gone_by, entry.uid))
+
+    def give_up_room(
+        self, entry: Entry, grace_seconds: float, why: ReasonInfo | None = None
+    ) -> None:
+        """Tell every task that still runs to end; the room counts as being freed from now on."""
+        self.leave(entry, entry.places)
+        for task in sorted(entry.alive):
+            self.stop(entry, task, grace_seconds, why)
+
+    def show_tasks(self, entry: Entry) -> None:
+        """Write the tasks' places into the status: nothing of them runs yet."""
+        entry.workload.status.tasks = [
+            self._info(entry, index, place) for index, place in entry.tasks.items()
+        ]
+        self.mark(entry)
+
+    def show_more_tasks(self, entry: Entry, indices: Iterable[int]) -> None:
+        """Write the places of tasks that come to the others."""
+        known = {task.index: task for task in entry.workload.status.tasks}
+        places = entry.tasks
+        known |= {index: self._info(entry, index, places[index]) for index in indices}
+        self.put_tasks(entry, known.values())
+
+    def put_tasks(self, entry: Entry, tasks: Iterable[TaskInfo]) -> None:
+        """Write what is known of all tasks."""
+        entry.workload.status.tasks = sorted(tasks, key=lambda one: one.index)
+        self.mark(entry)
+
+    def _info(self, entry: Entry, index: int, place: Place) -> TaskInfo:
+        return TaskInfo(
+            index=index,
+            attempt=entry.attempt_of(index),
+            node=place.node,
+            devices=place.devices,
+            ports=self._ports(entry, index),
+        )
+
+    def _ports(self, entry: Entry, index: int) -> dict[str, int]:
+        """Ports for the routes of a task, by name; the first of a gang has one to meet at."""
+        spec = entry.workload.spec
+        routes = list(spec.routes)
+        routes += [Route(name=name) for name in shape.own_ports(spec, index)]
+        if not routes:
+            return {}
+        return self.ports.give(entry.task_id(index), routes, self.book.ports())

@@ -1,0 +1,129 @@
+"""Making a turn durable: one transaction, retried when a newer specification got in between.
+
+What somebody removed by force meanwhile is left out of it, and so is the part of a workload that
+cannot be written at all: it is set aside, and nothing of it is carried out.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from carrel_scheduler.ledger.objects import Meta, Workload
+from carrel_scheduler.ledger.records import Ledger
+from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.faults.guarding import FATAL
+from carrel_scheduler.workloads.reconcile.events import Message, SpecRead, Vanished
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+
+log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Who wants to hear what was recorded."""
+
+    def tell(self, message: Message) -> None:
+        """Hand a message to the loop."""
+        ...
+
+    def publish(self, kind: str, workload: Workload) -> None:
+        """Tell the event stream of a workload as it is now."""
+        ...
+
+
+class Recorder:
+    """Writes turns to the ledger."""
+
+    def __init__(self, ledger: Ledger, listener: Listener, quarantine: Quarantine) -> None:
+        self._ledger = ledger
+        self._quarantine = quarantine
+        self._listener = listener
+
+    async def record(self, cycle: Cycle) -> int:
+        """Write a turn's changes, or nothing. Raises ``Fenced``.
+
+        Returns the latest version that came of it, 0 when none did.
+        """
+        removed = [entry for uid in cycle.removed if (entry := cycle.book.get(uid)) is not None]
+        leaving = {entry.uid for entry in removed}
+        changed = [entry for uid, entry in cycle.dirty.items() if uid not in leaving]
+        if not changed and not removed and not cycle.decisions and not cycle.transitions:
+            return 0
+        try:
+            stored = await self._write(cycle, changed, removed)
+        except FATAL:
+            raise
+        except Exception:
+            log.exception("a turn could not be recorded as a whole; it is recorded piece by piece")
+            stored, removed = await self._write_apart(cycle, changed, removed)
+        for entry, meta in stored:
+            entry.workload.meta = meta
+            self._listener.publish("workload", entry.workload)
+        for entry in removed:
+            self._listener.publish("deleted", entry.workload)
+        return max((meta.resource_version for _, meta in stored), default=0)
+
+    async def _write_apart(
+        self, cycle: Cycle, changed: list[Entry], removed: list[Entry]
+    ) -> tuple[list[tuple[Entry, Meta]], list[Entry]]:
+        """Write each workload's part of the turn by itself; what cannot be written is set aside."""
+        stored: list[tuple[Entry, Meta]] = []
+        gone: list[Entry] = []
+        uids = dict.fromkeys(entry.uid for entry in (*changed, *removed))
+        uids |= dict.fromkeys(row.workload_uid for row in cycle.transitions)
+        uids |= dict.fromkeys(row.workload_uid for row in cycle.decisions)
+        for uid in uids:
+            part = replace(
+                cycle,
+                transitions=[row for row in cycle.transitions if row.workload_uid == uid],
+                decisions=[row for row in cycle.decisions if row.workload_uid == uid],
+            )
+            leaving = [entry for entry in removed if entry.uid == uid]
+            with self._quarantine.guard("record", uid, fatal=FATAL) as guard:
+                stays = [entry for entry in changed if entry.uid == uid]
+                stored += await self._write(part, stays, leaving)
+                gone += leaving
+            if guard.failed:
+                cycle.unrecorded.add(uid)
+        return stored, gone
+
+    async def _write(
+        self, cycle: Cycle, changed: list[Entry], removed: list[Entry]
+    ) -> Sequence[tuple[Entry, Meta]]:
+        while True:
+            there = [entry for entry in changed if not entry.gone]
+            try:
+                metas = await self._ledger.record(
+                    epoch=cycle.epoch,
+                    statuses=[entry.workload for entry in there],
+                    transitions=cycle.transitions,
+                    decisions=cycle.decisions,
+                    removed=[entry.workload for entry in removed],
+                )
+            except Conflict:
+                await self._read_again([*there, *removed])
+            except NotFound:
+                if not await self._read_again(there):
+                    raise
+            else:
+                return list(zip(there, metas, strict=True))
+
+    async def _read_again(self, entries: list[Entry]) -> bool:
+        """Take over newer specifications, to be followed in the next turn.
+
+        Returns whether one of them was removed by force; its end is seen to in the next turn, too.
+        """
+        any_gone = False
+        for entry in entries:
+            try:
+                fresh = await self._ledger.get_by_uid(Workload, entry.uid)
+            except NotFound:
+                any_gone = entry.gone = True
+                self._listener.tell(Vanished(entry.uid))
+                continue
+            if fresh.meta.resource_version != entry.workload.meta.resource_version:
+                entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec
+                self._listener.tell(SpecRead(entry.uid))
+        return any_gone

@@ -1,0 +1,105 @@
+"""Starting up: read the ledger, ask the engine, and bring the two together.
+
+How one workload is taken over stands in ``adoption``. Processes that no live workload owns are
+ended, and nobody gets their devices before that. What cannot be taken in is set aside, and the rest
+goes on.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
+from carrel_scheduler.ledger.kinds import COMPOSITES
+from carrel_scheduler.ledger.objects import Department, Project, Workload
+from carrel_scheduler.ledger.store import Change, ChangeType
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.workloads.faults.purging import purge
+from carrel_scheduler.workloads.faults.savepoints import Savepoint
+from carrel_scheduler.workloads.lifecycle import task_events
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.reconcile import adoption
+from carrel_scheduler.workloads.reconcile.events import (
+    DepartmentChanged,
+    DevicesSampled,
+    ProjectChanged,
+)
+from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+
+async def recover(
+    loop: Reconciler, facts: Sequence[NodeFacts], tasks: Sequence[TaskStatus]
+) -> tuple[int, int]:
+    """Fill the loop's book and state.
+
+    Args:
+        loop: a fresh reconciler.
+        facts: the nodes there are.
+        tasks: what the engine lists.
+
+    Returns:
+        The versions from which projects (departments with them) and workloads are to be watched.
+    """
+    loop.epoch = loop.composites.epoch = await loop.ledger.begin_epoch()
+    for node in facts:
+        loop.tell(DevicesSampled(node, ()))
+    projects = await loop.ledger.list(Project)
+    for project in projects.items:
+        loop.tell(ProjectChanged(Change(ChangeType.ADDED, projects.version, project)))
+    # Listed after the projects: hearing again of what changed in between does no harm.
+    departments = await loop.ledger.list(Department)
+    for department in departments.items:
+        loop.tell(DepartmentChanged(Change(ChangeType.ADDED, departments.version, department)))
+    await loop.turn()
+    workloads = await loop.ledger.list(Workload)
+    cycle = loop.begin()
+    _take_all(loop, cycle, workloads.items, tasks)
+    loop.look_at_nodes(cycle)
+    await loop.finish(cycle)
+    log.info("recovered %d workloads and %d tasks", len(tuple(loop.book)), len(tasks))
+    return projects.version, workloads.version
+
+
+def _take_all(
+    loop: Reconciler, cycle: Cycle, workloads: Sequence[Workload], tasks: Sequence[TaskStatus]
+) -> None:
+    seen = {task.id for task in tasks}
+    for workload in workloads:
+        uid = workload.meta.uid
+        before = Savepoint(cycle)
+        with loop.quarantine.guard("workload", uid) as guard:
+            if workload.spec.owner or workload.spec.kind in COMPOSITES:
+                loop.composites.heard(workload)
+            if workload.spec.kind in COMPOSITES:
+                continue
+            if workload.status.phase in FINAL and not workload.spec.delete:
+                continue
+            adoption.take(cycle, workload, seen)
+        if guard.failed:
+            _leave_out(loop, before, uid)
+    # Of members that ended while nobody looked, the first to end is the one that took the others.
+    for task in sorted(tasks, key=lambda one: one.ended_at or cycle.now):
+        if loop.book.get(task.id.workload_uid) is None and task.phase is not TaskPhase.ENDED:
+            loop.withheld.keep(task, loop.state)
+        before = Savepoint(cycle)
+        with loop.quarantine.guard("task", task.id.workload_uid) as guard:
+            task_events.on_task(cycle, task)
+        if guard.failed:
+            before.restore()
+            loop.readmission.damaged(task.id.workload_uid)
+    for entry in tuple(loop.book):
+        before = Savepoint(cycle)
+        with loop.quarantine.guard("workload", entry.uid) as guard:
+            adoption.follow(cycle, entry)
+        if guard.failed:
+            before.restore()
+            loop.readmission.damaged(entry.uid)
+
+
+def _leave_out(loop: Reconciler, before: Savepoint, uid: str) -> None:
+    """Its tasks, if any, are treated like any that no live workload owns."""
+    before.restore()
+    purge(loop.state, uid)
+    loop.book.drop(uid)

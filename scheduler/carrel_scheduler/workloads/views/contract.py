@@ -1,0 +1,283 @@
+"""What the API may ask of the running scheduler beyond reading and writing objects.
+
+The API writes specifications to the ledger; everything that lives in the scheduler's memory (who
+holds which device now, the order of the queue, what a new workload would meet) is asked here.
+Amounts: GPU thousandths, millicores, bytes. Times: epoch seconds.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from carrel_scheduler.ledger.objects import (
+    Limits,
+    ReasonInfo,
+    Resources,
+    Workload,
+)
+from carrel_scheduler.ledger.sections import NotebookStatus
+from carrel_scheduler.quarantine import Skipped, Source
+from carrel_scheduler.workloads.launch.fitting import Misfit
+
+
+class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (promised).
+
+    ``color`` is its project's colour number, ``None`` when the project is gone.
+    """
+
+    uid: str
+    name: str
+    project: str
+    user: str
+    kind: str
+    gpu_milli: int
+    borrowed: bool
+    state: str
+    since: float
+    color: int | None = None
+
+
+class DeviceView(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU now."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_mib: int
+    memory_used_mib: int
+    utilization: float
+    simulated: bool
+    broken: bool
+    message: str
+    allocated_milli: int
+    idle_since: float | None
+    holders: tuple[DeviceHolder, ...]
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """One node now."""
+
+    name: str
+    status: str
+    simulated: bool
+    driver: str
+    cpu_milli: int
+    cpu_allocated_milli: int
+    memory_bytes: int
+    memory_allocated_bytes: int
+    gpu_milli: int
+    gpu_allocated_milli: int
+    largest_free_gpus: int
+    devices: tuple[DeviceView, ...]
+
+
+class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One waiting workload, in the order of service. ``color``: see ``DeviceHolder``."""
+
+    position: int
+    uid: str
+    name: str
+    project: str
+    user: str
+    kind: str
+    resources: Resources
+    tasks: int
+    waits_since: float
+    reason: ReasonInfo | None
+    color: int | None = None
+
+
+class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's quota line now. ``fair_share_gpu_milli`` is that of the last cycle."""
+
+    name: str
+    gpu_allocated_milli: int
+    gpu_borrowed_milli: int
+    gpu_waiting_milli: int
+    cpu_allocated_milli: int
+    memory_allocated_bytes: int
+    fair_share_gpu_milli: int
+    running: int
+    waiting: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job says about itself.
+
+    ``checkpoint_step`` says that work up to there is saved; ``notebook`` is of notebook jobs only.
+    """
+
+    at: float
+    step: int | None = None
+    metrics: Mapping[str, float] = {}
+    done: float | None = None
+    total: float | None = None
+    unit: str = "step"
+    rate: float | None = None
+    checkpoint_step: int | None = None
+    notebook: NotebookStatus | None = None
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in a workspace, as seen from inside it.
+
+    Attributes:
+        busy_since: since when a kernel has been executing somebody's request without a break;
+            ``None`` when none does.
+        last_input_at: the latest execute request, terminal keystroke or save; 0 when none yet.
+    """
+
+    at: float
+    busy_since: float | None = None
+    last_input_at: float = 0.0
+    kernels: int = 0
+    terminals: int = 0
+
+
+class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of the event stream: ``workload``, ``deleted`` or ``report``."""
+
+    type: str
+    version: int
+    workload: Workload
+    report: Report | None = None
+
+
+class ProjectImpact(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change of a project's rules would do at once."""
+
+    would_start: tuple[str, ...]
+    would_give_way: tuple[str, ...]
+
+
+class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that others made and that are placed here.
+
+    Attributes:
+        pending: by ``active`` (waits for room), ``gated`` and ``unschedulable`` (can not be placed
+            as things are).
+        attempts: since the start, by ``scheduled``, ``unschedulable`` and ``error``.
+        victims: how many were told to give way since the start.
+    """
+
+    pending: Mapping[str, int]
+    attempts: Mapping[str, int]
+    victims: int
+
+
+class NotAccepted(Exception):  # noqa: N818
+    """A request that the present state refuses; ``code`` is the stable code of the problem."""
+
+    def __init__(self, code: str, detail: str, field: str = "") -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.field = code, detail, field
+
+
+class Faults(msgspec.Struct, frozen=True, kw_only=True):
+    """What is not as it should be, while everything else goes on.
+
+    Attributes:
+        set_aside: inputs that could not be processed.
+        skipped: how often that happened since the start, by source and reason.
+        violated: names of invariants that the last looks found violated.
+        violations: how many looks found an invariant violated since the start, by its name.
+    """
+
+    set_aside: Sequence[Skipped] = ()
+    skipped: Mapping[tuple[Source, str], int] = {}
+    violated: Sequence[str] = ()
+    violations: Mapping[str, int] = {}
+
+
+class Live(Protocol):
+    """The running scheduler."""
+
+    def faults(self) -> Faults:
+        """What was set aside, and what should never be."""
+        ...
+
+    def nodes(self) -> Sequence[NodeView]:
+        """All nodes and devices."""
+        ...
+
+    def queue(self) -> Sequence[QueueEntry]:
+        """All waiting workloads in the order of service."""
+        ...
+
+    def pods(self) -> PodCounts | None:
+        """Pods that others made; ``None`` where there are none, on one machine."""
+        ...
+
+    def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
+        """Quota lines by project; of one of them, if it is there, by its name."""
+        ...
+
+    def never(self, workload: Workload) -> ReasonInfo | None:
+        """Why no node or quota could ever hold it, decided at submission; else ``None``."""
+        ...
+
+    def misfit(self, workload: Workload, /) -> Misfit | None:
+        """What of it cannot be run here at all; see ``fitting``."""
+        ...
+
+    def forecast(self, workload: Workload) -> ReasonInfo:
+        """What the scheduler would do with it now: ``Starting``, or what it would wait for."""
+        ...
+
+    def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
+        """What the project with this specification (JSON of ``ProjectSpec``) would change now."""
+        ...
+
+    async def report(self, workload_uid: str, report: Report) -> None:
+        """Take a job's report. Raises ``NotFound``."""
+        ...
+
+    async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
+        """Take a workspace's sign of life; returns what limits are coming.
+
+        Raises ``NotFound`` when the user has no such running workspace.
+        """
+        ...
+
+    def visited(self, workload_uid: str, at: float | None) -> None:
+        """Somebody last came to a workload's routes at this time; unknown ones are passed over."""
+        ...
+
+    async def extend(self, workload_uid: str) -> Limits:
+        """Keep a workspace for the project's extension. Raises ``NotAccepted``, ``NotFound``."""
+        ...
+
+    async def claim(
+        self,
+        workload_uid: str,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        secret_environment: Mapping[str, str],
+        working_dir: str,
+        port: int | None,
+        external: bool = False,
+    ) -> Workload:
+        """Give a workspace that got its turn in the queue what it is to run.
+
+        Raises ``NotFound``; ``NotAccepted`` when it does not hold a place.
+        """
+        ...
+
+    def events(self) -> "Subscription":
+        """Subscribe to the event stream from now on."""
+        ...
+
+
+class Subscription(Protocol):
+    """An event stream of one listener; bounded: a slow one loses its stream, not the server."""
+
+    async def next(self) -> LiveEvent | None:
+        """The next event; ``None`` when the listener was too slow or the service stops."""
+        ...
+
+    def close(self) -> None:
+        """Unsubscribe."""
+        ...

@@ -1,0 +1,387 @@
+"""The running scheduler as the API sees it (``contract.Live``): read from memory, never decides."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from carrel_scheduler.core import node_views, speculation
+from carrel_scheduler.core.events import WorkloadQueued
+from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.core.views import QueueUse
+from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
+from carrel_scheduler.engines.kubernetes.pods.nodes import Standing
+from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
+from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.policy import limits as limits_policy
+from carrel_scheduler.workloads.cache import Book, Entry, project_event, queued_event
+from carrel_scheduler.workloads.guests.counting import holder_of, pod_counts
+from carrel_scheduler.workloads.guests.own_volumes import Claims
+from carrel_scheduler.workloads.launch import fitting, node_groups
+from carrel_scheduler.workloads.launch.fitting import Fitting, Misfit
+from carrel_scheduler.workloads.lifecycle import reasons, session_limits
+from carrel_scheduler.workloads.nodes.devices import NodeState
+from carrel_scheduler.workloads.nodes.lost_devices import NOT_SHOWN
+from carrel_scheduler.workloads.reconcile.events import Judge, Wake
+from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.views.contract import (
+    Activity,
+    DeviceHolder,
+    DeviceView,
+    Faults,
+    NodeView,
+    NotAccepted,
+    PodCounts,
+    ProjectImpact,
+    ProjectUse,
+    QueueEntry,
+    Report,
+)
+from carrel_scheduler.workloads.views.stream import Listener
+
+# A forecast for work that has parts is one for its parts.
+OF_PARTS: Final[Mapping[WorkloadKind, str]] = {
+    "experiment": "Its first trial: ",
+    "inference": "Its first replica: ",
+    "schedule": "A run that began now: ",
+}
+
+
+class LiveView:
+    """See the contract; one per scheduler. ``fits`` tells what this place cannot run."""
+
+    def __init__(self, loop: Reconciler, fits: Fitting = fitting.on_machine) -> None:
+        self._loop, self._fits = loop, fits
+
+    def misfit(self, workload: Workload) -> Misfit | None:
+        """What of it cannot be here whatever time brings; else ``None``."""
+        return self._fits(workload) or node_groups.misfit(self._loop.guests, workload)
+
+    def faults(self) -> Faults:
+        """What was set aside, and which invariants are violated."""
+        quarantine, audit = self._loop.quarantine, self._loop.audit
+        return Faults(
+            set_aside=quarantine.items,
+            skipped=dict(quarantine.counts),
+            violated=sorted(audit.violated),
+            violations=dict(audit.counts),
+        )
+
+    def nodes(self) -> Sequence[NodeView]:
+        """All nodes and devices."""
+        return [self._node(view) for view in self._loop.state.node_views()]
+
+    def queue(self) -> Sequence[QueueEntry]:
+        """All waiting workloads in the order of service."""
+        book = self._loop.book
+        waiting = [entry for entry in book if entry.workload.status.phase == "pending"]
+        last = len(book.positions) + 1
+        waiting.sort(
+            key=lambda one: (book.positions.get(one.uid, last), one.workload.meta.created_at)
+        )
+        return [
+            _queue_entry(place, entry, _color(self._loop.book, entry.workload.meta.project))
+            for place, entry in enumerate(waiting, start=1)
+        ]
+
+    def pods(self) -> PodCounts | None:
+        """Pods that others made; ``None`` where there are none, on one machine."""
+        guests = self._loop.guests
+        return pod_counts(guests.book.teams.values(), guests.tried) if guests.ready else None
+
+    def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
+        """Quota lines by project, or of one of them."""
+        state, known = self._loop.state, self._loop.book.projects
+        if name:
+            there = name in known and name in state.queues.slots
+            return {name: self._project_use(state.project_use(name))} if there else {}
+        uses = state.use_of_all()
+        return {name: self._project_use(uses[name]) for name in state.projects() if name in known}
+
+    def never(self, workload: Workload) -> ReasonInfo | None:
+        """Why no node or quota could ever hold it; else ``None``.
+
+        A project made a moment ago may not have arrived yet; then there is nothing to refuse by.
+        """
+        if workload.meta.project not in self._loop.book.projects:
+            return None
+        queued = self._queued(workload)
+        reason = speculation.never(self._loop.state, queued)
+        return None if reason is None else reasons.from_core(reason, workload.meta.project)
+
+    def forecast(self, workload: Workload) -> ReasonInfo:
+        """What the scheduler would do with it now."""
+        loop = self._loop
+        if workload.meta.project not in loop.book.projects:
+            return reasons.project_is_coming(workload.meta.project)
+        queued = self._queued(workload, loop.guests.own_volumes.claims_of(workload))
+        reason = speculation.forecast(loop.state, queued, loop.clock())
+        found = reasons.from_core(reason, workload.meta.project)
+        whose = OF_PARTS.get(workload.spec.kind, "")
+        return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
+
+    def _queued(self, workload: Workload, claims: Claims = ()) -> WorkloadQueued:
+        """As it would ask for room, only of nodes that are open to it and reach its volumes."""
+        queued = queued_event(workload, self._loop.book.largest_gpus)
+        return self._loop.guests.confined(queued, claims)
+
+    def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
+        """What a project with this specification would change now."""
+        loop = self._loop
+        spec = msgspec.json.decode(spec_json, type=ProjectSpec)
+        known = loop.book.projects.get(name)
+        if known is None:
+            raise NotFound(f"project {name}")
+        project = Project(meta=known.meta, spec=spec)
+        event = project_event(project, loop.book.departments)
+        starts, gives_way = speculation.impact(loop.state, event, loop.clock())
+        return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
+
+    async def report(self, workload_uid: str, report: Report) -> None:
+        """Take a job's report."""
+        loop, entry = self._loop, self._entry(workload_uid)
+        loop.reports.take(entry, report, loop.state, loop.clock())
+        loop.publish("report", entry.workload, report)
+        loop.tell(Wake())
+
+    async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
+        """Take a workspace's sign of life; returns what is coming."""
+        entry = self._loop.book.workspace(user, server_name)
+        if entry is None:
+            raise NotFound(f"{user} has no running workspace {server_name!r}")
+        entry.activity = activity
+        self._loop.tell(Judge(entry.uid))
+        return self._coming(entry)
+
+    def visited(self, workload_uid: str, at: float | None) -> None:
+        """Somebody last came to a workload's routes at this time."""
+        entry = self._loop.book.get(workload_uid)
+        if entry is None or at is None or at <= entry.visited_at:
+            return
+        entry.visited_at = at
+        if entry.workload.status.limits is not None:
+            self._loop.tell(Judge(entry.uid))
+
+    async def extend(self, workload_uid: str) -> Limits:
+        """Keep a workspace for the project's extension."""
+        entry = self._entry(workload_uid)
+        if entry.workload.spec.kind != "workspace" or not session_limits.watched(entry):
+            raise NotAccepted("not_running", "only a running workspace can be kept longer")
+        now = self._loop.clock()
+        rule, run = (
+            session_limits.rule_of(self._loop.book, entry),
+            session_limits.run_of(entry, now),
+        )
+        if run.extensions >= rule.max_extensions:
+            raise NotAccepted(
+                "extension_refused",
+                f"project {entry.workload.meta.project} allows {rule.max_extensions} extensions, "
+                f"and this workspace has had {run.extensions}",
+            )
+        coming = limits_policy.upcoming(rule, limits_policy.extend(rule, run, now), now)
+        entry.workload.status.limits = coming
+        self._loop.keep(entry)
+        return coming
+
+    async def claim(
+        self,
+        workload_uid: str,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        secret_environment: Mapping[str, str],
+        working_dir: str,
+        port: int | None,
+        external: bool = False,
+    ) -> Workload:
+        """Give a workspace that got its turn what it is to run."""
+        entry = self._entry(workload_uid)
+        if entry.claim_until is None or not entry.needs_claim:
+            raise NotAccepted("not_claimable", "this workspace holds no place that waits for it")
+        await self._loop.ledger.set_secrets(workload_uid, secret_environment)
+        while True:
+            fresh = await self._loop.ledger.get_by_uid(Workload, workload_uid)
+            fresh.spec.command = list(command)
+            fresh.spec.environment = dict(environment)
+            fresh.spec.working_dir = working_dir
+            fresh.spec.port = port
+            fresh.spec.external = external
+            try:
+                stored = await self._loop.ledger.update(fresh)
+            except Conflict:
+                continue
+            break
+        if entry.claim_until is None:
+            raise NotAccepted("not_claimable", "its place was given back meanwhile")
+        self._loop.claimed(entry, stored)
+        return stored
+
+    def events(self) -> Listener:
+        """Subscribe to the event stream from now on."""
+        return self._loop.stream.subscribe()
+
+    def _entry(self, uid: str) -> Entry:
+        entry = self._loop.book.get(uid)
+        if entry is None:
+            raise NotFound(f"workload {uid} is not live")
+        return entry
+
+    def _names(self, uids: Sequence[str]) -> tuple[str, ...]:
+        found = [self._loop.book.get(uid) for uid in uids]
+        return tuple(
+            f"{entry.workload.meta.project}/{entry.workload.meta.name}" for entry in found if entry
+        )
+
+    def _coming(self, entry: Entry) -> Limits:
+        now = self._loop.clock()
+        rule, run = (
+            session_limits.rule_of(self._loop.book, entry),
+            session_limits.run_of(entry, now),
+        )
+        return limits_policy.upcoming(rule, run, now)
+
+    def _project_use(self, use: QueueUse) -> ProjectUse:
+        name = use.name
+        return ProjectUse(
+            name=name,
+            gpu_allocated_milli=use.gpu_milli,
+            gpu_borrowed_milli=use.gpu_borrowed_milli,
+            gpu_waiting_milli=use.gpu_waiting_milli,
+            cpu_allocated_milli=use.cpu_milli,
+            memory_allocated_bytes=use.memory_mib * MIB,
+            fair_share_gpu_milli=self._loop.book.fair_share.get(name, 0),
+            running=use.running,
+            waiting=use.waiting,
+        )
+
+    def _node(self, view: node_views.NodeView) -> NodeView:
+        known = self._loop.nodes.get(view.name)
+        facts = _facts(view) if known is None else known.facts
+        told = {device.index: device for device in facts.devices}
+        hardware = [told.get(shown.index) or _untold(shown) for shown in view.devices]
+        devices = tuple(
+            self._device(known, device, shown)
+            for device, shown in zip(hardware, view.devices, strict=True)
+        )
+        there = [shown for shown, device in zip(devices, hardware, strict=True) if not device.lost]
+        free = sum(1 for device in view.devices if device.free_milli == MILLI and not device.broken)
+        return NodeView(
+            name=view.name,
+            status=self._status(view, known),
+            simulated=facts.simulated,
+            driver=facts.driver,
+            cpu_milli=view.cpu_milli,
+            cpu_allocated_milli=view.cpu_allocated_milli,
+            memory_bytes=view.memory_mib * MIB,
+            memory_allocated_bytes=view.memory_allocated_mib * MIB,
+            gpu_milli=len(there) * MILLI + held_milli((name, n) for name, n, _ in view.extended),
+            gpu_allocated_milli=sum(device.allocated_milli for device in there)
+            + held_milli((name, n) for name, _, n in view.extended),
+            largest_free_gpus=free,
+            devices=devices,
+        )
+
+    def _status(self, view: node_views.NodeView, known: NodeState | None) -> str:
+        standing = self._loop.guests.nodes.standing(view.name)
+        if known is None or standing is Standing.GONE:
+            return "lost"
+        return "ready" if view.schedulable else "cordoned"
+
+    def _device(
+        self, node: NodeState | None, device: Device, shown: node_views.DeviceView
+    ) -> DeviceView:
+        use = node.use.get(device.index) if node else None
+        holders = [
+            holder
+            for one in shown.holders
+            if (holder := self._holder(one.uid, one.gpu_milli, releasing=one.releasing)) is not None
+        ]
+        if shown.promised_to:
+            promised = self._holder(shown.promised_to, MILLI, releasing=False)
+            holders += [promised] if promised is not None else []
+        return DeviceView(
+            index=device.index,
+            uuid=device.uuid,
+            name=device.name,
+            memory_mib=device.memory_mib,
+            memory_used_mib=use.memory_used_mib if use else 0,
+            utilization=use.utilization if use else 0.0,
+            simulated=device.simulated,
+            broken=device.broken,
+            message=device.message,
+            allocated_milli=sum(one.gpu_milli for one in shown.holders),
+            idle_since=node.idle_since.get(device.index) if node else None,
+            holders=tuple(holders),
+        )
+
+    def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
+        entry = self._loop.book.get(uid)
+        if entry is None:
+            team = self._loop.guests.book.teams.get(uid)
+            if team is None:
+                return None
+            color = _color(self._loop.book, team.grouping.project)
+            return holder_of(team, gpu_milli, releasing=releasing, color=color)
+        meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
+        state = "releasing" if releasing else "running"
+        return DeviceHolder(
+            uid=uid,
+            name=meta.name,
+            project=meta.project,
+            user=spec.user,
+            kind=spec.kind,
+            gpu_milli=gpu_milli,
+            borrowed=status.borrowed,
+            state=state if entry.holding else "held",
+            since=status.started_at or status.queued_at or meta.created_at,
+            color=_color(self._loop.book, meta.project),
+        )
+
+
+def _facts(view: node_views.NodeView) -> NodeFacts:
+    """A node that work is recorded on and that nobody tells of."""
+    return NodeFacts(
+        name=view.name,
+        cpu_milli=view.cpu_milli,
+        memory_mib=view.memory_mib,
+        devices=tuple(_untold(shown) for shown in view.devices),
+        simulated=False,
+    )
+
+
+def _untold(shown: node_views.DeviceView) -> Device:
+    """A device that work is recorded on and that its node does not show."""
+    return Device(
+        index=shown.index,
+        uuid="",
+        name="GPU",
+        memory_mib=0,
+        simulated=False,
+        broken=True,
+        lost=True,
+        message=NOT_SHOWN,
+    )
+
+
+def _color(book: Book, project: str) -> int | None:
+    found = book.projects.get(project)
+    return None if found is None else found.spec.color
+
+
+def _queue_entry(place: int, entry: Entry, color: int | None) -> QueueEntry:
+    meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
+    return QueueEntry(
+        position=place,
+        uid=meta.uid,
+        name=meta.name,
+        project=meta.project,
+        user=spec.user,
+        kind=spec.kind,
+        resources=spec.resources,
+        tasks=spec.tasks,
+        waits_since=status.queued_at or meta.created_at,
+        reason=status.reason,
+        color=color,
+    )
