@@ -15,7 +15,7 @@ from e2e.stack import Stack, until
 FLOOD = """
 import json, urllib.error, urllib.request
 from carrel.job.task import present
-token, url = present().token, present().reports_to
+token, url = present().token, present().reports_url
 codes = []
 for report in range(60):
     body = {"metrics": {f"{report}-{n}-" + "x" * 90: 1.0 for n in range(200)}}

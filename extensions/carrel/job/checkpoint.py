@@ -1,4 +1,4 @@
-"""``carrel.checkpoint``: save so that nothing is lost when the job has to give way.
+"""``carrel.checkpoint``: save a job's state, restore it, and learn of a preemption.
 
     state = carrel.checkpoint.restore(default={"step": 0, "weights": start})
     while state["step"] < 1000:
@@ -10,27 +10,106 @@
 
 Files lie in ``CARREL_CHECKPOINT_DIR``, which stays when the job starts again elsewhere; outside a
 job in ``./checkpoints``.
+
+A preemption is a SIGTERM and a grace period. The handler is installed with the first question and
+calls the one that was there before; where none was, the process no longer ends at once by SIGTERM:
+it saves and ends by itself, or is killed after its grace period.
 """
 
+import signal
+import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final, NoReturn
 
-from carrel.job.preemption import exit_for_preemption, on_preempt, preempted, told
-from carrel.job.report import reporter
-from carrel.job.store import CheckpointStore, Damaged, Saved
-from carrel.job.task import present, warn
+from carrel.job.checkpoint_store import CheckpointStore, Damaged, Saved
+from carrel.job.report import flush, reporter
+from carrel.job.task import PREEMPTED, present, process_exit, warn
 
 __all__ = ["every", "exit_for_preemption", "latest", "on_preempt", "preempted", "restore", "save"]
 
-DEFAULT_EVERY_SECONDS = 60.0
+DEFAULT_EVERY_SECONDS: Final = 60.0
+Handler = Callable[[int, FrameType | None], object]
+
+
+class Preemption:
+    """The SIGTERM handler of this process and the callbacks that it runs."""
+
+    def __init__(self) -> None:
+        self._signalled = False
+        self._installed = False
+        self._callbacks: list[Callable[[], object]] = []
+        self._before: Handler | int | None = None
+
+    def preempted(self) -> bool:
+        """Whether the job is being preempted: SIGTERM came; end within the grace period."""
+        self.install()
+        return self._signalled
+
+    def signalled(self) -> bool:
+        """The same, callable from any thread; installs the handler if in the main thread."""
+        if threading.current_thread() is threading.main_thread():
+            self.install()
+        return self._signalled
+
+    def on_preempt(self, callback: Callable[[], object]) -> None:
+        """Call ``callback``, in the main thread, as soon as the job is being preempted."""
+        self.install()
+        self._callbacks.append(callback)
+
+    def install(self) -> None:
+        """Install the handler. Raises ``RuntimeError`` the first time outside the main thread."""
+        if self._installed:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "carrel.checkpoint can be told of preemption only when it is first asked in the "
+                "main thread; call carrel.checkpoint.preempted() there once, before starting "
+                "other threads."
+            )
+        self._before = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, self._handle)
+        self._installed = True
+
+    def uninstall(self) -> None:
+        """Put the former handler back."""
+        if self._installed:
+            signal.signal(signal.SIGTERM, self._before)
+            self._installed = self._signalled = False
+            self._callbacks.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._signalled = True
+        process_exit.preempted()
+        for callback in self._callbacks:
+            try:
+                callback()
+            except Exception:  # noqa: BLE001 - shown; one callback must not keep others from saving
+                sys.excepthook(*sys.exc_info())
+        if callable(self._before):
+            self._before(number, frame)
+
+
+_preemption = Preemption()
+preempted = _preemption.preempted
+on_preempt = _preemption.on_preempt
+uninstall = _preemption.uninstall
+
+
+def exit_for_preemption() -> NoReturn:
+    """Exit so that the job is requeued; call it after the last save."""
+    flush()
+    sys.exit(PREEMPTED)
 
 
 class _Pace:
-    """When the last save was, on the monotonic clock; ``None`` before the first question."""
+    """When the last save was (monotonic), and whether ``every`` has answered to a preemption."""
 
     last: float | None = None
-    told: bool = False
+    preempted: bool = False
 
 
 def save(
@@ -62,9 +141,9 @@ def save(
 def restore(default: Any = None, *, directory: Path | str | None = None) -> Any:
     """The latest checkpoint that is whole, or ``default`` when there is none.
 
-    Before the job has one of its own, it is that of the work it was told to go on from
-    (``--continue-from``). What a function wrote comes back as its path. A damaged checkpoint is
-    passed over, which is said on stderr.
+    Before the job has one of its own, it is that of the job named by ``--continue-from``. What a
+    function wrote comes back as its path. A damaged checkpoint is passed over, with a line in the
+    log.
     """
     store = _store(directory)
     store.clean()
@@ -78,7 +157,7 @@ def restore(default: Any = None, *, directory: Path | str | None = None) -> Any:
 
 
 def _latest_whole(store: CheckpointStore, words: str, nothing: object) -> Any:
-    """The latest one that can be read, said with these words; ``nothing`` where there is none."""
+    """The value of the latest checkpoint that can be read; ``nothing`` where there is none."""
     for step, _, folder in reversed(store.names()):
         try:
             value = store.load(folder)
@@ -103,14 +182,14 @@ def every(seconds: float | None = None) -> bool:
     """Whether it is time to save: ``seconds`` have passed since the last save.
 
     ``--checkpoint-every`` of the submission (``CARREL_CHECKPOINT_EVERY``) goes before ``seconds``,
-    so that the pace can be chosen without changing the program; 60 when neither is given. Once the
-    job was told to give way it is time at once, one time.
+    so that the interval can be chosen without changing the program; 60 when neither is given. When
+    the job is being preempted it is true at once, one time.
     """
     now = time.monotonic()
     if _Pace.last is None:
         _Pace.last = now
-    if told() and not _Pace.told:
-        _Pace.told = True
+    if _preemption.signalled() and not _Pace.preempted:
+        _Pace.preempted = True
         return True
     pace = present().checkpoint_every
     if pace is None:

@@ -1,32 +1,136 @@
-"""``carrel.report``: say how the training is going, from a thread that never gets in its way.
+"""``carrel.report``: progress and metrics of a job, sent by a thread that never holds it up.
 
-What is reported between two sends is merged, so at most two requests a second leave. A server that
-does not answer is tried again with growing pauses; the training hears of it once, on stderr.
+Reports between two requests are merged, so at most two requests a second are sent. When the job is
+no longer known (its token ended) sending stops for good; a report that is refused as such is
+dropped; after any other failure the newest values are sent again, with growing pauses. The log of
+the job has one line about trouble.
 """
 
 import atexit
+import json
 import math
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, SupportsFloat
 
-from carrel.job import ending
-from carrel.job.events import EventFiles, event_files
-from carrel.job.sender import Sender
-from carrel.job.task import present, warn
+from carrel.job import api
+from carrel.job.event_files import EventFiles, open_event_files
+from carrel.job.task import present, process_exit, warn
 
+Merge = Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
+INTERVAL_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 15.0
+TIMEOUT_SECONDS: Final = 5.0
+URGENT_PAUSE_SECONDS: Final = 0.2
+UNKNOWN_STATUSES: Final = frozenset({401, 403, 404, 410})
+REFUSED_STATUSES: Final = frozenset({400, 413, 422})
 MOST_NAMES: Final = 200
 EVENTS_SECONDS: Final = 10.0
 """Longest wait for event files: no network is waited for, only what imports and the disk take."""
-# What is still to be sent when the process ends may be what a trial was for.
 LAST_SECONDS: Final = 60.0 if "CARREL_TRIAL" in os.environ else 2.0
+"""How long the end of the process waits for requests; a trial's last value is its result."""
+
+
+class Sender:
+    """Sends bodies to one address in a thread, which starts with the first of them.
+
+    Args:
+        url: the address.
+        token: the task's own token.
+        merge: makes one report of two.
+        post: sends one body and returns the status; replaced in tests.
+        interval: seconds between two sends.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        merge: Merge,
+        *,
+        post: Callable[[bytes], int] | None = None,
+        interval: float = INTERVAL_SECONDS,
+    ) -> None:
+        self._url, self._token, self._merge = url, token, merge
+        self._post = post or self._request
+        self._interval = interval
+        self._changed = threading.Condition()
+        self._waiting: dict[str, Any] = {}
+        self._sending = self._stopped = self._urgent = self._warned = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, body: Mapping[str, Any]) -> None:
+        """Queue a report; returns at once."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._waiting = self._merge(self._waiting, body)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="carrel-report", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self, seconds: float) -> None:
+        """Wait until the queue is empty, at most ``seconds``."""
+        with self._changed:
+            self._urgent = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._waiting and not self._sending, seconds)
+            self._urgent = False
+
+    def _run(self) -> None:
+        pause = 0.0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._waiting))
+                self._changed.wait_for(lambda: self._urgent, self._interval + pause)
+                body, self._waiting, self._sending = self._waiting, {}, True
+            sent = self._send(body)
+            with self._changed:
+                self._sending = False
+                if self._stopped:
+                    self._waiting = {}
+                elif not sent:
+                    self._waiting = self._merge(body, self._waiting)
+                self._changed.notify_all()
+                if self._stopped:
+                    return
+                if not sent and self._urgent:
+                    self._changed.wait(URGENT_PAUSE_SECONDS)
+            pause = 0.0 if sent else min(max(2 * pause, 1.0), LONGEST_PAUSE_SECONDS)
+
+    def _send(self, body: Mapping[str, Any]) -> bool:
+        """Whether the report need not be sent again: accepted, or refused for good."""
+        try:
+            status = self._post(json.dumps(body).encode())
+        except OSError as error:
+            self._warn_once(f"reports cannot be sent now ({error}); the job goes on.")
+            return False
+        if status in UNKNOWN_STATUSES:
+            self._stopped = True
+            self._warn_once(f"reports are not taken (status {status}); the job goes on without.")
+        elif status in REFUSED_STATUSES:
+            self._warn_once(f"a report was refused (status {status}) and dropped.")
+        elif status >= 300:
+            self._warn_once(f"reports are not taken now (status {status}); the job goes on.")
+        return status < 300 or status in UNKNOWN_STATUSES | REFUSED_STATUSES
+
+    def _warn_once(self, text: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warn(text)
+
+    def _request(self, content: bytes) -> int:
+        return api.request("POST", self._url, self._token, content, timeout=TIMEOUT_SECONDS)[0]
 
 
 class Reporter:
-    """Collects what is reported and hands it on; remembers the latest values.
+    """Passes reports on to the scheduler (``sender``) and TensorBoard (``events``).
 
-    ``sender`` tells the scheduler, ``events`` writes for TensorBoard.
+    Attributes:
+        latest: the latest value of each field and metric.
     """
 
     def __init__(self, sender: Sender | None, events: EventFiles | None = None) -> None:
@@ -37,7 +141,7 @@ class Reporter:
     def report(
         self, step: int | None, total: float | None, metrics: Mapping[str, SupportsFloat]
     ) -> None:
-        """Take values; see ``carrel.report``."""
+        """See ``carrel.report``."""
         places = {"step": step, "total": total}
         known = self._numbers({name: at for name, at in places.items() if at is not None})
         body: dict[str, Any] = {"metrics": self._numbers(metrics)}
@@ -50,26 +154,26 @@ class Reporter:
         self.put(body)
 
     def record(self, step: int | None, metrics: Mapping[str, float]) -> None:
-        """Write values for TensorBoard; the scheduler hears of them in another way."""
+        """Write metrics for TensorBoard only."""
         if self._events is not None:
             self._events.put(time.time(), step, metrics)
 
     def put(self, body: dict[str, Any]) -> None:
-        """Take the fields of a report."""
+        """Report fields of the API."""
         body = {**body, "at": time.time()}
         self.latest = merge(self.latest, body)
         if self._sender is not None:
             self._sender.put(body)
 
     def flush(self, seconds: float = 2.0) -> None:
-        """Wait, at most so long, until everything was sent."""
+        """Wait until everything was sent and written, at most ``seconds`` for the network."""
         if self._sender is not None:
             self._sender.flush(seconds)
         if self._events is not None:
             self._events.flush(max(seconds, EVENTS_SECONDS))
 
     def end(self, succeeded: bool | None) -> None:
-        """Say, last of all, how the work ended; ``None``: it goes on later."""
+        """Write how the work ended, last of all; ``None``: it was preempted and goes on later."""
         if self._events is not None and succeeded is not None:
             self._events.end(succeeded, time.time())
 
@@ -109,15 +213,15 @@ def reporter() -> Reporter:
     """The reporter of this process."""
     if _Own.reporter is None:
         task = present()
-        sender = Sender(task.reports_to, task.token, merge) if task.reports_to else None
-        _Own.reporter = Reporter(sender, event_files(task, os.environ))
+        sender = Sender(task.reports_url, task.token, merge) if task.reports_url else None
+        _Own.reporter = Reporter(sender, open_event_files(task, os.environ))
     return _Own.reporter
 
 
 def report(step: int | None = None, total: float | None = None, **metrics: SupportsFloat) -> None:
-    """Say how far the job is and how well: ``carrel.report(step=120, total=1000, loss=0.31)``.
+    """Report progress and metrics: ``carrel.report(step=120, total=1000, loss=0.31)``.
 
-    Returns at once and never raises for what others do wrong. Outside a job it only remembers.
+    Returns at once and raises nothing when the scheduler is away. Outside a job nothing is sent.
 
     Args:
         step: how many steps are done.
@@ -133,7 +237,7 @@ def latest() -> dict[str, Any]:
 
 
 def flush(seconds: float = 2.0) -> None:
-    """Wait, at most so long, until everything reported was sent."""
+    """Wait until everything reported was sent, at most ``seconds``."""
     if _Own.reporter is not None:
         _Own.reporter.flush(seconds)
 
@@ -141,7 +245,7 @@ def flush(seconds: float = 2.0) -> None:
 def _end() -> None:
     flush(LAST_SECONDS)
     if _Own.reporter is not None:
-        _Own.reporter.end(ending.own.succeeded())
+        _Own.reporter.end(process_exit.succeeded())
 
 
 def _forget() -> None:

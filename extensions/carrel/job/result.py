@@ -1,16 +1,15 @@
 """Hands a job's result back to whoever submitted it, with the task's own token.
 
-Only the first task of a gang does. What cannot be sent is said in the log, and the job goes on: the
-work is done, whether or not somebody hears of it.
+Only the first task of a gang does. A result that cannot be sent is reported in the log; the job is
+not failed for it.
 """
 
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
-from urllib.parse import urlsplit
 
 from carrel import results
+from carrel.job import api
 from carrel.job.task import Task, present, warn
 
 TIMEOUT_SECONDS: Final = 60.0
@@ -21,7 +20,7 @@ Put = Callable[[str, str, bytes], int]
 def hand_back(value: object = None, error: BaseException | None = None) -> None:
     """Send a value, or what was raised; called by the programs that Carrel starts cells with."""
     task = present()
-    if task.index or not task.reports_to:
+    if task.index or not task.reports_url:
         return
     content = results.of_value(value) if error is None else results.of_error(error)
     send(task, content)
@@ -34,12 +33,12 @@ def send(
     put: Put | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Whether it arrived; a service that does not answer is asked again for a minute."""
-    url = task.reports_to.removesuffix("reports") + "result"
+    """Whether the result was accepted; a service that does not answer is retried for a minute."""
+    url = task.reports_url.removesuffix("reports") + "result"
     for pause in (*PAUSES_SECONDS, None):
         try:
             status = (put or _put)(url, task.token, content)
-        except (OSError, HTTPException) as error:
+        except OSError as error:
             status, why = 0, str(error)
         else:
             why = f"status {status}"
@@ -53,12 +52,7 @@ def send(
 
 
 def _put(url: str, token: str, content: bytes) -> int:
-    parts = urlsplit(url)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.netloc, timeout=TIMEOUT_SECONDS)
-    headers = {"Authorization": f"token {token}", "Content-Type": results.MEDIA_TYPE}
-    try:
-        connection.request("PUT", parts.path, body=content, headers=headers)
-        return connection.getresponse().status
-    finally:
-        connection.close()
+    status, _ = api.request(
+        "PUT", url, token, content, media_type=results.MEDIA_TYPE, timeout=TIMEOUT_SECONDS
+    )
+    return status

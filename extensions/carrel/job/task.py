@@ -1,18 +1,28 @@
-"""What the scheduler told this process about itself, from its environment."""
+"""The task that this process runs, from its environment, and how the process is going to exit.
+
+Nothing inside a process tells its exit code, so ``ProcessExit`` watches what decides it: an
+exception that nobody caught, and ``sys.exit``.
+"""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn
+
+PREEMPTED: Final = 128 + signal.SIGTERM
+"""Exit code of preempted work that wants to go on later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The job this process belongs to; ``workload`` is empty outside one.
+    """The task of this process; ``workload`` is empty outside a job.
 
     ``index`` is that of the task within its workload, ``checkpoint_every`` in seconds;
-    ``continue_from`` has the checkpoints of other work that it was told to go on from.
+    ``continue_from`` has the checkpoints of another job from which this one goes on.
     """
 
     url: str = ""
@@ -26,8 +36,8 @@ class Task:
     continue_from: Path | None = None
 
     @property
-    def reports_to(self) -> str:
-        """The URL for reports, empty when there is nobody to report to."""
+    def reports_url(self) -> str:
+        """The URL for reports, empty outside a job."""
         if not (self.url and self.token and self.project and self.workload):
             return ""
         return f"{self.url}/api/v1/workloads/{self.project}/{self.workload}/reports"
@@ -54,5 +64,52 @@ def present(environ: Mapping[str, str] | None = None) -> Task:
 
 
 def warn(text: str) -> None:
-    """Tell the person who reads the job's log."""
+    """Write a line to the job's log."""
     print(f"carrel: {text}", file=sys.stderr, flush=True)  # noqa: T201 - the log of the job
+
+
+class ProcessExit:
+    """How this process is going to exit, as far as is known."""
+
+    def __init__(self) -> None:
+        self._watching = self._preempted = False
+        self._code = 0
+
+    def watch(self) -> None:
+        """Hook ``sys.excepthook`` and ``sys.exit``; hooks that were there are called, too."""
+        if self._watching:
+            return
+        self._watching = True
+        hook, leave = sys.excepthook, sys.exit
+
+        def uncaught(
+            kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        ) -> None:
+            self._code = 1
+            hook(kind, error, trace)
+
+        def leaving(status: object = None, /) -> NoReturn:
+            self._code = _code_of(status)
+            leave(status)  # type: ignore[arg-type]  # as wide as what it stands for
+
+        sys.excepthook, sys.exit = uncaught, leaving
+
+    def preempted(self) -> None:
+        """The process received SIGTERM because of a preemption."""
+        self._preempted = True
+
+    def succeeded(self) -> bool | None:
+        """Whether the work succeeded; ``None``: it is preempted and goes on later."""
+        if self._code == PREEMPTED or (self._preempted and self._code):
+            return None
+        return self._code == 0
+
+
+def _code_of(status: object) -> int:
+    """The exit code that ``sys.exit(status)`` gives."""
+    if status is None:
+        return 0
+    return status if isinstance(status, int) else 1
+
+
+process_exit: Final = ProcessExit()

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from carrel.job import report
-from carrel.job.notebook import keeping, order, parameters, source
-from carrel.job.notebook.order import Order
+from carrel.job.notebook import output, source, spec
 from carrel.job.notebook.output import Output
-from carrel.job.notebook.problem import NotebookProblem
-from carrel.job.notebook.progress import Progress
+from carrel.job.notebook.reporting import NotebookProblem, Progress
+from carrel.job.notebook.spec import Order
 from carrel.job.report import reporter
 
 
@@ -80,7 +79,7 @@ def test_parameters_stand_behind_their_defaults_and_replace_those_of_a_former_ru
         cell("rate"),
     )
     notebook = source.read(path)
-    parameters.give(notebook, {"rate": 0.5, "text": 'a"b\n', "more": {"x": [None, True]}})
+    source.give(notebook, {"rate": 0.5, "text": 'a"b\n', "more": {"x": [None, True]}})
     sources = [one.source for one in notebook.cells]
     assert sources == [
         "import x",
@@ -88,7 +87,7 @@ def test_parameters_stand_behind_their_defaults_and_replace_those_of_a_former_ru
         "# Parameters of this run\nrate = 0.5\ntext = 'a\"b\\n'\nmore = {'x': [None, True]}",
         "rate",
     ]
-    parameters.give(notebook, {})
+    source.give(notebook, {})
     assert len(notebook.cells) == 3
 
 
@@ -104,7 +103,7 @@ def test_parameters_in_other_languages(tmp_path: Path, language: str, line: str)
     path = write(tmp_path / "a.ipynb", cell("1"), kernelspec={"name": "k", "language": language,
                                                              "display_name": "k"})  # fmt: skip
     notebook = source.read(path)
-    parameters.give(notebook, {"p": {"a": [1, True, None]}})
+    source.give(notebook, {"p": {"a": [1, True, None]}})
     assert notebook.cells[0].source.splitlines()[1] == line
 
 
@@ -116,7 +115,7 @@ def test_parameters_in_other_languages(tmp_path: Path, language: str, line: str)
 def test_parameters_that_cannot_be_set(tmp_path: Path, language: str, name: str, code: str) -> None:
     notebook = source.read(write(tmp_path / "a.ipynb", cell("1")))
     with pytest.raises(NotebookProblem) as problem:
-        parameters.give(notebook, {name: 1}, language)
+        source.give(notebook, {name: 1}, language)
     assert code_of(problem) == code
 
 
@@ -175,29 +174,29 @@ def test_output_that_cannot_be_written(tmp_path: Path, output: str, code: str) -
 def test_what_is_kept_comes_back_and_damage_is_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert keeping.kept(tmp_path) is None
+    assert output.kept(tmp_path) is None
     notebook = source.read(write(tmp_path / "a.ipynb", cell("1"), cell("2")))
-    keeping.keep(tmp_path / "kept", notebook, 1)
-    found = keeping.kept(tmp_path / "kept")
+    output.keep(tmp_path / "kept", notebook, 1)
+    found = output.kept(tmp_path / "kept")
     assert found is not None
     assert ([one.source for one in found[0].cells], found[1]) == (["1", "2"], 1)
     assert "carrel_begin" not in found[0].metadata
     for damage in ("{", '{"cells": [], "metadata": {"carrel_begin": 9}, "nbformat": 4}'):
-        (tmp_path / "kept" / keeping.FILE).write_text(damage)
-        assert keeping.kept(tmp_path / "kept") is None
+        (tmp_path / "kept" / output.FILE).write_text(damage)
+        assert output.kept(tmp_path / "kept") is None
     assert capsys.readouterr().err.count("the notebook is read anew") == 2
 
 
 def test_the_order_is_read_from_the_tasks_folder(tmp_path: Path) -> None:
     env = {"CARREL_TASK_DIR": str(tmp_path), "CARREL_WORKLOAD": "a-1", "CARREL_ATTEMPT": "2"}
     with pytest.raises(NotebookProblem) as problem:
-        order.read(env)
+        spec.read(env)
     assert code_of(problem) == "order_missing"
     (tmp_path / ".carrel").mkdir()
     (tmp_path / ".carrel" / "notebook.json").write_text(
         '{"path": "x.ipynb", "parameters": {"a": 1}, "cell_timeout_seconds": null}'
     )
-    found = order.read(env)
+    found = spec.read(env)
     assert (found.path, found.parameters, found.attempt) == ("x.ipynb", {"a": 1}, 2)
     assert found.sent_along == tmp_path / "x.ipynb"
 

@@ -19,7 +19,7 @@ def environment(port: int, member: str, token: str = "the-job") -> dict[str, str
 
 async def reach(port: int, *words: str, token: str = "the-job") -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "carrel.job.mpi_reach", "train-1", *words),
+        *(sys.executable, "-m", "carrel.job.mpi_rsh", "train-1", *words),
         env=environment(port, "train-0", token),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

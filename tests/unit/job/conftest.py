@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from carrel.job import checkpoint, preemption, report
+from carrel.job import checkpoint, report
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +16,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(f"CARREL_{name}", raising=False)
     monkeypatch.setattr(report._Own, "reporter", None)
     monkeypatch.setattr(checkpoint._Pace, "last", None)
-    monkeypatch.setattr(checkpoint._Pace, "told", False)
+    monkeypatch.setattr(checkpoint._Pace, "preempted", False)
     yield
-    preemption.uninstall()
+    checkpoint.uninstall()

@@ -7,8 +7,8 @@ import pytest
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 from tensorboard.plugins.hparams import api_pb2, metadata
 
-from carrel.job import ending, events, report
-from carrel.job.events import EventFiles, event_files
+from carrel.job import event_files, report, task
+from carrel.job.event_files import EventFiles, open_event_files
 from carrel.job.task import Task
 
 
@@ -36,15 +36,15 @@ def test_reports_are_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nothing_is_written_where_nobody_asks(tmp_path: Path) -> None:
-    assert event_files(Task(), {}) is None
-    assert event_files(Task(), {"CARREL_EVENTS_DIR": ""}) is None
+    assert open_event_files(Task(), {}) is None
+    assert open_event_files(Task(), {"CARREL_EVENTS_DIR": ""}) is None
     report.report(step=1, loss=1.0)
     report.flush()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_later_tasks_have_curves_of_their_own(tmp_path: Path) -> None:
-    files = event_files(Task(index=2), {"CARREL_EVENTS_DIR": str(tmp_path)})
+    files = open_event_files(Task(index=2), {"CARREL_EVENTS_DIR": str(tmp_path)})
     assert files is not None
     files.put(1.0, 1, {"loss": 1.0})
     files.flush(30.0)
@@ -97,7 +97,7 @@ def test_only_a_trial_that_reported_has_an_end(tmp_path: Path) -> None:
 
 
 def test_a_trial_says_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ending, "own", ending.Ending())
+    monkeypatch.setattr(event_files, "process_exit", task.ProcessExit())
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "exit", sys.exit)
     env = {
@@ -105,7 +105,7 @@ def test_a_trial_says_its_configuration(tmp_path: Path, monkeypatch: pytest.Monk
         "CARREL_TRIAL": "3",
         "CARREL_PARAMETERS": '{"rate": 0.1, "kind": "adam", "deep": [1, null]}',
     }
-    files = event_files(Task(workload="sweep-3"), env)
+    files = open_event_files(Task(workload="sweep-3"), env)
     assert files is not None
     files.put(1.0, 1, {"loss": 1.0})
     files.flush(30.0)
@@ -148,8 +148,8 @@ def test_without_the_package_it_is_said_once(
 def test_a_flood_is_thinned_and_keeps_the_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_WAITING", 10)
-    monkeypatch.setattr(events, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(event_files, "MOST_WAITING", 10)
+    monkeypatch.setattr(event_files, "PAUSE_SECONDS", 3600.0)
     files = EventFiles(tmp_path)
     for step in range(100):
         files.put(1.0, step, {"loss": 1.0})

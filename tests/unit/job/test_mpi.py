@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from carrel.job import mpi_command, mpi_member, mpi_reach
+from carrel.job import mpi_member, mpi_rsh
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +40,12 @@ def test_a_proof_is_of_one_nonce_one_line_and_one_job(monkeypatch: pytest.Monkey
 )
 def test_what_cannot_be_reached_is_said(arguments: list[str], said: str) -> None:
     with pytest.raises(SystemExit, match=said):
-        mpi_reach.main(arguments)
+        mpi_rsh.main(arguments)
 
 
 def test_a_command_for_oneself_is_run_here_and_its_code_passed_on() -> None:
     with pytest.raises(SystemExit) as ended:
-        mpi_reach.main(["-x", "train-0", "sh", "-c", '"exit 3"'])
+        mpi_rsh.main(["-x", "train-0", "sh", "-c", '"exit 3"'])
     assert ended.value.code == 3
 
 
@@ -87,16 +87,16 @@ def test_of_a_shells_language_only_leading_assignments_mean_anything(
     line: str, words: list[str], variables: dict[str, str]
 ) -> None:
     there = {"CARREL_MEMBER": "train-0", "LD_LIBRARY_PATH": "/usr/own"}
-    assert mpi_command.understood(line, there) == (words, there | variables)
+    assert mpi_member.understood(line, there) == (words, there | variables)
 
 
 def test_a_machine_that_has_the_members_name_needs_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "train-0")
-    assert mpi_command.understood("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
+    assert mpi_member.understood("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
 
 
 def test_mpirun_is_told_in_whose_language_to_write(capsys: pytest.CaptureFixture[str]) -> None:
-    mpi_reach.main(["train-1", "echo $SHELL"])
+    mpi_rsh.main(["train-1", "echo $SHELL"])
     assert capsys.readouterr().out == "/bin/bash\n"

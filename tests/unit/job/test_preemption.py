@@ -1,4 +1,4 @@
-"""SIGTERM tells a job to give way; pacing of saves."""
+"""SIGTERM tells a job of its preemption; when to save."""
 
 import signal
 import threading
@@ -6,8 +6,7 @@ from types import FrameType
 
 import pytest
 
-from carrel import checkpoint
-from carrel.job import preemption
+from carrel.job import checkpoint
 
 
 class Clock:
@@ -27,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_sigterm_is_told_and_the_process_lives() -> None:
+def test_sigterm_is_noticed_and_the_process_lives() -> None:
     assert checkpoint.preempted() is False
     signal.raise_signal(signal.SIGTERM)
     assert checkpoint.preempted() is True
@@ -56,7 +55,7 @@ def test_a_former_handler_is_called_too() -> None:
         checkpoint.preempted()
         signal.raise_signal(signal.SIGTERM)
     finally:
-        preemption.uninstall()
+        checkpoint.uninstall()
         signal.signal(signal.SIGTERM, before)
     assert seen == [signal.SIGTERM]
 
@@ -108,7 +107,7 @@ def test_the_submission_chooses_the_pace(clock: Clock, monkeypatch: pytest.Monke
     assert checkpoint.every(30) is True
 
 
-def test_told_to_give_way_it_is_time_at_once_and_once(clock: Clock) -> None:
+def test_when_preempted_it_is_time_at_once_and_once(clock: Clock) -> None:
     checkpoint.every(30)
     signal.raise_signal(signal.SIGTERM)
     assert checkpoint.every(30) is True

@@ -12,8 +12,7 @@ import pytest
 
 import carrel
 from carrel.job import report as reporting
-from carrel.job.report import Reporter, merge
-from carrel.job.sender import Sender
+from carrel.job.report import Reporter, Sender, merge
 from carrel.job.task import present
 
 Lines = pytest.CaptureFixture[str]
@@ -133,10 +132,12 @@ def test_the_environment_of_a_task() -> None:
         "POD_INDEX": "2",
     }
     task = present(environ)
-    assert task.reports_to == "http://127.0.0.1:1/services/carrel/api/v1/workloads/vision/x/reports"
+    assert (
+        task.reports_url == "http://127.0.0.1:1/services/carrel/api/v1/workloads/vision/x/reports"
+    )
     assert str(task.checkpoint_dir) == "/c/task-2"
     assert "secret" not in repr(task)
-    assert present({}).reports_to == ""
+    assert present({}).reports_url == ""
 
 
 def test_a_forked_child_reports_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

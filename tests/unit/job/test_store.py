@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from carrel.job import checkpoint, formats, store
-from carrel.job.store import CheckpointStore, Damaged
+from carrel.job import checkpoint, checkpoint_store
+from carrel.job.checkpoint_store import CheckpointStore, Damaged
 
 Lines = pytest.CaptureFixture[str]
 
@@ -19,16 +19,16 @@ Lines = pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        ({"step": 3, "loss": [0.1]}, formats.PICKLE),
-        (np.arange(6).reshape(2, 3), formats.ARRAY),
-        ({"weights": np.ones(3), "bias": np.zeros(1)}, formats.ARRAYS),
-        ({"not a name": np.ones(1)}, formats.PICKLE),
-        (np.array([object], dtype=object), formats.PICKLE),
-        ({}, formats.PICKLE),
+        ({"step": 3, "loss": [0.1]}, checkpoint_store.PICKLE),
+        (np.arange(6).reshape(2, 3), checkpoint_store.ARRAY),
+        ({"weights": np.ones(3), "bias": np.zeros(1)}, checkpoint_store.ARRAYS),
+        ({"not a name": np.ones(1)}, checkpoint_store.PICKLE),
+        (np.array([object], dtype=object), checkpoint_store.PICKLE),
+        ({}, checkpoint_store.PICKLE),
     ],
 )
 def test_a_value_comes_back_as_it_was(tmp_path: Path, value: Any, kind: str) -> None:
-    assert formats.kind_of(value) == kind
+    assert checkpoint_store.kind_of(value) == kind
     checkpoint.save(value, step=1, directory=tmp_path)
     back = checkpoint.restore(directory=tmp_path)
     assert type(back) is type(value)
@@ -101,7 +101,7 @@ def test_saving_a_step_again_keeps_the_former_until_the_new_one_stands(tmp_path:
 def test_a_damaged_latest_falls_back_and_says_so(tmp_path: Path, harm: str, capsys: Lines) -> None:
     checkpoint.save({"step": 100}, step=100, directory=tmp_path)
     latest = checkpoint.save({"step": 120}, step=120, directory=tmp_path)
-    data, manifest = latest / "data.pkl", latest / store.MANIFEST
+    data, manifest = latest / "data.pkl", latest / checkpoint_store.MANIFEST
     content = data.read_bytes()
     match harm:
         case "cut":
@@ -122,8 +122,8 @@ def test_a_damaged_latest_falls_back_and_says_so(tmp_path: Path, harm: str, caps
 
 def test_content_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     folder = checkpoint.save("x", step=1, directory=tmp_path)
-    manifest = (folder / store.MANIFEST).read_text().replace('"pickle"', '"arrays"')
-    (folder / store.MANIFEST).write_text(manifest)
+    manifest = (folder / checkpoint_store.MANIFEST).read_text().replace('"pickle"', '"arrays"')
+    (folder / checkpoint_store.MANIFEST).write_text(manifest)
     with pytest.raises(Damaged, match="cannot be read"):
         CheckpointStore(tmp_path).load(folder)
 
@@ -150,7 +150,7 @@ def test_a_crash_before_the_rename_leaves_the_former(
 
 
 def test_what_a_killed_run_left_unfinished_is_removed(tmp_path: Path) -> None:
-    (tmp_path / f"{store.UNFINISHED}abc").mkdir(parents=True)
+    (tmp_path / f"{checkpoint_store.UNFINISHED}abc").mkdir(parents=True)
     checkpoint.save("x", step=1, directory=tmp_path)
     checkpoint.restore(directory=tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-000000000001.0"]
@@ -175,7 +175,7 @@ def test_everything_is_forced_to_disk_before_it_gets_its_name(
     checkpoint.save("x", step=1, directory=tmp_path)
     cut = order.index("rename")
     assert {"data.pkl", "manifest.json"} <= set(order[:cut])
-    assert any(name.startswith(store.UNFINISHED) for name in order[:cut])
+    assert any(name.startswith(checkpoint_store.UNFINISHED) for name in order[:cut])
     assert order[cut + 1 :] == [tmp_path.name]
 
 

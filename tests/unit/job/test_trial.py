@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import carrel
-from carrel.job import exchange, report, trial, trial_link
-from carrel.job.trial_link import Link, merge
+from carrel.job import api, report, trial
+from carrel.job.trial import Link, merge
 
 PATHS = [str(Path(carrel.__file__).parents[1])]
 
@@ -57,7 +57,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
         monkeypatch.setenv(f"CARREL_{name}", value)
     monkeypatch.setattr(Link, "_request", lambda _, part, content: made.request(part, content))
     monkeypatch.setattr(trial._Own, "link", None)
-    monkeypatch.setattr(trial_link, "ANSWER_SECONDS", 30.0)
+    monkeypatch.setattr(trial, "ANSWER_SECONDS", 30.0)
     yield made
     made.away = False
     if trial._Own.link is not None:
@@ -131,7 +131,7 @@ def test_the_result_is_there_when_the_call_returns(desk: Desk) -> None:
 def test_without_an_answer_the_trial_goes_on_and_nothing_is_lost(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial_link, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(trial, "ANSWER_SECONDS", 0.05)
     desk.away = True
     own = carrel.trial()
     own.report(1.0, 0)
@@ -161,9 +161,11 @@ def test_a_result_without_reports_waits_for_the_scheduler(
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 200", b'HTTP/1.1 200 OK\r\n\r\n{"a": '])
 def test_an_answer_that_is_cut_off_is_none(answer: bytes) -> None:
     with pytest.raises(ConnectionError):
-        exchange.read(answer)
-    assert exchange.read(b'HTTP/1.1 409 Conflict\r\nA: b\r\n\r\n{"a": 1}') == (409, {"a": 1})
-    assert exchange.read(b"HTTP/1.1 204 No Content\r\n\r\n") == (204, None)
+        api.parse_json(api.parse_answer(answer)[1])
+    conflict = b'HTTP/1.1 409 Conflict\r\nA: b\r\n\r\n{"a": 1}'
+    assert api.parse_answer(conflict) == (409, b'{"a": 1}')
+    assert api.parse_answer(b"HTTP/1.1 204 No Content\r\n\r\n") == (204, b"")
+    assert api.parse_json(b"") is None
 
 
 def test_a_trial_with_a_result_only_imports_next_to_nothing() -> None:

@@ -4,8 +4,8 @@ import asyncio
 import os
 import sys
 
-from carrel.job.notebook import order, progress
-from carrel.job.notebook.problem import GAVE_WAY, GaveWay, NotebookProblem
+from carrel.job.notebook import reporting, spec
+from carrel.job.notebook.reporting import GAVE_WAY, GaveWay, NotebookProblem
 from carrel.job.task import warn
 
 
@@ -21,13 +21,13 @@ def main() -> int:
         warn(problem.sentence)
         return problem.exit_code
     finally:
-        progress.flush()
+        reporting.flush()
     return 0
 
 
 def _run() -> None:
     try:
-        asked = order.read()
+        asked = spec.read()
         try:
             from carrel.job.notebook.run import run
         except ModuleNotFoundError as error:
@@ -39,7 +39,7 @@ def _run() -> None:
         asyncio.run(run(asked))
     except NotebookProblem as problem:
         if not problem.told:
-            progress.tell_problem(problem)
+            reporting.tell_problem(problem)
         raise
 
 

@@ -17,7 +17,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from typing_extensions import override
 
-from carrel.job.notebook.problem import NotebookProblem
+from carrel.job.notebook.reporting import NotebookProblem
 from carrel.job.notebook.source import Notebook
 
 USUAL: Final = "python3"

@@ -14,17 +14,16 @@ from typing import Any, Final
 
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
-from carrel.job.notebook import keeping, parameters, source
+from carrel.job.notebook import output, source
 from carrel.job.notebook.kernel import Kernel, name_for
-from carrel.job.notebook.order import Order
 from carrel.job.notebook.output import Output
-from carrel.job.notebook.problem import FAILED, GaveWay, NotebookProblem
-from carrel.job.notebook.progress import Progress
+from carrel.job.notebook.reporting import FAILED, GaveWay, NotebookProblem, Progress
 from carrel.job.notebook.source import Notebook
+from carrel.job.notebook.spec import Order
 from carrel.job.result import hand_back
 
 RESTART_POINT: Final = "restart-point"
-ALWAYS: Final = frozenset({"always-run", parameters.DEFAULTS, parameters.GIVEN})
+ALWAYS: Final = frozenset({"always-run", source.DEFAULTS, source.GIVEN})
 SAVE_SECONDS: Final = 5.0
 SAVE_SHARE: Final = 20
 """Saving while a cell runs takes at most one part in so many of the time."""
@@ -54,13 +53,13 @@ class Run:
 
     def _beginning(self) -> tuple[Notebook, int]:
         order = self._order
-        found = keeping.kept(order.kept) if order.attempt else None
+        found = output.kept(order.kept) if order.attempt else None
         if found is None:
             notebook = source.read(source.find(order))
             source.clear(notebook)
-            parameters.give(notebook, order.parameters)
+            source.give(notebook, order.parameters)
             found = notebook, 0
-            keeping.keep(order.kept, notebook, 0)
+            output.keep(order.kept, notebook, 0)
         source.clear(found[0], found[1])
         return found
 
@@ -103,7 +102,7 @@ class Run:
             if again and not source.tags(cell) & ALWAYS:
                 continue
             if not again and RESTART_POINT in source.tags(cell) and index > 0:
-                keeping.keep(self._order.kept, self.notebook, index)
+                output.keep(self._order.kept, self.notebook, index)
             if self._told.is_set():
                 raise GaveWay
             if source.runs(cell):

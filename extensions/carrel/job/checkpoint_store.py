@@ -1,24 +1,87 @@
-"""A folder of checkpoints, each whole or not there at all.
+"""How a value becomes files and a value again: pickle, NumPy's npz, or a function of the user's.
 
-A checkpoint is a folder ``step-<step>.<n>`` with its files and a manifest of their sizes and sums.
-It is written under another name, forced to the disk, and then renamed: a crash at any instant
-leaves the former ones. On reading, sums are compared; a damaged checkpoint is passed over.
+NumPy is used only where the program itself already imported it.
 """
 
 import contextlib
+import functools
 import json
 import os
+import pickle
 import re
 import shutil
+import sys
 import tempfile
 import time
+import types
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from carrel.job import formats
+PICKLE: Final = "pickle"
+ARRAY: Final = "array"
+ARRAYS: Final = "arrays"
+WRITTEN: Final = "written"
+FUNCTIONS: Final = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    functools.partial,
+)
+NAMES: Final = {PICKLE: "data.pkl", ARRAY: "data.npz", ARRAYS: "data.npz", WRITTEN: "data"}
+
+
+def kind_of(value: Any) -> str:
+    """The format for a value. Models are often callable, so only functions count as functions."""
+    if isinstance(value, FUNCTIONS):
+        return WRITTEN
+    if _is_array(value):
+        return ARRAY
+    if isinstance(value, dict) and value and all(map(_is_array, value.values())):
+        names = (isinstance(name, str) and name.isidentifier() for name in value)
+        return ARRAYS if all(names) else PICKLE
+    return PICKLE
+
+
+def _is_array(value: Any) -> bool:
+    # While another thread imports it, NumPy is there without its names: then nobody has an array.
+    array = getattr(sys.modules.get("numpy"), "ndarray", None)
+    return array is not None and type(value) is array and not value.dtype.hasobject
+
+
+def write(value: Any, kind: str, folder: Path) -> None:
+    """Write it below the folder."""
+    path = folder / NAMES[kind]
+    if kind == WRITTEN:
+        writer: Callable[[Path], object] = value
+        writer(path)
+        if not any(folder.iterdir()):
+            raise ValueError(f"the function given to save() wrote nothing to {path.name}")
+        return
+    if kind == PICKLE:
+        with path.open("wb") as out:
+            pickle.dump(value, out, protocol=pickle.HIGHEST_PROTOCOL)
+        return
+    import numpy as np
+
+    np.savez(path, **({"array": value} if kind == ARRAY else value))
+
+
+def read(kind: str, folder: Path) -> Any:
+    """The value again; for what a function wrote, its path."""
+    path = folder / NAMES[kind]
+    if kind == PICKLE:
+        with path.open("rb") as file:
+            return pickle.load(file)  # noqa: S301 - the job's own file, checked against its sums
+    if kind in (ARRAY, ARRAYS):
+        import numpy as np
+
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["array"] if kind == ARRAY else dict(arrays)
+    return path if path.exists() else next(p for p in folder.iterdir() if p.name != "manifest.json")
+
 
 MANIFEST: Final = "manifest.json"
 NAME: Final = re.compile(r"step-(\d+)\.(\d+)")
@@ -78,7 +141,7 @@ class CheckpointStore:
         """The value of one. Raises ``Damaged``."""
         manifest = checked(folder)
         try:
-            return formats.read(manifest["format"], folder)
+            return read(manifest["format"], folder)
         except Exception as error:
             raise Damaged(f"its content cannot be read: {error}") from error
 
@@ -103,8 +166,8 @@ class CheckpointStore:
 
 
 def _fill(folder: Path, value: Any, step: int, at: float) -> None:
-    kind = formats.kind_of(value)
-    formats.write(value, kind, folder)
+    kind = kind_of(value)
+    write(value, kind, folder)
     files = {str(path.relative_to(folder)): list(_sum(path)) for path in _files(folder)}
     manifest = {"format": kind, "step": step, "at": at, "files": files}
     (folder / MANIFEST).write_text(json.dumps(manifest))

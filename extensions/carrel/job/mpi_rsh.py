@@ -13,8 +13,19 @@ import sys
 import time
 from typing import BinaryIO, Final
 
-from carrel.job.mpi_command import SHELL_ANSWER, SHELL_ASKED_FOR, understood
-from carrel.job.mpi_member import ERROR, EXIT, HEAD, NONCE_BYTES, OUT, REFUSED, members, proof
+from carrel.job.mpi_member import (
+    ERROR,
+    EXIT,
+    HEAD,
+    NONCE_BYTES,
+    OUT,
+    REFUSED,
+    SHELL_ANSWER,
+    SHELL_ASKED_FOR,
+    members,
+    proof,
+    understood,
+)
 
 PAUSE_SECONDS: Final = 0.1
 

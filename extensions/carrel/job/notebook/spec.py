@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from carrel.job.notebook.problem import NotebookProblem
+from carrel.job.notebook.reporting import NotebookProblem
 
 FILE: Final = Path(".carrel/notebook.json")
 
