@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
-from carrel_scheduler.core.actions import allocate, preempt, reclaim
+from carrel_scheduler.core.actions import allocate
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CheckpointSeen,
@@ -25,6 +25,7 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     WorkloadQueued,
 )
+from carrel_scheduler.core.preemption import preempt, reclaim
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State

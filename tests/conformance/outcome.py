@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from carrel_scheduler.core.actions import allocate, consolidate, preempt, reclaim, stale
+from carrel_scheduler.core.actions import allocate, stale
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption import consolidate, preempt, reclaim
 from carrel_scheduler.core.resources import MILLI
 from conformance.situation import NOW, PLACED, Built, Json, build
 

@@ -9,21 +9,11 @@ long.
 
 from collections.abc import Callable, Sequence
 
-from carrel_scheduler.core.actions import (
-    allocate,
-    combine,
-    consolidate,
-    drain,
-    hasten,
-    preempt,
-    promises,
-    reclaim,
-    reserve,
-    stale,
-)
+from carrel_scheduler.core.actions import allocate, drain, hasten, promises, reserve, stale
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption import consolidate, preempt, preempt_and_reclaim, reclaim
 
 Action = Callable[[Cycle], None]
 
@@ -34,7 +24,7 @@ ACTIONS: Sequence[Action] = (
     consolidate.for_entitled,
     reclaim.run,
     preempt.run,
-    combine.run,
+    preempt_and_reclaim.run,
     consolidate.run,
     stale.run,
     drain.run,

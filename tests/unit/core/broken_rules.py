@@ -12,23 +12,30 @@ from unittest.mock import patch
 
 import numpy as np
 
-from carrel_scheduler.core.actions import consolidate, preempt, stale
+from carrel_scheduler.core.actions import stale
 from carrel_scheduler.core.capacity.eligible import Eligible
 from carrel_scheduler.core.changes import tasks as task_changes
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import Placing
 from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.preemption import (
+    combining,
+    consolidate,
+    own_queue,
+    preempt,
+    share_legality,
+    vectorised,
+)
+from carrel_scheduler.core.preemption.candidates import VictimTable
+from carrel_scheduler.core.preemption.legality import Claim
+from carrel_scheduler.core.preemption.sequential import Search
 from carrel_scheduler.core.queues import standings
 from carrel_scheduler.core.queues.barriers import Barrier, find_barrier
 from carrel_scheduler.core.queues.standings import Standings
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.victims import combining, mass, own_side, taking
-from carrel_scheduler.core.victims.claims import Claim
-from carrel_scheduler.core.victims.clearing_room import Search
-from carrel_scheduler.core.victims.table import VictimTable
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.members import protected_members
 
@@ -146,7 +153,7 @@ BROKEN = (
         "every victim is legal",
         (
             (Claim, "legal", lambda *_: True),
-            (mass, "budgets_of", lambda cycle, *_: mass.open_budgets(cycle)),
+            (vectorised, "budgets_of", lambda cycle, *_: vectorised.open_budgets(cycle)),
         ),
         ("nobody_within_quota_is_reclaimed",),
     ),
@@ -192,10 +199,10 @@ BROKEN = (
         tuple(
             (where, name, lambda *_: 0.0)
             for where, name in (
-                (taking, "reclaim_protects_s"),
-                (mass, "reclaim_protects_s"),
+                (share_legality, "reclaim_protects_s"),
+                (vectorised, "reclaim_protects_s"),
                 (preempt, "preempt_protects_s"),
-                (own_side, "preempt_protects_s"),
+                (own_queue, "preempt_protects_s"),
                 (combining, "preempt_protects_s"),
             )
         ),

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.actions import combine
 from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
@@ -13,10 +12,10 @@ from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption import node_prefilter, preempt_and_reclaim
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.settings import DEFAULTS, Settings
-from carrel_scheduler.core.victims import promising
 from carrel_scheduler.core.work.jobs import Job
 from unit.core.runs import Run
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
@@ -284,7 +283,7 @@ def test_who_holds_places_and_waits_for_others_to_end_is_tried_again() -> None:
 
 
 def test_a_large_cluster_tries_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promising, "SMALL", 0)
+    monkeypatch.setattr(node_prefilter, "SMALL", 0)
     state = state_of(*two_and_two(), urgent())
     served = [bool(decide(state, NOW + second).evictions) for second in range(8)]
     assert served[:4] == served[4:]
@@ -295,13 +294,13 @@ def test_a_large_cluster_tries_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> N
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Uids of those for whom victims of both rules were searched."""
     made: list[str] = []
-    find = combine.find
+    find = preempt_and_reclaim.find
 
     def counted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
         made.append(job.spec.uid)
         return find(cycle, job, step)
 
-    monkeypatch.setattr(combine, "find", counted)
+    monkeypatch.setattr(preempt_and_reclaim, "find", counted)
     return made
 
 

@@ -6,13 +6,13 @@ from itertools import combinations
 
 import pytest
 
-from carrel_scheduler.core.actions import combine, preempt, reclaim
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
 from carrel_scheduler.core.invariants.victims import check_plan
+from carrel_scheduler.core.preemption import preempt, preempt_and_reclaim, reclaim
+from carrel_scheduler.core.preemption.legality import Claim
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.victims.claims import Claim
 from unit.core.situations import node, queue, running, state_of, training, workspace
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def test_it_is_served_wherever_a_set_of_victims_is_lawful() -> None:
         alone = decide(state, NOW, (reclaim.run, preempt.run))
         if alone.evictions or makes_room(state, (), tasks, gpus):
             continue
-        plan = decide(state, NOW, (combine.run,))
+        plan = decide(state, NOW, (preempt_and_reclaim.run,))
         assert check_plan(state, plan, NOW) == []
         found = [one.uid for one in plan.evictions]
         if found:

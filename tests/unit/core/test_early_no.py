@@ -6,13 +6,13 @@ import pytest
 
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
-from carrel_scheduler.core.clearing.board import lay_out, purse_of
-from carrel_scheduler.core.clearing.bounds import by_budgets, by_sums
-from carrel_scheduler.core.clearing.fitting import fitting
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.victims import mass
-from unit.core.clearing.situations import random_situation
+from carrel_scheduler.core.preemption import vectorised
+from carrel_scheduler.core.preemption.search.board import lay_out, purse_of
+from carrel_scheduler.core.preemption.search.bounds import by_budgets, by_sums
+from carrel_scheduler.core.preemption.search.fitting import fitting
+from unit.core.preemption.search.situations import random_situation
 
 NODES = 100
 
@@ -32,7 +32,7 @@ def test_one_short_is_found_out_without_a_closer_look(
     def looked(*_: object, **__: object) -> None:
         pytest.fail("what follows the sums was asked")
 
-    monkeypatch.setattr(mass, later, looked)
+    monkeypatch.setattr(vectorised, later, looked)
     assert planned(make(NODES)).evictions == ()
 
 

@@ -18,10 +18,10 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
+from carrel_scheduler.core.preemption.node_prefilter import in_reach, likely_nodes
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.victims.promising import in_reach, likely_nodes
 from carrel_scheduler.core.work.lending import COLUMNS, Lending
 
 NODES, QUEUES = 6, 4

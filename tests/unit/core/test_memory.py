@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
-from carrel_scheduler.core.actions import allocate, reclaim
+from carrel_scheduler.core.actions import allocate
 from carrel_scheduler.core.choosing.value import FIRST
 from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
@@ -33,6 +33,7 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.memory import Memory
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption import reclaim
 from carrel_scheduler.core.queues.division import Division
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request

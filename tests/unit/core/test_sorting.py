@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.victims import sorting
+from carrel_scheduler.core.preemption import sorting
 
 CASES = {
     "times": np.random.default_rng(1).random(9000) * 1e9,

@@ -6,11 +6,11 @@ import pytest
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Event, RoomPromised
+from carrel_scheduler.core.preemption import pruning
+from carrel_scheduler.core.preemption.combining import _after
+from carrel_scheduler.core.preemption.legality import Budgets
+from carrel_scheduler.core.preemption.own_queue import OwnSide
 from carrel_scheduler.core.settings import DEFAULTS
-from carrel_scheduler.core.victims import sparing
-from carrel_scheduler.core.victims.claims import Budgets
-from carrel_scheduler.core.victims.combining import _after
-from carrel_scheduler.core.victims.own_side import OwnSide
 from unit.core.situations import node, queue, running, state_of, training
 
 NOW = 1000.0
@@ -40,7 +40,7 @@ def staying(own: OwnSide, rights: Budgets | None, *, taken: bool = False) -> set
     With ``taken`` others got what the first of them had on node `n`.
     """
     cycle, leaving = own.cycle, own.shares
-    before = sparing.promised_beyond(own, leaving)
+    before = pruning.promised_beyond(own, leaving)
     room = cycle.state.tasks.footprint(cycle.state.job("far").rows[0])
     for share in leaving:
         for index in share.indices:
@@ -48,7 +48,7 @@ def staying(own: OwnSide, rights: Budgets | None, *, taken: bool = False) -> set
     assert place(cycle, own.claimer, own.step, soon=True)
     if taken:
         cycle.moves.hold(cycle.state.job("waits"), 0, room, fixed=False)
-    sparing.spare(own, leaving, before, rights)
+    pruning.spare(own, leaving, before, rights)
     return {share.job.uid for share in leaving} & set(cycle.moves.held)
 
 
@@ -91,5 +91,5 @@ def test_only_what_other_queues_lose_needs_a_right(*, together: bool) -> None:
             moves.stop_many(np.array([jobs(uid).rows[0]]), cause)
         else:
             moves.stop(jobs(uid), 0, cause)
-        assert sparing.others_lose(own, 0) is lost
-    assert not sparing.others_lose(own, moves.mark())
+        assert pruning.others_lose(own, 0) is lost
+    assert not pruning.others_lose(own, moves.mark())

@@ -10,12 +10,12 @@ from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
 from carrel_scheduler.core.events import QueueSet, RoomPromised, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption import node_prefilter
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.remedies import Change, remedies
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.speculation import forecast, if_ended, impact, what_if
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.victims import promising
 from unit.core.digest import digest
 from unit.core.situations import (
     apply,
@@ -104,7 +104,7 @@ def test_places_held_for_it_are_still_held_afterwards(state: State) -> None:
 
 def test_whose_turn_it_is_does_not_change_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a large cluster one claim is served in a cycle; who asks about another is told its own."""
-    monkeypatch.setattr(promising, "SMALL", 0)
+    monkeypatch.setattr(node_prefilter, "SMALL", 0)
     monkeypatch.setattr(cycle, "SERVED", 1)
     state = state_of(
         *(node("n", 4), queue("a", 0), queue("b", 2, created_at=1.0), queue("c", 2)),

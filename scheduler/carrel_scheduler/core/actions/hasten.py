@@ -7,10 +7,10 @@ What leads nowhere leaves the places held.
 
 from collections.abc import Iterable
 
-from carrel_scheduler.core.actions import combine, consolidate, preempt, reclaim
 from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.preemption import consolidate, preempt, preempt_and_reclaim, reclaim
 from carrel_scheduler.core.work.jobs import Job
 
 
@@ -33,7 +33,12 @@ def _try(cycle: Cycle, job: Job) -> None:
     step = tuple(sorted(moves.held[job.spec.uid]))
     for index in step:
         moves.lift(job, index, fixed=fixed)
-    for attempt in (consolidate.attempt, reclaim.attempt, preempt.attempt, combine.attempt):
+    for attempt in (
+        consolidate.attempt,
+        reclaim.attempt,
+        preempt.attempt,
+        preempt_and_reclaim.attempt,
+    ):
         if attempt(cycle, job, step) is Answer.SERVED:
             return
     moves.rollback(mark)

@@ -17,9 +17,9 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.cycle.starving import starving
 from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.preemption.candidates import victims_of
+from carrel_scheduler.core.preemption.node_prefilter import likely_nodes, looks_at_all
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.victims.promising import likely_nodes, looks_at_all
-from carrel_scheduler.core.victims.table import victims_of
 from carrel_scheduler.core.work.jobs import Job
 
 

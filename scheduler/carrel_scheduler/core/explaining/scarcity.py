@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.legality import Claim
 from carrel_scheduler.core.resources import NONE, Triple
-from carrel_scheduler.core.victims.claims import Claim
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.cycle.cycle import Cycle

@@ -1,0 +1,223 @@
+"""Those who may give way, as arrays: what ``clearing`` searches when there are many.
+
+Units are whole jobs; of elastic jobs only their surplus members stand here, one by one. What they
+cost stands in ``costs``.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.search.claims import Ground, Victims
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.members import leaf_states
+from carrel_scheduler.core.work.steps import shed_steps
+
+Times = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class VictimTable:
+    """Rows of tasks that may be stopped, and the units in which they go.
+
+    Attributes:
+        rows: (V,) rows of the task columns.
+        job: (V,) their jobs' slots.
+        unit: (V,) index of the unit.
+        gpu: (V,) thousandths that they hold.
+        first: (U,) position in ``rows`` of a task of each unit.
+        left_out: some jobs have more to give than stands here.
+        nodes: (K,) slots of the only nodes that were looked at; ``None``: all.
+    """
+
+    cycle: Cycle
+    rows: Counts
+    job: Counts
+    gpu: Counts
+    unit: Counts
+    first: Counts
+    left_out: bool
+    nodes: Counts | None = None
+
+    def plain(self) -> Victims:
+        """Without costs: every unit like the other (see ``costs``)."""
+        zeros = np.zeros(len(self.first), np.int64)
+        return self._victims(zeros, np.arange(len(self.first)))
+
+    def held(self, resource: int) -> Counts:
+        """(U,) what every unit holds of a resource."""
+        host = self.cycle.state.tasks.host
+        column = host[resource - 1].take(self.rows) if resource else self.gpu
+        if len(self.first) == len(self.rows):
+            return column.take(self.first)
+        return np.bincount(self.unit, column, minlength=len(self.first)).astype(np.int64)
+
+    def jobs(self) -> list[Job]:
+        """The workloads, those to which this cycle gave room included."""
+        state, moves = self.cycle.state, self.cycle.moves
+        found = {slot: state.jobs.at(slot) for slot in np.unique(self.job).tolist()}
+        queues = {job.queue for job in found.values()}
+        for uid in (*moves.started, *moves.held):
+            job = state.jobs.get(uid)
+            if job.spec.preemptible is Preemptibility.YES and job.queue in queues:
+                found[job.slot] = job
+        claimers = moves.claimers()
+        return [job for job in found.values() if self.cycle.is_left_alone(job, claimers)]
+
+    def that_hold(self, excess: Counts) -> "VictimTable":
+        """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
+        host, rows = self.cycle.state.tasks.host, self.rows
+        queue = self.cycle.state.jobs.queue.take(self.job)
+        useful = (excess[:, 0] > 0).take(queue) & (self.gpu > 0)
+        for r in (1, 2):
+            if not useful.all():
+                useful |= (excess[:, r] > 0).take(queue) & (host[r - 1].take(rows) > 0)
+        if useful.all():
+            return self
+        units = np.zeros(len(self.first), np.bool_)
+        units[self.unit[useful]] = True
+        kept = units.take(self.unit)
+        _, first, unit = np.unique(self.unit[kept], return_index=True, return_inverse=True)
+        job, gpu = self.job[kept], self.gpu[kept]
+        return replace(self, rows=rows[kept], job=job, gpu=gpu, unit=unit, first=first)
+
+    def rows_of(self, units: Counts) -> Counts:
+        """Rows of all tasks of these units."""
+        chosen = np.zeros(len(self.first), np.bool_)
+        chosen[units] = True
+        return self.rows[chosen.take(self.unit)]
+
+    def _victims(self, cost: Counts, order: Counts) -> Victims:
+        tasks, rows = self.cycle.state.tasks, self.rows
+        return Victims(
+            node=self._places(tasks.node.take(rows)),
+            mask=tasks.mask.take(rows),
+            share=tasks.share.take(rows).astype(np.int64),
+            counted=tasks.counted.take(rows).astype(np.int64),
+            cpu_milli=tasks.host[0].take(rows),
+            memory_mib=tasks.host[1].take(rows),
+            queue=self.cycle.state.jobs.queue.take(self.job).astype(np.int64),
+            unit=self.unit,
+            cost=cost,
+            order=order,
+        )
+
+    def _places(self, node: Counts) -> Counts:
+        """(V,) columns of these nodes on the ground; the last one stands for all others."""
+        if self.nodes is None:
+            return node
+        places = np.full(len(self.cycle.state.nodes.schedulable), len(self.nodes), np.int64)
+        places[self.nodes] = np.arange(len(self.nodes))
+        return places.take(node)
+
+    def ground(self, cls: int) -> Ground:
+        """The room that is coming on the nodes looked at, where a class may run.
+
+        CPU and memory may be below zero where a node reports less than is held: what is freed
+        first makes up for that.
+        """
+        state, room = self.cycle.state, self.cycle.room
+        soon = room.soon
+        host = room.free.host[:2] + room.releasing.host[:2] - room.promised.host[:2]
+        eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
+        if self.nodes is None:
+            return Ground(eligible, soon.devices, host, rank)
+        some = np.append(self.nodes, 0)
+        eligible = eligible.take(some)
+        eligible[-1] = False
+        rank = rank.take(some)
+        rank[-1] = len(state.nodes.names) + 1
+        return Ground(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
+
+
+def victims_of(
+    cycle: Cycle,
+    giving: Bools,
+    below: int | Counts | None = None,
+    *,
+    members: bool = False,
+    protected_s: Times | None = None,
+    nodes: Counts | None = None,
+) -> VictimTable:
+    """Tasks that may be stopped, of these queues.
+
+    Args:
+        cycle: the cycle; tasks that it has stopped already are left out.
+        giving: (Q,) queues.
+        below: only workloads of lower priority; of each queue where it is (Q,).
+        protected_s: (Q,) a job is left alone for so long after its start.
+        members: every task by itself, whatever it is part of.
+        nodes: (K,) only jobs with tasks on these; ``None``: everywhere.
+    """
+    state = cycle.state
+    tasks, jobs = state.tasks, state.jobs
+    among = np.arange(len(tasks.node)) if nodes is None else _whole_jobs(cycle, nodes)
+    legal = np.append(giving, False).take(tasks.victim.take(among))
+    if cycle.moves.log:
+        legal &= ~cycle.moves.stopped.take(among)
+    if below is not None:
+        most = (
+            below if isinstance(below, int) else below.take(tasks.victim.take(among), mode="wrap")
+        )
+        legal &= tasks.priority.take(among) < most
+    mixed = _mixed(cycle, among)
+    left_out = bool((legal & mixed).any())
+    rows = among.compress(legal & ~mixed)
+    job = tasks.job.take(rows)
+    whole = jobs.whole.take(job)
+    if protected_s is not None:
+        until = jobs.started.take(job) + protected_s.take(jobs.queue.take(job))
+        old = until <= cycle.now
+        rows, job, whole = rows[old], job[old], whole[old]
+    if members:
+        each = np.arange(len(rows))
+        gpu = tasks.gpu_of(rows)
+        return VictimTable(cycle, rows, job, gpu, each, each, left_out=False, nodes=nodes)
+    surplus = np.zeros(len(rows), np.bool_)
+    if not whole.all():
+        surplus = _surplus(cycle, job[~whole]).take(rows)
+        left_out |= bool((~whole & ~surplus).any())
+        kept = whole | surplus
+        rows, job, surplus = rows[kept], job[kept], surplus[kept]
+    if bool((jobs.placed.take(job) == 1).all()) and not surplus.any():
+        unit = first = np.arange(len(rows))
+    else:
+        names = np.where(surplus, rows + len(jobs.by_slot), job)
+        _, first, unit = np.unique(names, return_index=True, return_inverse=True)
+    gpu = tasks.gpu_of(rows)
+    return VictimTable(cycle, rows, job, gpu, unit, first, left_out=left_out, nodes=nodes)
+
+
+def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
+    """Rows of all tasks of the jobs that have tasks on these nodes, ascending."""
+    tasks, jobs = cycle.state.tasks, cycle.state.jobs
+    rows = tasks.lending.on(nodes)
+    job = tasks.job.take(rows)
+    several = jobs.placed.take(job) > 1
+    if not several.any():
+        return rows
+    more = [list(jobs.at(slot).rows.values()) for slot in np.unique(job[several]).tolist()]
+    return np.union1d(rows, np.concatenate(more))
+
+
+def _mixed(cycle: Cycle, among: Counts) -> Bools:
+    """(n,) of these rows, tasks of jobs that this cycle gives more room: they give way whole."""
+    moves, jobs = cycle.moves, cycle.state.jobs
+    rows = [row for uid in (*moves.started, *moves.held) for row in jobs.by_uid[uid].rows.values()]
+    return np.isin(among, rows) if rows else np.zeros(len(among), np.bool_)
+
+
+def _surplus(cycle: Cycle, slots: Counts) -> Bools:
+    """(T,) members of these elastic jobs that can go one by one."""
+    mask = np.zeros(len(cycle.state.tasks.node), np.bool_)
+    for slot in np.unique(slots).tolist():
+        job = cycle.state.jobs.at(slot)
+        states = leaf_states(job, stopped=cycle.moves.stopped_of(job))
+        for step in shed_steps(job.shape.structure, states):
+            if not step.core and len(step.tasks) == 1:
+                mask[job.rows[step.tasks[0]]] = True
+    return mask

@@ -1,0 +1,182 @@
+"""Consolidate: running preemptible work moves together so that something larger fits.
+
+Nothing moves unless everything that moves has a place, held for it in the same plan. Interactive
+work and what may not be stopped never move. The nodes that lack least are tried first: on each,
+those are found whose moving loses the least work, the task takes their place, and they look for
+places elsewhere (``resettling``). Unlike tasks and levels are left to the search one by one.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.answers import Answer, answered
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.in_vain import unless_in_vain
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.offers import Offers
+from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
+from carrel_scheduler.core.preemption import preemptors
+from carrel_scheduler.core.preemption.node_prefilter import promising
+from carrel_scheduler.core.preemption.relocation import Occupant, movers, occupants
+from carrel_scheduler.core.preemption.resettling import have_places, resettle, resettle_together
+from carrel_scheduler.core.preemption.sequential import Search, everybody
+from carrel_scheduler.core.preemption.victim_order import Giving
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.work.jobs import Job
+
+NODES = 24
+"""So many nodes are tried for a step, and two more for each of its tasks."""
+FEW_NODES = 4
+"""Of a large cluster."""
+ATTEMPTS = 2
+"""So many offers in vain end the action: who does not fit keeps asking in every cycle."""
+
+
+class Site(NamedTuple):
+    """A node, and the tasks on it as this cycle found them."""
+
+    node: int
+    here: list[Occupant]
+
+
+MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[Occupant] | None]
+"""Makes a place for one task on a node; those who move for it, ``None`` where there is no way."""
+
+
+def for_entitled(cycle: Cycle) -> None:
+    """Move work for those within their fair share.
+
+    Who borrows comes after all claims: moving work for a borrower who gives way next is in vain.
+    """
+    _run(cycle, borrowers=False)
+
+
+def run(cycle: Cycle) -> None:
+    """Move work for whoever would fit into all the free room together."""
+    _run(cycle, borrowers=True)
+
+
+def _run(cycle: Cycle, *, borrowers: bool) -> None:
+    if cycle.settings.consolidate and cycle.has_victims:
+        offers = Offers(cycle, preemptors.for_consolidate(cycle), preemptors.singles(cycle))
+        offers.run(
+            lambda job, step: attempt(cycle, job, step, borrowers=borrowers),
+            touches_all=True,
+            most=ATTEMPTS if cycle.is_small else 1,
+            served=cycle.served,
+        )
+
+
+def attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool = False) -> Answer:
+    """Move work so that a step fits, if its queue stays within its fair share, or may borrow."""
+    if cycle.delayed(job) or (not borrowers and not cycle.within_share(job, step)):
+        return Answer.NOT_THIS
+    if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
+        return Answer.NO
+    return unless_in_vain(cycle, "consolidate", job, step, _find)
+
+
+def _find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+    """Make room for a step by moving others."""
+    if job.shape.plain:
+        return answered(_step_by_step(cycle, job, step))
+    everybody_else = np.ones(len(cycle.standings.used), np.bool_)
+    movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
+    giving = Giving(cycle, movable, lambda _: False)
+    search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
+    return answered(search.run(giving.shares(lambda _: True)))
+
+
+def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """Whether the free room of all nodes together would hold the step."""
+    pairs = zip(cycle.demand(job, step), cycle.free_in_all(), strict=True)
+    return all(asked <= there for asked, there in pairs)
+
+
+def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    """A place for each task of a plain step, one after the other.
+
+    Those who make room for several tasks get their new places together, where that works out.
+    """
+    mark = cycle.moves.mark()
+    if len(step) > 1:
+        going = _make_places(cycle, job, step, _clear)
+        if going and resettle_together(cycle, going):
+            return True
+        cycle.moves.rollback(mark)
+        if not going:
+            return False
+    if _make_places(cycle, job, step, _clear_and_resettle):
+        return True
+    cycle.moves.rollback(mark)
+    return False
+
+
+def _make_places(
+    cycle: Cycle, job: Job, step: tuple[int, ...], make: MakePlace
+) -> list[Occupant] | None:
+    """All who move so that each task has its place; ``None`` where some has none."""
+    cause = Cause(Token.CONSOLIDATED, job)
+    left, going = list(step), list[Occupant]()
+    tries = (NODES if cycle.is_small else FEW_NODES) + 2 * len(step)
+    for site in _nodes(cycle, job.shape.cls, tries):
+        while left:
+            moved = make(cycle, job, left[0], site, cause)
+            if moved is None:
+                break
+            going += moved
+            left.pop(0)
+        if not left and going:
+            return going
+    return None
+
+
+def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
+    """Eligible nodes with their tasks, those that lack least first."""
+    state, tasks, soon = cycle.state, cycle.state.tasks, cycle.room.soon
+    eligible = state.eligible.of(state.classes.request(cls))
+    nodes = np.flatnonzero(eligible)
+    free = soon.devices.take(nodes, 1)
+    room = free.sum(axis=0, dtype=np.int64)
+    whole = (free == free.max(initial=1)).sum(axis=0, dtype=np.int64)
+    if not state.classes.takes_gpu(cls):
+        room = soon.host[0].take(nodes)
+    better = room * (MOST_DEVICES + 1) + whole
+    rank = state.nodes.rank.take(nodes)
+    key = (int(better.max(initial=0)) - better) * (2 * len(eligible)) + rank
+    best = np.argpartition(key, most)[:most] if most < len(nodes) else np.arange(len(nodes))
+    best = best.take(np.argsort(key.take(best)))
+    for node in nodes.take(best).tolist():
+        yield Site(node, occupants(cycle, tasks.lending.on(np.array([node])).tolist()))
+
+
+def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[Occupant] | None:
+    """Those who are told to move so that a task has its place; ``None``: nothing was possible."""
+    moves, state = cycle.moves, cycle.state
+    staying = [one for one in site.here if not moves.stopped.item(one.row)]
+    going = movers(cycle, job.shape.cls, site.node, staying)
+    if going is None or not have_places(cycle, going):
+        return None
+    mark = moves.mark()
+    for one in going:
+        moves.stop(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
+    footprint = cycle.footprint(job.shape.cls, site.node, soon=True)
+    if footprint is None:
+        moves.rollback(mark)
+        return None
+    moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
+    return going
+
+
+def _clear_and_resettle(
+    cycle: Cycle, job: Job, index: int, site: Site, cause: Cause
+) -> list[Occupant] | None:
+    """As ``_clear``, and each of them has its new place."""
+    mark = cycle.moves.mark()
+    going = _clear(cycle, job, index, site, cause)
+    if going is not None and not resettle(cycle, going):
+        cycle.moves.rollback(mark)
+        return None
+    return going

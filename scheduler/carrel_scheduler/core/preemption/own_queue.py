@@ -1,0 +1,161 @@
+"""What lower priority in a claimer's own queue adds to its claim: rights as well as room.
+
+Work that leaves the claimer's queue is not counted against the claim, which then stands where it
+would reach beyond the fair share, and is worth more where its queues then stay within their quotas.
+All of that work lies in one queue, so rights follow from its sum alone; more of it gives more.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.preemption.legality import Budgets, Claim
+from carrel_scheduler.core.preemption.minimum_runtimes import preempt_protects_s
+from carrel_scheduler.core.preemption.victim_order import Giving, Share
+from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import NONE, Triple, added
+from carrel_scheduler.core.work.jobs import Job
+
+
+class OwnSide:
+    """The claimer's side as it is before anything is taken.
+
+    Attributes:
+        cycle, claimer, step: who claims room for which tasks.
+        demand: what that is in all.
+        most: what may leave its queue at most; minimum run times are not looked at.
+    """
+
+    def __init__(self, cycle: Cycle, claimer: Job, step: tuple[int, ...]) -> None:
+        """As things are now."""
+        self.cycle, self.claimer, self.step = cycle, claimer, step
+        self.demand = cycle.demand(claimer, step)
+        self._rows = _lower(cycle, claimer)
+        self._new = _given_now(cycle, claimer)
+        self.most = self._most()
+        self._before, self._given = cycle.standings.copy(), cycle.given
+        self._known: dict[Triple, tuple[Claim, Budgets | None]] = {}
+
+    @cached_property
+    def shares(self) -> tuple[Share, ...]:
+        """What may leave its queue, in the order of victims."""
+        cycle, queue = self.cycle, self.claimer.queue
+        jobs, claimers = cycle.state.jobs, cycle.moves.claimers()
+        slots = np.unique(cycle.state.tasks.job.take(self._rows)).tolist()
+        found = {slot: jobs.at(slot) for slot in slots} | {job.slot: job for job in self._new}
+        lower = [job for job in found.values() if cycle.is_left_alone(job, claimers)]
+        least = preempt_protects_s(cycle.standings.table, queue, cycle.settings.min_runtime_s)
+        giving = Giving(cycle, lower, lambda job: job.started + least > cycle.now)
+        return tuple(giving.shares(lambda _: True))
+
+    @property
+    def gone(self) -> Triple:
+        """How much has left its queue since, once the claimer has got what it asks for."""
+        slot, demand = self.claimer.queue, self.demand
+        used, now = self._before.used[slot], self.cycle.standings.used[slot]
+        gpu, cpu, memory = (used[r] + demand[r] - now[r] for r in RESOURCES)
+        return gpu, cpu, memory
+
+    def claim(self, gone: Triple) -> Claim:
+        """The claim, had its queue had so much less; it follows nothing but its own ``take``."""
+        cycle, claimer = self.cycle, self.claimer
+        standings = self._before.copy()
+        standings.add(claimer.queue, gone, sign=-1)
+        return Claim(
+            standings,
+            claimer.queue,
+            self.demand,
+            self.demand if cycle.is_fixed(claimer) else NONE,
+            saturation_milli=cycle.settings.saturation_milli,
+            given=self._given,
+        )
+
+    def rights(self, gone: Triple) -> Budgets | None:
+        """What may be taken of others once so much has left; ``None``: the claim does not stand."""
+        return self.entitled(gone)[1]
+
+    def entitled(self, gone: Triple) -> tuple[Claim, Budgets | None]:
+        """The claim, of which nobody may ``take``, and its ``rights``."""
+        known = self._known.get(gone)
+        if known is None:
+            claim = self.claim(gone)
+            known = self._known[gone] = claim, claim.budgets() if claim.may else None
+        return known
+
+    def gives(self, gone: Triple, rights: Budgets | None) -> bool:
+        """Whether at least so much may be taken of others once ``gone`` has left."""
+        if rights is self.rights(self.most) and self._has_all(gone):
+            return True
+        found = self.rights(gone)
+        if found is None or rights is None:
+            return False
+        return bool((found.excess >= rights.excess).all() and (found.most >= rights.most).all())
+
+    def _has_all(self, gone: Triple) -> bool:
+        """Whether all its queues stay within quota and share once so much has left: plainly all."""
+        standings, demand = self._before, self.demand
+        more = (demand[0] - gone[0], demand[1] - gone[1], demand[2] - gone[2])
+        return all(
+            standings.within(standings.quota[slot], slot, more)
+            and standings.within(standings.fair[slot], slot, more)
+            for slot in standings.table.path[self.claimer.queue]
+        )
+
+    def least(self, enough: Callable[[Triple], bool]) -> tuple[Share, ...]:
+        """The fewest shares, in order, whose sum is enough; all of them, if that is none."""
+        low, high = 0, len(self.shares)
+        while low < high:
+            middle = (low + high) // 2
+            if enough(sum_of(self.shares[:middle])):
+                high = middle
+            else:
+                low = middle + 1
+        return self.shares[:low]
+
+    def causes(self, gone: Triple) -> tuple[Cause, Cause]:
+        """What victims of other queues are told, and those of its own."""
+        leaf, demand = self.claimer.queue, self.demand
+        used, quota = self._before.used[leaf], self._before.quota[leaf]
+        within = all(used[r] - gone[r] + demand[r] <= quota[r] for r in RESOURCES)
+        return Cause(Token.RECLAIMED, self.claimer, within), Cause(Token.PREEMPTED, self.claimer)
+
+    def _most(self) -> Triple:
+        tasks, rows = self.cycle.state.tasks, self._rows
+        gpu, (cpu, memory) = tasks.gpu_of(rows), tasks.host[:2].take(rows, 1).sum(axis=1).tolist()
+        return added([(int(gpu.sum()), cpu, memory), *(job.shape.total for job in self._new)])
+
+
+def sum_of(shares: Iterable[Share]) -> Triple:
+    """What shares hold together."""
+    return added(share.amounts for share in shares)
+
+
+def reaches_others(rights: Budgets) -> bool:
+    """Whether there is a queue of which something may be taken."""
+    return bool(((rights.excess > 0) & (rights.excess < NO_BOUND)).any())
+
+
+def _lower(cycle: Cycle, claimer: Job) -> Counts:
+    """Rows of the tasks of lower priority in the claimer's queue that may be stopped."""
+    tasks = cycle.state.tasks
+    mine = (tasks.victim == claimer.queue) & (tasks.priority < claimer.spec.priority)
+    return np.flatnonzero(mine & ~cycle.moves.stopped)
+
+
+def _given_now(cycle: Cycle, claimer: Job) -> list[Job]:
+    """Those of lower priority in its queue that this cycle gives room, and that may be stopped."""
+    jobs = map(cycle.state.jobs.get, sorted({*cycle.moves.started, *cycle.moves.held}))
+    return [
+        job
+        for job in jobs
+        if job.queue == claimer.queue
+        and job.spec.priority < claimer.spec.priority
+        and job.spec.preemptible is not Preemptibility.NO
+        and job is not claimer
+    ]

@@ -1,0 +1,142 @@
+"""Which waiting rows are worth a close look by the actions that stop others.
+
+Thousands of rows wait, few may claim anything, and for fewer still is there anything to be had.
+All rows are asked at once here whether they may claim at all: an upper bound of what ``claims`` and
+the limits allow. What is left is offered one by one. Where that is too much for one cycle, the most
+entitled rows are offered in every cycle and the others in turns. Where a question is about one
+workload, it is the turn of that one only: what others might claim does not change its answer but by
+the room that is left, and an answer should not depend on whose turn it happens to be.
+"""
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.barred import barred
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.starving import held_back
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
+from carrel_scheduler.core.work.jobs import Job
+
+LOOKS = 24
+"""At least so many rows are offered in a cycle."""
+FEW = 2
+"""So many rows are offered where victims of both rules are sought, unless there are few victims."""
+COMBINING = 4
+"""In one of so many cycles both rules are tried together, where there is much to look at."""
+TURN = 7919
+"""A prime, so that the turns of one cycle and the next begin far apart."""
+
+
+def for_reclaim(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from other queues."""
+    waiting, rows = cycle.state.waiting, _looked_at(cycle)
+    columns, quota = cycle.columns, cycle.standings.table.quotas
+    rows = rows.compress(waiting.within(rows, columns.fair - columns.used))
+    to_be_had = (columns.used > columns.kept).any(axis=0)
+    wanted = waiting.demand[to_be_had].max(axis=0, initial=0)
+    rows = rows.compress(wanted.take(rows) > 0)
+    allowed = ~waiting.fixed.take(rows)
+    allowed |= waiting.within(rows, quota - columns.fixed)
+    rows = rows.compress(allowed)
+    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
+    return _in_turns(cycle, rows, waiting.within(rows, quota - columns.used))
+
+
+def for_preempt(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from lower priority in their own queue."""
+    rows = _above_some(cycle, _looked_at(cycle))
+    return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
+
+
+def for_combine(cycle: Cycle) -> Counts:
+    """Numbers of rows that may take from lower priority in their own queue and from others too.
+
+    Their queue is within its fair share, and stays so if all of its own gives way.
+    """
+    waiting, columns = cycle.state.waiting, cycle.columns
+    to_be_had = (columns.used > columns.kept).any(axis=0)
+    if not to_be_had.any():
+        return _looked_at(cycle)[:0]
+    rows = _above_some(cycle, _looked_at(cycle))
+    within = (columns.used <= columns.fair).all(axis=1)
+    rows = rows.compress(within.take(waiting.queue.take(rows)))
+    if not len(rows):
+        return rows
+    rows = rows.compress(waiting.within(rows, columns.fair))
+    wanted = waiting.demand[to_be_had].max(axis=0, initial=0)
+    rows = rows.compress(wanted.take(rows) > 0)
+    quota = cycle.standings.table.quotas
+    allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
+    rows = rows.compress(allowed)
+    rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
+    first = waiting.within(rows, quota)
+    return _in_turns(cycle, rows, first, None if cycle.is_small else FEW)
+
+
+def _too_new(cycle: Cycle, rows: Counts) -> Bools:
+    """(r,) whether all jobs of these rows came too lately to take from other queues."""
+    waiting, delay = cycle.state.waiting, cycle.settings.reclaim_delay_s
+    if delay <= 0:
+        return np.zeros(len(rows), np.bool_)
+    late: Bools = waiting.since.take(rows) + delay > cycle.now
+    return late & ~waiting.fixed.take(rows)
+
+
+def singles(cycle: Cycle) -> list[Job]:
+    """Jobs that stand in no row and may ask others for room."""
+    jobs, only = cycle.open_singles(), _whose_turn(cycle)
+    return jobs if only is None else [job for job in jobs if job is only]
+
+
+def combines(cycle: Cycle) -> bool:
+    """Whether both rules are tried together in this cycle: always, but in a large cluster in turns.
+
+    Room comes and goes there all the time, and few of many searches find somebody.
+    """
+    turn = cycle.state.version + int(cycle.now)
+    return looks_at_all(cycle, 1) or cycle.asked is not None or turn % COMBINING == 0
+
+
+def _whose_turn(cycle: Cycle) -> Job | None:
+    """The workload that a question is about, where not all can be looked at; ``None``: all are."""
+    return None if looks_at_all(cycle, 1) else cycle.asked
+
+
+def _looked_at(cycle: Cycle) -> Counts:
+    """Numbers of the rows whose turn it may be."""
+    only = _whose_turn(cycle)
+    if only is None:
+        return cycle.state.waiting.used()
+    return np.array([] if only.waiting is None else [only.waiting.id], np.int64)
+
+
+def _above_some(cycle: Cycle, rows: Counts) -> Counts:
+    """Of these rows those of higher priority than something in their queue that may be stopped."""
+    waiting = cycle.state.waiting
+    lowest = cycle.lowest
+    return rows[waiting.priority.take(rows) > lowest.take(waiting.queue.take(rows))]
+
+
+def for_consolidate(cycle: Cycle) -> Counts:
+    """Numbers of rows whose first step all free room together would hold."""
+    rows, waiting = _looked_at(cycle), cycle.state.waiting
+    for demand, free in zip(waiting.demand, cycle.free_in_all(), strict=True):
+        rows = rows.compress(demand.take(rows) <= free)
+    rows = rows.compress(~barred(cycle, rows))
+    return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
+
+
+def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None) -> Counts:
+    """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
+    waiting = cycle.state.waiting
+    if most is None:
+        most = max(LOOKS, 2 * cycle.claims)
+    if len(rows) > most:
+        priority, width = waiting.priority.take(rows), len(waiting.rows)
+        below = int(priority.max()) - priority
+        below += (int(below.max()) + 1) * ~first
+        rows = np.sort(below * width + rows) % width
+        head, rest = rows[: most // 2], rows[most // 2 :]
+        begin = (cycle.state.version + int(cycle.now)) * TURN % len(rest)
+        rows = np.concatenate([head, np.roll(rest, -begin)[: most - most // 2]])
+    return rows

@@ -1,0 +1,255 @@
+"""Making room when many may give way: the search over arrays instead of one by one.
+
+Only for plain work (equal tasks without a level, whole devices or shares), and only where the books
+of ``clearing`` say all there is to say about what may be taken.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause, Move
+from carrel_scheduler.core.devices.classes import Form
+from carrel_scheduler.core.layers import Bools, Counts
+from carrel_scheduler.core.preemption.candidates import Times, VictimTable, victims_of
+from carrel_scheduler.core.preemption.costs import costed
+from carrel_scheduler.core.preemption.legality import Budgets as ClaimBudgets
+from carrel_scheduler.core.preemption.legality import Claim
+from carrel_scheduler.core.preemption.minimum_runtimes import reclaim_protects_s
+from carrel_scheduler.core.preemption.node_prefilter import (
+    enough_in_all,
+    likely_nodes,
+    looks_at_all,
+)
+from carrel_scheduler.core.preemption.search.board import lay_out, purse_of
+from carrel_scheduler.core.preemption.search.bounds import by_sums
+from carrel_scheduler.core.preemption.search.claims import Budgets, Cleared, NotFound
+from carrel_scheduler.core.preemption.search.claims import Claim as Wish
+from carrel_scheduler.core.preemption.search.clear import clear
+from carrel_scheduler.core.queues.rules import NO_BOUND
+from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.work.jobs import Job
+
+FEW = 40
+"""Up to so many tasks that may be stopped are searched one by one as well: in that search queues
+give in turns, as each becomes less over-served than the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Who may give way and how much their queues may lose; without a table nobody has enough."""
+
+    table: VictimTable | None
+    budgets: Budgets
+
+
+def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
+    """The step as ``clearing`` understands it, or ``None``."""
+    shape, classes = job.shape, cycle.state.classes
+    kind = classes.kinds[shape.cls]
+    if not shape.plain and not (shape.apart == HOST and shape.alike and not shape.levelled):
+        return None
+    if job.rows or step != shape.first_step:
+        return None
+    if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
+        return None
+    width, size, cpu, memory = classes.clearing_kind(shape.cls)
+    return Wish(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
+
+
+def budgets_of(cycle: Cycle, claim: Claim, known: ClaimBudgets | None = None) -> Budgets | None:
+    """What may be taken, or ``None`` where room must come from certain queues.
+
+    What a queue may lose at most, the last victim included, is turned into what it may lose before
+    the last one: stricter by the largest task there is, never too lenient. ``known``: the claim's
+    budgets, where they were worked out before.
+    """
+    if claim.needs():
+        return None
+    found = known or claim.budgets()
+    excess, bound = found.excess.copy(), found.most < NO_BOUND
+    queues = np.flatnonzero(bound.any(axis=1))
+    if len(queues):
+        tasks = cycle.state.tasks
+        gpus = tasks.share * np.bitwise_count(tasks.mask) + tasks.counted
+        largest = np.array([gpus.max(initial=0), *tasks.host.max(axis=1, initial=0)], np.int64)
+        room = found.most[queues] + 1 - largest
+        strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
+        excess[queues] = np.maximum(strict, 0)
+    return Budgets(cycle.standings.table.tree, excess, excess[:, 0] >= NO_BOUND)
+
+
+def open_budgets(cycle: Cycle) -> Budgets:
+    """No bound at all."""
+    tree = cycle.standings.table.tree
+    queues = tree.size
+    return Budgets(tree, np.zeros((queues, 3), np.int64), np.ones(queues, np.bool_))
+
+
+def make_room(
+    cycle: Cycle,
+    job: Job,
+    wish: Wish,
+    table: VictimTable,
+    budgets: Budgets,
+    cause: Cause,
+    one_by_one: Callable[[], bool],
+    own: Cause | None = None,
+) -> bool:
+    """Stop victims and hold their room for a plain step.
+
+    Args:
+        cycle: the cycle.
+        job: who claims.
+        wish: its step.
+        table: those who may give way.
+        budgets: how much their queues may lose.
+        cause: what victims are told.
+        one_by_one: the other search; asked where there are few, and where the table does not hold
+            everything that could be given.
+        own: what victims of the claimer's own queue are told, where it is something else.
+    """
+    plain, ground = table.plain(), table.ground(job.shape.cls)
+    purse = purse_of(plain, budgets)
+    few = are_few(table)
+    if not (few or table.left_out) and by_sums(wish, ground, purse) is not None:
+        return False
+    board = lay_out(ground, plain, budgets, purse)
+    weighed = None if bool(budgets.open.all()) else budgets.excess
+    board.later = lambda: costed(table, plain, weighed)
+    answer = clear(wish, board)
+    few |= table.left_out and not isinstance(answer, Cleared)
+    if not isinstance(answer, Cleared):
+        if few and one_by_one():
+            return True
+        if isinstance(answer, NotFound) and job.waiting is not None:
+            cycle.not_found.add(job.waiting.id)
+        return False
+    mark = cycle.moves.mark()
+    if few and one_by_one():
+        if _cost(cycle, table, board.victims.cost, mark) <= answer.cost:
+            return True
+        cycle.moves.rollback(mark)
+    if table.nodes is not None:
+        answer = replace(answer, nodes=table.nodes.take(answer.nodes))
+    return _carry_out(cycle, job, table, answer, (cause, own or cause))
+
+
+def are_few(table: VictimTable) -> bool:
+    """Whether those who may give way are searched one by one as well."""
+    return len(table.rows) <= FEW and table.nodes is None
+
+
+def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
+    """What the search one by one loses, in the same measure."""
+    rows = [
+        move.job.rows[move.index]
+        for move in cycle.moves.log[mark:]
+        if isinstance(move, Move) and move.cause is not None
+    ]
+    units = np.unique(table.unit[np.isin(table.rows, rows)])
+    return int(cost.take(units).sum())
+
+
+def _carry_out(
+    cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, causes: tuple[Cause, Cause]
+) -> bool:
+    """``causes``: what others are told, and what victims of the claimer's own queue are."""
+    moves, tasks = cycle.moves, cycle.state.tasks
+    mark, rows = moves.mark(), table.rows_of(answer.units)
+    own = tasks.victim.take(rows) == job.queue
+    for cause, some in zip(causes, (rows[~own], rows[own]), strict=True):
+        if len(some):
+            moves.stop_many(some, cause)
+    step = job.shape.first_step
+    if cycle.barrier(job, step) is None and _hold(cycle, job, step, answer.nodes):
+        return True
+    moves.rollback(mark)
+    return False
+
+
+def _hold(cycle: Cycle, job: Job, step: tuple[int, ...], nodes: Counts) -> bool:
+    cls, moves = job.shape.cls, cycle.moves
+    kind = cycle.state.classes.kinds[cls]
+    fixed = cycle.is_fixed(job)
+    if kind.form is Form.WHOLE and not cycle.state.nodes.mig.any():
+        masks = _whole_nodes(cycle, nodes, kind.amount)
+        if masks is not None:
+            moves.hold_many(job, step, nodes, masks, fixed=fixed)
+            return True
+    for index, node in zip(step, nodes.tolist(), strict=True):
+        place = cycle.footprint(cls, node, soon=True)
+        if place is None:
+            return False
+        moves.hold(job, index, place, fixed=fixed)
+    return True
+
+
+def _whole_nodes(
+    cycle: Cycle, nodes: Counts, devices: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]] | None:
+    """(m,) bits of all free devices of each node, where each is just enough for one task."""
+    if int(np.bincount(nodes).max(initial=0)) > 1:
+        return None
+    free: Bools = cycle.room.soon.devices.take(nodes, 1) >= MILLI
+    if bool((free.sum(axis=0) != devices).any()):
+        return None
+    bits = np.uint64(1) << np.arange(len(free), dtype=np.uint64)
+    return np.asarray((free.T * bits).sum(axis=1, dtype=np.uint64))
+
+
+def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | None:
+    """Those of whom a claim may take, and how much; ``None`` where ``clearing`` cannot tell."""
+    budgets = budgets_of(cycle, claim)
+    if budgets is None:
+        return None
+    giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
+    giving[job.queue] = False
+    least = protected_s(cycle, job.queue)
+    found = offer(cycle, job, wish, giving, budgets, near=cycle.borrowers, protected_s=least)
+    if found.table is None:
+        return found
+    return Offer(found.table.that_hold(budgets.excess), budgets)
+
+
+def offer(
+    cycle: Cycle,
+    job: Job,
+    wish: Wish,
+    giving: Bools,
+    budgets: Budgets,
+    *,
+    near: Bools | None = None,
+    below: int | Counts | None = None,
+    protected_s: Times | None = None,
+) -> Offer:
+    """Victims of these queues, in a large cluster only those on promising nodes.
+
+    ``near`` (Q,): by what these could give nodes are chosen, where not by what ``giving`` could.
+    """
+    nodes = None
+    if not looks_at_all(cycle, wish.tasks):
+        nodes = likely_nodes(cycle, job.shape.cls, wish.tasks, giving if near is None else near)
+        if not len(nodes):
+            return Offer(None, budgets)
+    elif not cycle.is_small and not enough_in_all(cycle, job.shape.cls, wish.tasks, giving):
+        return Offer(None, budgets)
+    return Offer(victims_of(cycle, giving, below, protected_s=protected_s, nodes=nodes), budgets)
+
+
+def protected_s(cycle: Cycle, claimer: int) -> Times | None:
+    """(Q,) how long work of each queue is left alone, where anybody is."""
+    table, least = cycle.standings.table, cycle.settings.min_runtime_s
+    rules = [rule for rule in table.rules if rule is not None]
+    if not least and all(rule.reclaim_min_runtime_s is None for rule in rules):
+        return None
+    queues = range(len(table.rules))
+    return np.array(
+        [
+            reclaim_protects_s(table, claimer, queue, least) if table.path[queue] else 0.0
+            for queue in queues
+        ]
+    )
