@@ -21,7 +21,7 @@ from carrel_scheduler.service.local import OneMachine
 from carrel_scheduler.service.main import Service
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.reconcile import reconciler
-from carrel_scheduler.workloads.reconcile.events import Message, WorkloadChanged
+from carrel_scheduler.workloads.reconcile.events import LoopEvent, WorkloadChanged
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,11 +73,11 @@ class CpuAtFirst:
 
     def __init__(self, loop: reconciler.Reconciler) -> None:
         self.cpu_seconds = 0.0
-        self._tell = loop.tell
+        self._tell = loop.enqueue
         setattr(loop, "tell", self._note)  # noqa: B010 - stands in until the first comes
         self._loop = loop
 
-    def _note(self, message: Message) -> None:
+    def _note(self, message: LoopEvent) -> None:
         if isinstance(message, WorkloadChanged):
             self.cpu_seconds = time.process_time()
             setattr(self._loop, "tell", self._tell)  # noqa: B010

@@ -425,9 +425,9 @@ class TestDraining:
         assert await desk.phase(uid) == "stopped"
         hearing.cancel()
         await asyncio.gather(hearing, return_exceptions=True)
-        await desk.loop.actor.close()
+        await desk.loop.executor.close()
 
 
 async def _hear(ledger: KubernetesLedger, version: int, desk: Desk) -> None:
     async for change in ledger.watch(Project, version, statuses=False):
-        desk.loop.tell(ProjectChanged(change))
+        desk.loop.enqueue(ProjectChanged(change))

@@ -33,7 +33,7 @@ from carrel_scheduler.kube.resources import SECRETS
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.service.settings import ClusterSettings, Settings
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs.joining import pump_meetings
 from carrel_scheduler.workloads.guests.nodes import facts_of
 from carrel_scheduler.workloads.guests.work import Feeds, GuestWork
@@ -201,7 +201,7 @@ class Cluster:
         taking_on = TakingOn(self._ledger, self._client, live, time.time, quarantine=quarantine)
         return [*tasks, group.create_task(taking_on.run())]
 
-    async def _met(self, entry: Entry, port: int) -> frozenset[int]:
+    async def _met(self, entry: CachedWorkload, port: int) -> frozenset[int]:
         members = [entry.task_id(index) for index in sorted(entry.alive - entry.joined)]
         return await self.engine.met_at(members, port)
 

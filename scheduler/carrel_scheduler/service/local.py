@@ -10,7 +10,7 @@ from typing import Final
 from carrel_scheduler.engines.local.connections import met_at
 from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
 from carrel_scheduler.service.settings import Settings
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs.joining import pump_meetings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
@@ -76,7 +76,7 @@ class OneMachine:
         """There is nothing to let go of."""
 
 
-async def met_here(entry: Entry, port: int) -> frozenset[int]:
+async def met_here(entry: CachedWorkload, port: int) -> frozenset[int]:
     """The members whose processes have met at a port of this machine."""
     tasks = entry.workload.status.tasks
     pids = {task.index: task.pid for task in tasks if task.pid and task.ended_at is None}

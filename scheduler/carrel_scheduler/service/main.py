@@ -53,7 +53,7 @@ from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch.ports import PortGiver
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
-from carrel_scheduler.workloads.reconcile.executor import Actor
+from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.reconcile.usage_history import PastUse, pump_past_use
@@ -126,7 +126,7 @@ class Service:
         starter = WorkspaceStarter(settings.hub_api_url, settings.hub_token)
         self.loop = Reconciler(
             ledger,
-            Actor(engine, ledger, launch, starter),
+            Executor(engine, ledger, launch, starter),
             clock=time.time,
             ports=around.ports,
             settings=settings.core,
@@ -213,7 +213,7 @@ class Service:
         self.loop.stream.close()
         await self._server.close_all_connections()
         await self._prober.close()
-        await self.loop.actor.close()
+        await self.loop.executor.close()
         self._studies.close()
         await self._identity.close()
         await self._membership.close()

@@ -1,7 +1,8 @@
-"""Everything the reconciler knows of live workloads and projects, in memory.
+"""The workload cache: what the reconciler knows of live workloads, projects and departments.
 
-A ``Entry`` is one workload that is not at an end: its stored object, and what only the running
-scheduler needs beside it. The book is rebuilt from the ledger and the engine at every start.
+A ``CachedWorkload`` is one workload that is not at an end: its stored object, and what only the
+running scheduler needs beside it. The cache is rebuilt from the ledger and the engine at every
+start.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Entry:
+class CachedWorkload:
     """One live workload.
 
     Attributes:
@@ -135,7 +136,7 @@ class Entry:
         return spec.kind == "workspace" and not self.claimed and (first_time or again)
 
 
-class Book:
+class WorkloadCache:
     """Live workloads by uid, projects and departments by name.
 
     ``queue`` gives the uids of all who wait in the order of service; the loop says how.
@@ -144,8 +145,8 @@ class Book:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._holding: dict[str, Entry] = {}
+        self._entries: dict[str, CachedWorkload] = {}
+        self._holding: dict[str, CachedWorkload] = {}
         self.projects: dict[str, Project] = {}
         self.draining: set[str] = set()
         self.departments: dict[str, Department] = {}
@@ -154,7 +155,7 @@ class Book:
         self.fair_share: dict[str, int] = {}
         self.largest_gpus = 0
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[CachedWorkload]:
         """Entries in the order in which they came."""
         return iter(self._entries.values())
 
@@ -163,18 +164,18 @@ class Book:
         infos = (info for entry in self._holding.values() for info in entry.workload.status.tasks)
         return {port for info in infos for port in info.ports.values()}
 
-    def get(self, uid: str) -> Entry | None:
+    def get(self, uid: str) -> CachedWorkload | None:
         """The entry, if it is live."""
         return self._entries.get(uid)
 
-    def add(self, workload: Workload) -> Entry:
+    def add(self, workload: Workload) -> CachedWorkload:
         """Take a workload in."""
-        entry = Entry(workload)
+        entry = CachedWorkload(workload)
         self._entries[workload.meta.uid] = entry
         self.moved(entry)
         return entry
 
-    def moved(self, entry: Entry) -> None:
+    def moved(self, entry: CachedWorkload) -> None:
         """Its phase is another one: it may hold resources now, or none any more."""
         if entry.holding:
             self._holding[entry.uid] = entry
@@ -182,7 +183,7 @@ class Book:
             self._holding.pop(entry.uid, None)
 
     @property
-    def holding(self) -> Iterable[Entry]:
+    def holding(self) -> Iterable[CachedWorkload]:
         """Those that hold resources."""
         return self._holding.values()
 
@@ -200,7 +201,7 @@ class Book:
         self._entries.pop(uid, None)
         self._holding.pop(uid, None)
 
-    def workspace(self, user: str, server_name: str) -> Entry | None:
+    def workspace(self, user: str, server_name: str) -> CachedWorkload | None:
         """The user's workspace of that server name that holds resources, if any."""
         for entry in self.holding:
             spec = entry.workload.spec

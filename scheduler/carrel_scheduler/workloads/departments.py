@@ -8,30 +8,30 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Department
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.cache import (
-    Book,
+    WorkloadCache,
     department_event,
     department_queue,
     project_event,
 )
 
 
-def changed(book: Book, state: State, change: Change[Department]) -> None:
+def changed(cache: WorkloadCache, state: State, change: Change[Department]) -> None:
     """A department came, has other rules, or is gone; its projects move accordingly."""
     department = change.object
     name = department.meta.name
     if change.type is ChangeType.DELETED:
-        if book.departments.pop(name, None) is not None:
-            _move_projects(book, state, name)
+        if cache.departments.pop(name, None) is not None:
+            _move_projects(cache, state, name)
             state.apply(QueueGone(department_queue(name)))
         return
-    came = name not in book.departments
+    came = name not in cache.departments
     state.apply(department_event(department))
-    book.departments[name] = department
+    cache.departments[name] = department
     if came:
-        _move_projects(book, state, name)
+        _move_projects(cache, state, name)
 
 
-def _move_projects(book: Book, state: State, name: str) -> None:
-    for project in book.projects.values():
+def _move_projects(cache: WorkloadCache, state: State, name: str) -> None:
+    for project in cache.projects.values():
         if project.spec.department == name:
-            state.apply(project_event(project, book.departments))
+            state.apply(project_event(project, cache.departments))

@@ -42,7 +42,7 @@ async def opened(
     desk = kind(ledger, tmp_path, gpus)
     await desk.recover()
     yield desk
-    await desk.loop.actor.close()
+    await desk.loop.executor.close()
     await ledger.close()
 
 

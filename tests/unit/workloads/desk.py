@@ -41,7 +41,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     TaskSeen,
     WorkloadChanged,
 )
-from carrel_scheduler.workloads.reconcile.executor import Actor, HubRefused
+from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.views.contract import Activity
@@ -149,8 +149,8 @@ class Desk:
         self.loop = self._fresh()
 
     def _fresh(self) -> Reconciler:
-        actor = Actor(self.engine, self.ledger, self.settings, self.hub)
-        return Reconciler(self.ledger, actor, clock=lambda: self.now)
+        executor = Executor(self.engine, self.ledger, self.settings, self.hub)
+        return Reconciler(self.ledger, executor, clock=lambda: self.now)
 
     async def recover(self) -> None:
         """Start, or start again after a crash: nothing of the old loop is kept."""
@@ -162,7 +162,7 @@ class Desk:
         """Turn until nothing is left to do; the invariants hold after every turn."""
         for _ in range(200):
             await self.loop.turn()
-            await self.loop.actor.idle()
+            await self.loop.executor.idle()
             assert invariants.check(self.loop.state) == []
             if self.loop.quiet:
                 return
@@ -197,7 +197,9 @@ class Desk:
                 ),
             )
         )
-        self.loop.tell(ProjectChanged(Change(ChangeType.ADDED, made.meta.resource_version, made)))
+        self.loop.enqueue(
+            ProjectChanged(Change(ChangeType.ADDED, made.meta.resource_version, made))
+        )
         await self.settle()
         return made
 
@@ -258,7 +260,7 @@ class Desk:
 
     def _changed(self, workload: Workload) -> None:
         version = workload.meta.resource_version
-        self.loop.tell(WorkloadChanged(Change(ChangeType.MODIFIED, version, workload)))
+        self.loop.enqueue(WorkloadChanged(Change(ChangeType.MODIFIED, version, workload)))
 
     async def stored(self, uid: str) -> Workload:
         return await self.ledger.get_by_uid(Workload, uid)
@@ -283,7 +285,7 @@ class Desk:
                     started_at=self.now,
                 )
                 self.engine.alive[task] = status
-                self.loop.tell(TaskSeen(status))
+                self.loop.enqueue(TaskSeen(status))
         await self.settle()
 
     async def ends(self, uid: str, exit_code: int | None = 0, *, signal: int = 0) -> None:
@@ -303,7 +305,7 @@ class Desk:
         )
         self.engine.stopping.pop(task, None)
         self.engine.ended[task] = status
-        self.loop.tell(TaskSeen(status))
+        self.loop.enqueue(TaskSeen(status))
 
     async def computes(self, user: str, *, since: float) -> None:
         """A sign of life of that user's workspace: a cell has been running silently."""
@@ -321,5 +323,5 @@ class Desk:
             )
             for device in self.facts.devices
         )
-        self.loop.tell(DevicesSampled(self.facts, use))
+        self.loop.enqueue(DevicesSampled(self.facts, use))
         await self.settle()

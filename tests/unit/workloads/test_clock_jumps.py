@@ -15,7 +15,7 @@ async def test_composites_are_looked_at_when_they_were_to_be(desk: Desk) -> None
     queue.put_at("study", desk.now + 0.2)
     await desk.settle()
     desk.now -= 3600.0
-    desk.loop.tell(Wake())
+    desk.loop.enqueue(Wake())
     await desk.settle()
     desk.now += 0.3
     async with asyncio.timeout(5):
@@ -29,7 +29,7 @@ async def test_a_clock_that_jumps_to_and_fro_stops_nothing(desk: Desk) -> None:
     await desk.runs(first)
     for jump in (7200.0, -7200.0, 86_400.0, -90_000.0):
         desk.now += jump
-        desk.loop.tell(Wake())
+        desk.loop.enqueue(Wake())
         await desk.settle()
         await desk.ends(first, 1)
         await desk.wait(3.0)

@@ -35,7 +35,7 @@ def node(name: str, gpus: str, **status: Any) -> NodeSeen:
 
 
 async def hear(desk: Desk, *news: Any) -> None:
-    desk.loop.tell(GuestsHeard(news))
+    desk.loop.enqueue(GuestsHeard(news))
     await desk.settle()
 
 

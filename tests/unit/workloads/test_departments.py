@@ -10,12 +10,12 @@ from unit.workloads.desk import Desk
 async def department(desk: Desk, gpus: int, change: ChangeType = ChangeType.ADDED) -> None:
     spec = DepartmentSpec(quota=Quota(gpu_milli=None), limit=Quota(gpu_milli=gpus * 1000))
     made = Department(meta=Meta(name="sciences", uid="d1", created_at=desk.now), spec=spec)
-    desk.loop.tell(DepartmentChanged(Change(change, 1, made)))
+    desk.loop.enqueue(DepartmentChanged(Change(change, 1, made)))
     await desk.settle()
 
 
 def running(desk: Desk) -> list[str]:
-    return [one.workload.meta.name for one in desk.loop.book.holding]
+    return [one.workload.meta.name for one in desk.loop.cache.holding]
 
 
 async def two_projects(desk: Desk) -> None:

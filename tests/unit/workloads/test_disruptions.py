@@ -74,7 +74,7 @@ async def cluster(desk: Desk) -> Desk:
 
 
 async def hear(desk: Desk, *news: Any) -> None:
-    desk.loop.tell(GuestsHeard(news))
+    desk.loop.enqueue(GuestsHeard(news))
     await desk.settle()
 
 
@@ -103,7 +103,7 @@ async def test_who_sits_at_a_workspace_hears_of_its_node_and_of_its_return(clust
 
 
 async def test_a_drained_job_goes_on_elsewhere_and_its_workspace_says_why(cluster: Desk) -> None:
-    said = cluster.loop.actor.announcer = Said(cluster)
+    said = cluster.loop.executor.announcer = Said(cluster)
     job, place = await job_and_desk(cluster)
     await hear(cluster, node(unschedulable=True), node(SPARE))
     await hear(cluster, *(leaving(task) for uid in (job, place) for task in cluster.tasks_of(uid)))
@@ -168,7 +168,7 @@ def lose(desk: Desk, task: TaskId, how: str) -> None:
         lost=True,
     )
     desk.engine.ended[task] = status
-    desk.loop.tell(TaskSeen(status))
+    desk.loop.enqueue(TaskSeen(status))
 
 
 async def test_a_deleted_node_stays_closed_until_its_tasks_are_known_to_be_lost(

@@ -17,7 +17,7 @@ async def delete(desk: Desk, name: str) -> None:
 
 
 def tell(desk: Desk, project: Project, change: ChangeType) -> None:
-    desk.loop.tell(ProjectChanged(Change(change, project.meta.resource_version, project)))
+    desk.loop.enqueue(ProjectChanged(Change(change, project.meta.resource_version, project)))
 
 
 async def busy(desk: Desk) -> tuple[str, str, str]:
@@ -46,7 +46,7 @@ async def test_its_work_is_stopped_and_what_waits_says_why(desk: Desk) -> None:
     await desk.ends(runs, None, signal=15)
     assert await desk.phase(runs) == "stopped"
     assert "vision" not in desk.loop.state.queues.slots
-    assert not desk.loop.book.draining
+    assert not desk.loop.cache.draining
     more = await desk.submit("speech", "more", gpus=3)
     assert await desk.phase(more) == "starting"
     assert not list(desk.loop.quarantine.items)
@@ -69,7 +69,7 @@ async def test_a_project_of_that_name_takes_over_what_waits(desk: Desk) -> None:
     runs, waits, _ = await busy(desk)
     await delete(desk, "vision")
     await desk.project("vision", 3)  # while the old one still drains
-    assert not desk.loop.book.draining
+    assert not desk.loop.cache.draining
     await desk.ends(runs, None, signal=15)
     assert await desk.phase(waits) == "starting"
     await desk.resume(runs)

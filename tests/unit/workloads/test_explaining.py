@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
-from carrel_scheduler.workloads.cache import Book
+from carrel_scheduler.workloads.cache import WorkloadCache
 from carrel_scheduler.workloads.guests.guests import Guests
 from carrel_scheduler.workloads.reconcile import explaining
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
 @dataclass
@@ -24,25 +24,25 @@ class Table:
     """Waiters without a core, and what each slice wrote."""
 
     def __init__(self, count: int) -> None:
-        self.book = Book()
+        self.cache = WorkloadCache()
         self.explaining = Explaining(lambda: 0.0, lambda: self.said)
         self.said = Said()
         self.uids = [f"u{number}" for number in range(count)]
         for uid in self.uids:
-            self.book.add(Workload(meta=Meta(name=uid, uid=uid), spec=WorkloadSpec()))
+            self.cache.add(Workload(meta=Meta(name=uid, uid=uid), spec=WorkloadSpec()))
 
     def plan(self, short: int) -> None:
         reason = Reason(ReasonClass.NOT_NOW, Token.WAITS_FOR_ROOM, resource="gpu", short=short)
         self.said = Said(tuple(self.uids), dict.fromkeys(self.uids, reason))
-        self.book.queue = lambda: self.said.queue
+        self.cache.queue = lambda: self.said.queue
         self.explaining.decided(len(self.uids))
 
     def slice(self) -> list[str]:
         state = State()
         guests = Guests(state, facts=lambda _: None, queued=lambda _: None)
-        cycle = Cycle(0.0, 1, 1, 0, self.book, state, guests)
-        self.explaining.slice(cycle)
-        return list(cycle.dirty)
+        changes = PassChanges(0.0, 1, 1, 0, self.cache, state, guests)
+        self.explaining.slice(changes)
+        return list(changes.dirty)
 
 
 def test_a_short_queue_hears_at_once_and_nothing_is_written_twice() -> None:
@@ -52,7 +52,7 @@ def test_a_short_queue_hears_at_once_and_nothing_is_written_twice() -> None:
     assert not table.explaining.pending
     table.plan(1)
     assert table.slice() == []
-    places = [table.book.get(uid) for uid in table.uids]
+    places = [table.cache.get(uid) for uid in table.uids]
     assert [entry and entry.workload.status.queue_position for entry in places] == [1, 2, 3]
 
 

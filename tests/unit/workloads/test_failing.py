@@ -94,7 +94,7 @@ async def test_a_pause_is_as_long_as_it_was_though_the_clock_is_set_back(desk: D
     await desk.ends(uid, 1)
     assert await desk.phase(uid) == "pending"
     desk.now -= 3600.0
-    desk.loop.tell(Wake())
+    desk.loop.enqueue(Wake())
     await desk.settle()
     await desk.wait(5.0)
     assert await desk.phase(uid) == "starting"

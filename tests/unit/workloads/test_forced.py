@@ -30,7 +30,7 @@ async def take_away(desk: Desk, name: str) -> Workload:
 
 async def hear(desk: Desk, workload: Workload) -> None:
     version = workload.meta.resource_version
-    desk.loop.tell(WorkloadChanged(Change(ChangeType.DELETED, version, workload)))
+    desk.loop.enqueue(WorkloadChanged(Change(ChangeType.DELETED, version, workload)))
     await desk.settle()
 
 
@@ -42,7 +42,7 @@ async def test_its_tasks_are_ended_and_it_is_forgotten(forced: Desk) -> None:
     await hear(forced, await take_away(forced, "job"))
     assert task in forced.engine.stopping
     await forced.ends(uid, None, signal=15)
-    assert forced.loop.book.get(uid) is None
+    assert forced.loop.cache.get(uid) is None
     assert forced.engine.removed == [uid]
     assert await forced.phase(waits) == "starting"
     last = (await forced.ledger.transitions(workload_uid=uid))[-1]
@@ -54,12 +54,12 @@ async def test_a_write_that_finds_nothing_is_no_end_of_the_scheduler(forced: Des
     other = await forced.submit("vision", "other")
     await forced.runs(other)
     gone = await take_away(forced, "job")
-    forced.loop.tell(Touched(other))
+    forced.loop.enqueue(Touched(other))
     await forced.runs(uid)  # its status is to be written, and there is nothing to write on
     assert forced.engine.stopping.keys() == set(forced.tasks_of(uid))
     await hear(forced, gone)
     await forced.ends(uid, None, signal=15)
-    assert forced.loop.book.get(uid) is None
+    assert forced.loop.cache.get(uid) is None
     assert await forced.phase(other) == "running"
 
 
@@ -67,4 +67,4 @@ async def test_what_waits_is_forgotten_at_once(forced: Desk) -> None:
     await forced.submit("vision", "first", gpus=4)
     uid = await forced.submit("vision", "second", gpus=4)
     await hear(forced, await take_away(forced, "second"))
-    assert forced.loop.book.get(uid) is None
+    assert forced.loop.cache.get(uid) is None

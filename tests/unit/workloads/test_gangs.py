@@ -92,7 +92,7 @@ async def test_a_worker_lost_with_its_node_is_no_failure(desk: Desk) -> None:
     gone = msgspec.structs.replace(
         desk.engine.alive.pop(first), phase=TaskPhase.ENDED, lost=True, ended_at=desk.now
     )
-    desk.loop.tell(TaskSeen(gone))
+    desk.loop.enqueue(TaskSeen(gone))
     await desk.settle()
     await desk.ends(uid, 143)
     status = (await desk.stored(uid)).status
@@ -263,7 +263,7 @@ async def test_a_worker_that_never_meets_the_others_ends_the_gang_by_name(desk: 
     patience = Rendezvous(join_timeout_seconds=60.0)
     uid = await gang(desk, workers=3, rendezvous=patience)
     await desk.runs(uid)
-    desk.loop.tell(MembersMet(uid, frozenset({0, 2})))
+    desk.loop.enqueue(MembersMet(uid, frozenset({0, 2})))
     await desk.wait(61.0)
     status = (await desk.stored(uid)).status
     assert status.reason is not None
@@ -280,9 +280,9 @@ async def test_a_gang_that_met_or_meets_elsewhere_is_left_alone(desk: Desk) -> N
     patience = Rendezvous(join_timeout_seconds=60.0)
     met = await gang(desk, workers=2, rendezvous=patience)
     await desk.runs(met)
-    desk.loop.tell(MembersMet(met, frozenset({0})))
+    desk.loop.enqueue(MembersMet(met, frozenset({0})))
     await desk.settle()
-    desk.loop.tell(MembersMet(met, frozenset({1})))
+    desk.loop.enqueue(MembersMet(met, frozenset({1})))
     await desk.settle()
     elsewhere = await desk.submit(
         "vision", "elsewhere", kind="distributed", tasks=2, rendezvous=patience

@@ -32,7 +32,7 @@ async def cluster(desk: Desk) -> Desk:
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    desk.loop.tell(GuestsHeard((NodeSeen(msgspec.convert(told, Node)), Ready())))
+    desk.loop.enqueue(GuestsHeard((NodeSeen(msgspec.convert(told, Node)), Ready())))
     await desk.settle()
     await desk.project("vision", 1)
     return desk

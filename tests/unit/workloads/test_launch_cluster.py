@@ -6,7 +6,7 @@ from pathlib import Path
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import Rendezvous, Route
-from carrel_scheduler.workloads.cache import Entry, Place
+from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.launch.ports import FixedPorts
 from carrel_scheduler.workloads.launch.task_specs import on_cluster, task_specs
@@ -16,7 +16,7 @@ SETTINGS = on_cluster("http://api/services/carrel", TaskTokens(b"k" * 32), "/ser
 
 
 def launched(spec: WorkloadSpec) -> list[TaskSpec]:
-    entry = Entry(Workload(meta=Meta(name="train", project="vision", uid="u1"), spec=spec))
+    entry = CachedWorkload(Workload(meta=Meta(name="train", project="vision", uid="u1"), spec=spec))
     for index in range(spec.tasks):
         entry.places[index] = Place(f"node-{index}", (index,))
         routes = [*spec.routes, *(Route(name=name) for name in shape.own_ports(spec, index))]

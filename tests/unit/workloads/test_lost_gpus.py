@@ -54,7 +54,7 @@ async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(desk: Desk) -
     uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
     await desk.runs(*uids)
     task = on_device(desk, 3)
-    desk.loop.tell(DevicesSampled(node_facts(3), ()))
+    desk.loop.enqueue(DevicesSampled(node_facts(3), ()))
     await desk.settle()
     assert list(desk.engine.stopping) == [task]
     assert shown(desk)[3].broken
@@ -64,7 +64,7 @@ async def test_a_gpu_that_vanishes_takes_only_its_own_work_with_it(desk: Desk) -
     assert (stored.status.phase, stored.status.failures) == ("pending", 0)
     reason = stored.status.reason
     assert reason is not None
-    desk.loop.tell(DevicesSampled(node_facts(4), ()))  # it is back
+    desk.loop.enqueue(DevicesSampled(node_facts(4), ()))  # it is back
     await desk.wait(60.0)
     assert not shown(desk)[3].broken
     assert await desk.phase(task.workload_uid) == "starting"
@@ -74,7 +74,7 @@ async def test_a_workspace_on_a_lost_gpu_stops_and_says_so(desk: Desk) -> None:
     await desk.project("vision", 4)
     uid = await desk.submit("vision", "room", kind="workspace", gpus=4)
     await desk.runs(uid)
-    desk.loop.tell(DevicesSampled(node_facts(2), ()))
+    desk.loop.enqueue(DevicesSampled(node_facts(2), ()))
     await desk.settle()
     await desk.ends(uid, None, signal=15)
     stored = await desk.stored(uid)
@@ -87,7 +87,7 @@ async def test_a_gang_on_a_lost_gpu_starts_again_together(desk: Desk) -> None:
     await desk.project("vision", 4)
     uid = await desk.submit("vision", "gang", kind="distributed", tasks=3)
     await desk.runs(uid)
-    desk.loop.tell(DevicesSampled(node_facts(2), ()))
+    desk.loop.enqueue(DevicesSampled(node_facts(2), ()))
     await desk.settle()
     assert len(desk.engine.stopping) == 3
     await desk.ends(uid, None, signal=15)
@@ -101,11 +101,15 @@ async def test_a_device_that_says_it_is_lost_counts_as_lost(desk: Desk) -> None:
     await desk.runs(uid)
     devices = list(desk.facts.devices)
     devices[1] = msgspec.structs.replace(devices[1], broken=True, message="ECC error")
-    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ()))
+    desk.loop.enqueue(
+        DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ())
+    )
     await desk.settle()
     assert not desk.engine.stopping  # broken: nothing new starts there, what runs goes on
     devices[1] = msgspec.structs.replace(devices[1], lost=True, message="GPU is lost")
-    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ()))
+    desk.loop.enqueue(
+        DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(devices)), ())
+    )
     await desk.settle()
     assert len(desk.engine.stopping) == 1
 
@@ -121,7 +125,7 @@ async def test_a_node_that_only_the_core_knows_is_shown_as_lost(desk: Desk) -> N
 async def test_devices_keep_their_places_when_the_driver_counts_anew(desk: Desk) -> None:
     """GPU 1 falls off, and what was GPU 2 and 3 is told of as 1 and 2."""
     named = [msgspec.structs.replace(one, uuid=f"u{one.index}") for one in desk.facts.devices]
-    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(named)), ()))
+    desk.loop.enqueue(DevicesSampled(msgspec.structs.replace(desk.facts, devices=tuple(named)), ()))
     await desk.project("vision", 4)
     uids = [await desk.submit("vision", f"job-{number}") for number in range(4)]
     await desk.runs(*uids)
@@ -132,7 +136,7 @@ async def test_devices_keep_their_places_when_the_driver_counts_anew(desk: Desk)
     use = tuple(
         DeviceUse(index=i, utilization=1.0 if i == 2 else 0.0, memory_used_mib=0) for i in range(3)
     )
-    desk.loop.tell(DevicesSampled(msgspec.structs.replace(desk.facts, devices=fewer), use))
+    desk.loop.enqueue(DevicesSampled(msgspec.structs.replace(desk.facts, devices=fewer), use))
     await desk.settle()
     assert list(desk.engine.stopping) == [task]
     assert [(one.uuid, one.broken) for one in shown(desk)] == [
@@ -141,7 +145,7 @@ async def test_devices_keep_their_places_when_the_driver_counts_anew(desk: Desk)
         ("u2", False),
         ("u3", False),
     ]
-    entry = desk.loop.book.get(works.workload_uid)
+    entry = desk.loop.cache.get(works.workload_uid)
     assert entry is not None
     assert entry.gpu_active_at == desk.now
 

@@ -43,7 +43,7 @@ async def cluster(desk: Desk) -> Desk:
         node("other", 8, pool="theirs"),
         Ready(),
     )
-    desk.loop.tell(GuestsHeard(news))
+    desk.loop.enqueue(GuestsHeard(news))
     await desk.settle()
     await desk.project("vision", 8)
     return desk

@@ -7,7 +7,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.reconcile.pacing import LONGEST_SECONDS, REST, Pacing
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from unit.workloads.desk import Desk
 
 
@@ -93,9 +93,9 @@ async def test_nothing_falls_due_in_the_past_once_all_have_been_told(
     await desk.runs(first)
     slice_of = desk.loop._explaining.slice
 
-    def slow(cycle: Cycle) -> None:
+    def slow(changes: PassChanges) -> None:
         desk.now += 0.05
-        slice_of(cycle)
+        slice_of(changes)
 
     monkeypatch.setattr(desk.loop._explaining, "slice", slow)
     second = await desk.submit("vision", "second", 4)

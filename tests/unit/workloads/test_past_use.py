@@ -57,7 +57,7 @@ async def test_the_core_is_told_parts_of_the_cluster_departments_included(desk: 
 
 async def test_the_loop_hears_of_it(desk: Desk) -> None:
     await two_of_four_gpus_for_an_hour(desk)
-    desk.loop.tell(await PastUse(desk.ledger, HOUR_S).follow(desk.now))
+    desk.loop.enqueue(await PastUse(desk.ledger, HOUR_S).follow(desk.now))
     await desk.settle()
     queues = desk.loop.state.queues
     assert queues.usage[queues.slots["a"], 0] == pytest.approx(251_000, rel=0.01)

@@ -45,9 +45,9 @@ class Loop:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
         self.projects = {"kept": project("kept"), "gone": project("gone")}
-        self.book = self
+        self.cache = self
 
-    def tell(self, message: ProjectChanged) -> None:
+    def enqueue(self, message: ProjectChanged) -> None:
         change = message.change
         self.told.append((change.type.value, change.object.meta.name))
 
@@ -85,10 +85,10 @@ async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
             raise asyncio.CancelledError
 
     loop: Any = desk.loop
-    tell, loop.tell = loop.tell, told.append
+    tell, loop.enqueue = loop.enqueue, told.append
     with pytest.raises(asyncio.CancelledError):
         await pump_devices(Driver(), loop, pause)
-    loop.tell = tell
+    loop.enqueue = tell
     assert told
     assert set(told) == {DevicesSampled(desk.facts, ())}
     assert desk.loop.quarantine.counts["device", "ValueError"] == len(told)

@@ -185,7 +185,7 @@ async def test_reports_reach_the_status_and_the_curves(desk: Desk) -> None:
     await desk.project("vision", 2)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
-    entry = desk.loop.book.get(uid)
+    entry = desk.loop.cache.get(uid)
     assert entry is not None
     report = Report(at=desk.now, step=5, metrics={"loss": 0.5}, done=5, total=10, checkpoint_step=4)
     desk.loop.reports.take(entry, report, desk.loop.state, desk.now)
@@ -204,7 +204,7 @@ async def test_curves_are_complete_when_the_end_is_told(desk: Desk) -> None:
     await desk.project("vision", 2)
     uid = await desk.submit("vision", "train-1")
     await desk.runs(uid)
-    entry = desk.loop.book.get(uid)
+    entry = desk.loop.cache.get(uid)
     assert entry is not None
     report = Report(at=desk.now, step=99, metrics={"loss": 0.25})
     desk.loop.reports.take(entry, report, desk.loop.state, desk.now)

@@ -4,11 +4,13 @@ import pytest
 
 from carrel_scheduler.ledger.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
 from carrel_scheduler.ledger.sections import Elastic, Rendezvous
-from carrel_scheduler.workloads.cache import Entry, Place
+from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.gangs import rendezvous, shape
 
 
-def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int = 0) -> Entry:
+def entry(
+    tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int = 0
+) -> CachedWorkload:
     spec = WorkloadSpec(
         kind="distributed",
         tasks=tasks,
@@ -17,7 +19,7 @@ def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int =
         rendezvous=Rendezvous(launcher="mpi" if launcher == "mpi" else "each"),
         elastic=Elastic(min_tasks=least) if least else None,
     )
-    made = Entry(Workload(meta=Meta(name="train", uid="u1"), spec=spec))
+    made = CachedWorkload(Workload(meta=Meta(name="train", uid="u1"), spec=spec))
     for index in range(tasks):
         devices = tuple(range(index * gpus, (index + 1) * gpus))
         made.places[index] = Place(f"node-{index}", devices)
@@ -29,7 +31,7 @@ def entry(tasks: int = 2, *, gpus: int = 2, launcher: str = "each", least: int =
     return made
 
 
-def told(made: Entry, index: int) -> dict[str, str]:
+def told(made: CachedWorkload, index: int) -> dict[str, str]:
     return rendezvous.environment(made, index, lambda of, member: f"{of.places[member].node}.lan")
 
 

@@ -58,7 +58,7 @@ async def test_it_is_decided_again_though_the_clock_was_set_back(desk: Desk) -> 
     await desk.runs(await desk.submit("vision", "train-1", 4))
     await desk.submit("vision", "train-2", 4)
     desk.now -= 3600.0
-    desk.loop.tell(Wake())
+    desk.loop.enqueue(Wake())
     await desk.settle()
     due = desk.loop.next_deadline()
     assert due is not None

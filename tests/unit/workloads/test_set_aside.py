@@ -124,7 +124,7 @@ async def test_good_inputs_are_processed_between_any_bad_ones(desk: Desk, seed: 
     running: list[str] = []
     for number in range(12):
         for _ in range(chance.randrange(6)):
-            desk.loop.tell(chance.choice(CORRUPT)(chance))
+            desk.loop.enqueue(chance.choice(CORRUPT)(chance))
         if running and chance.random() < 0.5:
             await desk.ends(running.pop(0))
         uid = await desk.submit("vision", f"job-{number}")
@@ -180,7 +180,7 @@ async def test_what_fails_for_good_holds_up_nobody_and_doubles_no_gpu(
             if handler is not None:
                 monkeypatch.setattr(module, name, _failing_for(bad, handler))
     await desk.change(bad, priority="high")
-    assert desk.loop.book.get(bad) is None
+    assert desk.loop.cache.get(bad) is None
     assert [one.key for one in desk.loop.quarantine.items if one.source == "workload"] == [bad]
     assert desk.engine.stopping[task] == 0.0
     waits = await desk.submit("vision", "waits", gpus=3)
@@ -192,7 +192,7 @@ async def test_what_fails_for_good_holds_up_nobody_and_doubles_no_gpu(
     assert await desk.phase(waits) == "starting"
     await desk.ends(waits)
     await desk.change(bad, priority="low")  # its object changes: it is looked at again
-    assert desk.loop.book.get(bad) is not None
+    assert desk.loop.cache.get(bad) is not None
     assert not list(desk.loop.quarantine.items)
 
 
@@ -331,7 +331,7 @@ async def test_a_violated_invariant_is_told_and_ends_nothing(
     await desk.project("vision", 1)
     for _ in range(3):
         desk.now += 1.5
-        desk.loop.tell(Wake())
+        desk.loop.enqueue(Wake())
         await desk.settle()
     faults = LiveView(desk.loop).faults()
     assert faults.violated == ["limits_held", "no_device_over_capacity"]
@@ -340,7 +340,7 @@ async def test_a_violated_invariant_is_told_and_ends_nothing(
     wrong.clear()
     for _ in range(2):
         desk.now += 1.5
-        desk.loop.tell(Wake())
+        desk.loop.enqueue(Wake())
         await desk.settle()
     assert LiveView(desk.loop).faults().violated == ["limits_held"]
 

@@ -60,7 +60,7 @@ async def test_what_could_not_be_recorded_is_not_started(
     stand_in(desk, monkeypatch, Recording(desk, Fenced("another scheduler")))
     with pytest.raises(Fenced):
         await desk.submit("vision", "train-1")
-    await desk.loop.actor.idle()
+    await desk.loop.executor.idle()
     assert not desk.engine.specs
 
 

@@ -70,7 +70,7 @@ async def test_work_on_anothers_gpu_is_none_of_its_own(desk: Desk) -> None:
     await desk.gpus_work(*await devices_of(desk, busy))
     facts = msgspec.structs.replace(node_facts(4), name="other")
     use = tuple(DeviceUse(index=index, utilization=1.0, memory_used_mib=0) for index in range(4))
-    desk.loop.tell(DevicesSampled(facts, use))
+    desk.loop.enqueue(DevicesSampled(facts, use))
     await desk.wait(120.0)
     assert await desk.phases(idle, busy) == ["stopping", "running"]
 
@@ -202,6 +202,6 @@ async def test_a_device_that_does_not_tell_is_taken_for_working(desk: Desk) -> N
     )
     for _ in range(5):
         await desk.wait(100.0)
-        desk.loop.tell(DevicesSampled(desk.facts, silent))
+        desk.loop.enqueue(DevicesSampled(desk.facts, silent))
         await desk.settle()
     assert await desk.phase(uid) == "running"

@@ -13,11 +13,11 @@ from carrel_scheduler.core.events import QueueGone, QueueSet
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.ledger.store import Conflict, NotFound
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 NOTHING: Final = Amounts(0, 0, 0)
 
 
-def keep_queue(cycle: Cycle, entry: Entry) -> None:
+def keep_queue(changes: PassChanges, entry: CachedWorkload) -> None:
     """Work that holds room is taken over and its project is not there: its queue is kept."""
     name = entry.workload.meta.project
-    if name not in cycle.book.projects and name not in cycle.state.queues.slots:
-        cycle.book.draining.add(name)
-        cycle.state.apply(QueueSet(name, quota=NOTHING))
+    if name not in changes.cache.projects and name not in changes.state.queues.slots:
+        changes.cache.draining.add(name)
+        changes.state.apply(QueueSet(name, quota=NOTHING))
 
 
 class Draining:
@@ -42,32 +42,32 @@ class Draining:
         self._kept: dict[str, Project] = {}
         self._let_go: list[Project] = []
 
-    def begin(self, cycle: Cycle, project: Project) -> None:
+    def begin(self, changes: PassChanges, project: Project) -> None:
         """A project is being deleted, or its object is gone."""
-        book, name = self._loop.book, project.meta.name
-        book.projects.pop(name, None)
+        cache, name = self._loop.cache, project.meta.name
+        cache.projects.pop(name, None)
         self._kept.pop(name, None)
         if project.meta.deleting:
             self._kept[name] = project
-        self._loop.guests.project_gone(name, cycle.now)
+        self._loop.guests.project_gone(name, changes.now)
         if name in self._loop.state.queues.slots:
-            book.draining.add(name)
-        self.settle(cycle)
+            cache.draining.add(name)
+        self.settle(changes)
 
     def end(self, name: str) -> None:
         """A project of that name is there, and is to stay."""
-        self._loop.book.draining.discard(name)
+        self._loop.cache.draining.discard(name)
         self._kept.pop(name, None)
 
-    def settle(self, cycle: Cycle) -> None:
+    def settle(self, changes: PassChanges) -> None:
         """Stop what is to be stopped; projects of which nothing runs any more go."""
-        draining = self._loop.book.draining
+        draining = self._loop.cache.draining
         if not draining:
             return
-        waits = _settle_entries(cycle, self._loop)
+        waits = _settle_entries(changes, self._loop)
         for name in sorted(draining - waits):
-            with self._loop.handling.step(cycle, "project", name):
-                cycle.state.apply(QueueGone(name))
+            with self._loop.handling.step(changes, "project", name):
+                changes.state.apply(QueueGone(name))
                 draining.discard(name)
                 if (project := self._kept.pop(name, None)) is not None:
                     self._let_go.append(project)
@@ -84,27 +84,27 @@ class Draining:
                     log.info("project %s was not let go: %s", name, error)
 
 
-def _settle_entries(cycle: Cycle, loop: "Reconciler") -> set[str]:
+def _settle_entries(changes: PassChanges, loop: "Reconciler") -> set[str]:
     """Bring the work of draining projects to rest; returns the projects that still hold room."""
     holding: set[str] = set()
-    for entry in tuple(loop.book):
+    for entry in tuple(loop.cache):
         name = entry.workload.meta.project
-        if name not in loop.book.draining:
+        if name not in loop.cache.draining:
             continue
-        with loop.handling.step(cycle, "workload", entry.uid, entry.uid):
-            _settle(cycle, entry, name)
+        with loop.handling.step(changes, "workload", entry.uid, entry.uid):
+            _settle(changes, entry, name)
         if entry.holding or entry.uid in loop.state.jobs.by_uid:
             holding.add(name)
     return holding
 
 
-def _settle(cycle: Cycle, entry: Entry, project: str) -> None:
+def _settle(changes: PassChanges, entry: CachedWorkload, project: str) -> None:
     status = entry.workload.status
     if entry.holding and status.phase != "stopping":
-        stop_for(cycle, entry, reasons.project_deleted(project, running=True))
+        stop_for(changes, entry, reasons.project_deleted(project, running=True))
     elif status.phase == "pending":
-        cycle.dequeue(entry)
+        changes.dequeue(entry)
         reason = reasons.project_deleted(project, running=False)
         if status.reason != reason:
             status.reason = reason
-            cycle.mark(entry)
+            changes.mark(entry)

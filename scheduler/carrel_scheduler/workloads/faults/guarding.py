@@ -18,7 +18,7 @@ from carrel_scheduler.workloads.guests.messages import GuestsHeard
 from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
-    Message,
+    LoopEvent,
     ProjectChanged,
     StartRefused,
     TaskSeen,
@@ -29,7 +29,7 @@ from carrel_scheduler.workloads.reconcile.events import (
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.faults.rebuilding import Readmission
-    from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+    from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 FATAL: Final = (Fenced, LedgerUnavailable, LedgerClosed, LedgerNotUsable)
 """What ends the scheduler: another one took over, or nothing can be recorded."""
@@ -42,9 +42,11 @@ class Handling:
         self._quarantine, self._readmission = quarantine, readmission
 
     @contextmanager
-    def step(self, cycle: "Cycle", source: Source, key: str, uid: str = "") -> Iterator[None]:
+    def step(
+        self, changes: "PassChanges", source: Source, key: str, uid: str = ""
+    ) -> Iterator[None]:
         """One step about an input, and about the workload ``uid`` if there is one."""
-        before = Savepoint(cycle)
+        before = Savepoint(changes)
         with self._quarantine.guard(source, key, fatal=FATAL) as guard:
             yield
         if guard.failed:
@@ -52,17 +54,17 @@ class Handling:
             self._readmission.damaged(uid)
 
     @contextmanager
-    def message(self, cycle: "Cycle", message: Message) -> Iterator[None]:
+    def message(self, changes: "PassChanges", message: LoopEvent) -> Iterator[None]:
         """The handling of one message."""
         try:
             source, key, uid = origin(message)
         except Exception:  # noqa: BLE001 - its handling says what is wrong with it
             source, key, uid = "message", type(message).__name__, ""
-        with self.step(cycle, source, str(key), uid):
+        with self.step(changes, source, str(key), uid):
             yield
 
 
-def origin(message: Message) -> tuple[Source, str, str]:
+def origin(message: LoopEvent) -> tuple[Source, str, str]:
     """What a message is about: source and key, and the uid of its workload or nothing."""
     match message:
         case WorkloadChanged(change):

@@ -17,7 +17,7 @@ from carrel_scheduler.workloads.faults.purging import purge
 from carrel_scheduler.workloads.faults.savepoints import Savepoint
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.reconcile import adoption
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle, Stop
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -76,34 +76,34 @@ class Readmission:
             workload: Workload | None = await loop.ledger.get_by_uid(Workload, uid)
         except NotFound:
             workload = None
-        tasks = [task for task in await loop.actor.listed() if task.id.workload_uid == uid]
-        cycle = loop.begin()
+        tasks = [task for task in await loop.executor.listed() if task.id.workload_uid == uid]
+        changes = loop.begin()
         purge(loop.state, uid)
-        loop.book.drop(uid)
-        before = Savepoint(cycle)
+        loop.cache.drop(uid)
+        before = Savepoint(changes)
         with loop.quarantine.guard("workload", uid) as guard:
             if workload is not None and not _is_over(workload):
-                adoption.take_over(cycle, workload, tasks)
+                adoption.take_over(changes, workload, tasks)
         if guard.failed:
             before.restore()
             purge(loop.state, uid)
-            loop.book.drop(uid)
-        if loop.book.get(uid) is None:
-            self._end(cycle, tasks)
+            loop.cache.drop(uid)
+        if loop.cache.get(uid) is None:
+            self._end(changes, tasks)
         else:
             log.warning("workload %s was taken in anew after a failure", uid)
             loop.quarantine.release("task", uid)
             loop.quarantine.release("message", uid)
-        await loop.finish(cycle)
+        await loop.finish(changes)
 
-    def _end(self, cycle: Cycle, tasks: list[TaskStatus]) -> None:
+    def _end(self, changes: PassChanges, tasks: list[TaskStatus]) -> None:
         """End the tasks of a workload that cannot be taken in; nobody else gets their devices."""
         for task in tasks:
             if task.phase is TaskPhase.ENDED:
-                cycle.forgets.append(task.id)
+                changes.forgets.append(task.id)
             else:
                 self._loop.withheld.keep(task, self._loop.state)
-                cycle.stops.append(Stop(task.id, 0.0))
+                changes.stops.append(Stop(task.id, 0.0))
 
 
 def _is_over(workload: Workload) -> bool:

@@ -7,7 +7,7 @@ that nothing half-done is recorded or reaches the engine. The entry it worked on
 
 from typing import Final
 
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 _LISTS: Final = (
     "transitions",
@@ -26,10 +26,10 @@ _LISTS: Final = (
 class Savepoint:
     """How much a turn held at one moment."""
 
-    def __init__(self, cycle: Cycle) -> None:
-        self._cycle = cycle
-        self._lengths = [len(getattr(cycle, name)) for name in _LISTS]
-        self._dirty = len(cycle.dirty)
+    def __init__(self, changes: PassChanges) -> None:
+        self._cycle = changes
+        self._lengths = [len(getattr(changes, name)) for name in _LISTS]
+        self._dirty = len(changes.dirty)
 
     def restore(self) -> None:
         """Cut off what came later."""

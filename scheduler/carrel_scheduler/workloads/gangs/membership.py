@@ -11,49 +11,49 @@ import msgspec
 
 from carrel_scheduler.core.events import Outcome
 from carrel_scheduler.ledger.objects import ReasonInfo
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 CLAIM_SECONDS = 120.0
 
 
-def placed(cycle: Cycle, entry: Entry, parts: Collection[int]) -> None:
+def placed(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
     """A plan gave places to these parts: the workload begins with them, or grows by them."""
     if entry.holding:
-        _grow(cycle, entry, parts)
+        _grow(changes, entry, parts)
     elif len(entry.places) >= shape.least_parts(entry.workload.spec):
-        _begin(cycle, entry)
+        _begin(changes, entry)
 
 
-def _begin(cycle: Cycle, entry: Entry) -> None:
+def _begin(changes: PassChanges, entry: CachedWorkload) -> None:
     entry.workload.status.queue_position = None
-    cycle.show_tasks(entry)
-    cycle.move(entry, "starting")
+    changes.show_tasks(entry)
+    changes.move(entry, "starting")
     if entry.needs_claim:
-        entry.claim_until = cycle.now + CLAIM_SECONDS
-        cycle.wake_hub.append(entry.uid)
+        entry.claim_until = changes.now + CLAIM_SECONDS
+        changes.wake_hub.append(entry.uid)
     else:
-        cycle.start(entry, entry.tasks)
+        changes.start(entry, entry.tasks)
 
 
-def _grow(cycle: Cycle, entry: Entry, parts: Collection[int]) -> None:
+def _grow(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:
     status = entry.workload.status
     if status.phase not in ("starting", "running") or entry.ending:
-        cycle.turn_down(entry, parts, Outcome.GONE)
+        changes.turn_down(entry, parts, Outcome.GONE)
         return
     if any(task.place == "done" for task in status.tasks):
-        cycle.turn_down(entry, parts, Outcome.SUCCEEDED)
+        changes.turn_down(entry, parts, Outcome.SUCCEEDED)
         return
     if shape.resizes(entry.workload.spec):
-        resize(cycle, entry, None)
+        resize(changes, entry, None)
     else:
-        _join(cycle, entry, sorted(parts))
-    cycle.row(entry, status.phase, status.phase, status.reason)
+        _join(changes, entry, sorted(parts))
+    changes.row(entry, status.phase, status.phase, status.reason)
 
 
-def _join(cycle: Cycle, entry: Entry, indices: Sequence[int]) -> None:
+def _join(changes: PassChanges, entry: CachedWorkload, indices: Sequence[int]) -> None:
     """Start members that come to the others, under ids that were never used."""
     status = entry.workload.status
     used = {(task.index, task.attempt) for task in status.tasks}
@@ -63,97 +63,99 @@ def _join(cycle: Cycle, entry: Entry, indices: Sequence[int]) -> None:
         status.attempt += 1
     for index in indices:
         entry.attempts[index] = status.attempt
-    cycle.show_more_tasks(entry, indices)
-    cycle.start(entry, indices)
+    changes.show_more_tasks(entry, indices)
+    changes.start(entry, indices)
 
 
 def give_back(
-    cycle: Cycle, entry: Entry, parts: Collection[int], reason: ReasonInfo | None
+    changes: PassChanges, entry: CachedWorkload, parts: Collection[int], reason: ReasonInfo | None
 ) -> None:
     """Have some parts end while the others go on."""
     status, grace = entry.workload.status, entry.workload.spec.grace_seconds
-    cycle.leave(entry, parts)
+    changes.leave(entry, parts)
     if shape.resizes(entry.workload.spec):
-        resize(cycle, entry, reason)
+        resize(changes, entry, reason)
         return
     going = entry.alive.intersection(parts)
     for index in sorted(going):
-        cycle.stop(entry, index, grace, reason)
-    _put(cycle, entry, going, place="leaving")
+        changes.stop(entry, index, grace, reason)
+    _put(changes, entry, going, place="leaving")
     status.reason = reason
 
 
-def resize(cycle: Cycle, entry: Entry, reason: ReasonInfo | None) -> None:
+def resize(changes: PassChanges, entry: CachedWorkload, reason: ReasonInfo | None) -> None:
     """Have an elastic task end, to start again with what it is to hold then."""
     held, wanted = entry.tasks[0].devices, entry.wanted[0].devices
     returns = tuple(device for device in held if device not in wanted)
-    _put(cycle, entry, {0}, devices=held, returns=returns)
+    _put(changes, entry, {0}, devices=held, returns=returns)
     entry.workload.status.reason = reason or reasons.grows_to(len(wanted))
     if not entry.resizing:
         entry.resizing = True
-        cycle.stop(entry, 0, entry.workload.spec.grace_seconds, reason)
+        changes.stop(entry, 0, entry.workload.spec.grace_seconds, reason)
 
 
-def start_again(cycle: Cycle, entry: Entry) -> None:
+def start_again(changes: PassChanges, entry: CachedWorkload) -> None:
     """An elastic task has ended to go on with other devices."""
     status = entry.workload.status
     for part in sorted(entry.leaving):
-        cycle.release(entry, part, Outcome.AGAIN)
+        changes.release(entry, part, Outcome.AGAIN)
     entry.resizing = False
     entry.attempts.clear()
     entry.ended.clear()
     status.attempt += 1
-    cycle.show_tasks(entry)
+    changes.show_tasks(entry)
     if status.phase == "running":
-        cycle.move(entry, "starting")
+        changes.move(entry, "starting")
     else:
         status.reason = None
-        cycle.row(entry, status.phase, status.phase, None)
-    cycle.start(entry, entry.tasks)
+        changes.row(entry, status.phase, status.phase, None)
+    changes.start(entry, entry.tasks)
 
 
-def left(cycle: Cycle, entry: Entry, index: int) -> None:
+def left(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
     """A member that was told to give its place back has ended."""
-    cycle.release(entry, index, Outcome.AGAIN)
-    _put(cycle, entry, {index}, place="given-back")
-    _resettle(cycle, entry)
+    changes.release(entry, index, Outcome.AGAIN)
+    _put(changes, entry, {index}, place="given-back")
+    _resettle(changes, entry)
 
 
-def done(cycle: Cycle, entry: Entry, index: int) -> None:
+def done(changes: PassChanges, entry: CachedWorkload, index: int) -> None:
     """A member ended well while others go on: nobody waits for its place again."""
-    cycle.release(entry, index, Outcome.SUCCEEDED)
-    _put(cycle, entry, {index}, place="done")
-    _resettle(cycle, entry)
+    changes.release(entry, index, Outcome.SUCCEEDED)
+    _put(changes, entry, {index}, place="done")
+    _resettle(changes, entry)
 
 
-def lose(cycle: Cycle, entry: Entry, how: str, *, lost: bool = False) -> None:
+def lose(changes: PassChanges, entry: CachedWorkload, how: str, *, lost: bool = False) -> None:
     """A gang cannot go on: all its members are to end, to start again together."""
     alone = entry.workload.spec.tasks == 1
     entry.workload.status.reason = reasons.gang_lost(how, lost=lost, alone=alone)
-    end_all(cycle, entry)
+    end_all(changes, entry)
 
 
-def end_all(cycle: Cycle, entry: Entry) -> None:
+def end_all(changes: PassChanges, entry: CachedWorkload) -> None:
     """The gang is over: whoever still runs is to end."""
     entry.ending = True
-    cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
-    cycle.mark(entry)
+    changes.give_up_room(entry, entry.workload.spec.grace_seconds)
+    changes.mark(entry)
 
 
-def _resettle(cycle: Cycle, entry: Entry) -> None:
+def _resettle(changes: PassChanges, entry: CachedWorkload) -> None:
     """It holds less from now on."""
     status = entry.workload.status
     if not entry.leaving:
         status.reason = None
-    cycle.row(entry, status.phase, status.phase, status.reason)
+    changes.row(entry, status.phase, status.phase, status.reason)
 
 
-def _put(cycle: Cycle, entry: Entry, indices: Collection[int], **changes: object) -> None:
+def _put(
+    changes: PassChanges, entry: CachedWorkload, indices: Collection[int], **fields: object
+) -> None:
     """Change what the status says of tasks."""
-    cycle.put_tasks(
+    changes.put_tasks(
         entry,
         [
-            msgspec.structs.replace(task, **changes) if task.index in indices else task
+            msgspec.structs.replace(task, **fields) if task.index in indices else task
             for task in entry.workload.status.tasks
         ],
     )

@@ -12,32 +12,32 @@ from typing import Final
 
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.objects import WorkloadSpec
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import mpi, shape
 
 OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
 _MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi_member")
 
-AddressOf = Callable[[Entry, int], str]
+AddressOf = Callable[[CachedWorkload, int], str]
 """Where a member is for the others, by its index."""
 
 
-def subdomain(entry: Entry) -> str:
+def subdomain(entry: CachedWorkload) -> str:
     """The name, on a cluster, within which members have the names of ``member``; else empty."""
     return f"gang-{entry.uid}" if shape.is_gang(entry.workload.spec) else ""
 
 
-def member(entry: Entry, index: int) -> str:
+def member(entry: CachedWorkload, index: int) -> str:
     """The stable name of a member."""
     return f"{entry.workload.meta.name}-{index}"
 
 
-def name_on_cluster(entry: Entry, index: int) -> str:
+def name_on_cluster(entry: CachedWorkload, index: int) -> str:
     """The name by which the cluster's name service knows a member; see ``AddressOf``."""
     return f"{member(entry, index)}.{subdomain(entry)}"
 
 
-def command(entry: Entry, index: int) -> tuple[str, ...]:
+def command(entry: CachedWorkload, index: int) -> tuple[str, ...]:
     """What a member runs: of an MPI gang only the first runs the command."""
     spec = entry.workload.spec
     if shape.is_mpi(entry.workload.spec) and index > 0:
@@ -45,7 +45,7 @@ def command(entry: Entry, index: int) -> tuple[str, ...]:
     return tuple(spec.command)
 
 
-def files(entry: Entry) -> dict[str, str]:
+def files(entry: CachedWorkload) -> dict[str, str]:
     """The host files of an MPI gang."""
     spec = entry.workload.spec
     if not shape.is_mpi(spec):
@@ -53,7 +53,7 @@ def files(entry: Entry) -> dict[str, str]:
     return mpi.files((member(entry, index) for index in entry.tasks), _processes(spec))
 
 
-def hosts(entry: Entry, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
+def hosts(entry: CachedWorkload, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
     """Address and name of every member of a gang, for looking names up.
 
     Not of an MPI gang: ``mpirun`` takes a name that leads to its own machine for itself.
@@ -65,7 +65,7 @@ def hosts(entry: Entry, address_of: AddressOf) -> tuple[tuple[str, str], ...]:
 
 
 def environment(
-    entry: Entry, index: int, address_of: AddressOf, programs: str = OUR_PROGRAMS
+    entry: CachedWorkload, index: int, address_of: AddressOf, programs: str = OUR_PROGRAMS
 ) -> dict[str, str]:
     """What a member of a gang is told; nothing for other work.
 
@@ -99,7 +99,7 @@ def _processes(spec: WorkloadSpec) -> int:
     return max(1, spec.resources.gpu_milli // MILLI)
 
 
-def _torchrun(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
+def _torchrun(entry: CachedWorkload, index: int, address: str, port: str) -> dict[str, str]:
     """Options of ``torchrun``, which reads each from a variable; an option given goes before."""
     spec = entry.workload.spec
     least = shape.least_parts(spec)
@@ -118,7 +118,7 @@ def _torchrun(entry: Entry, index: int, address: str, port: str) -> dict[str, st
     return options
 
 
-def _jax(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
+def _jax(entry: CachedWorkload, index: int, address: str, port: str) -> dict[str, str]:
     """How ``jax.distributed.initialize()`` learns its place without arguments.
 
     It takes the coordinator's address and the devices from variables of its own, the rest from what
@@ -137,7 +137,7 @@ def _jax(entry: Entry, index: int, address: str, port: str) -> dict[str, str]:
     } | ({"JAX_LOCAL_DEVICE_IDS": ",".join(map(str, devices))} if devices else {})
 
 
-def _names(entry: Entry, address_of: AddressOf) -> list[str]:
+def _names(entry: CachedWorkload, address_of: AddressOf) -> list[str]:
     found = []
     for index in entry.tasks:
         port = _port(entry, index, shape.MEMBER)
@@ -146,6 +146,6 @@ def _names(entry: Entry, address_of: AddressOf) -> list[str]:
     return found
 
 
-def _port(entry: Entry, index: int, name: str) -> int:
+def _port(entry: CachedWorkload, index: int, name: str) -> int:
     infos = (info for info in entry.workload.status.tasks if info.index == index)
     return next((info.ports.get(name, 0) for info in infos), 0)

@@ -23,7 +23,7 @@ from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.guests.hands import Limits
 from carrel_scheduler.workloads.guests.work import Feeds, GuestWork
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
-from carrel_scheduler.workloads.reconcile.executor import Actor, HubRefused
+from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.reconcile.watchers import pump_projects, pump_workloads
@@ -124,7 +124,7 @@ class Standalone:
     async def _run(self, stop: asyncio.Event, began: asyncio.Event, epoch: int) -> None:
         engine = NoTasks()
         loop = Reconciler(
-            self.ledger, Actor(engine, self.ledger, self.launch, NoHub()), clock=self.now
+            self.ledger, Executor(engine, self.ledger, self.launch, NoHub()), clock=self.now
         )
         loop.guests.stale_grace_s = self.stale_grace_s
         feeds = Feeds.of(self.client, ours=self.ours)

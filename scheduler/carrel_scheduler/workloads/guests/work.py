@@ -90,19 +90,19 @@ class GuestWork:
         limits: Limits = Limits(),  # noqa: B008 - frozen
     ) -> None:
         self._client, self._feeds, self._loop, self._now = client, feeds, loop, now
-        projects = KnownProjects(loop.book.projects, lambda: feeds.namespaces.objects)
+        projects = KnownProjects(loop.cache.projects, lambda: feeds.namespaces.objects)
         self.reader = Reader(Grouper(Owners(OwnerLookup(client)), projects))
         self.hands = Hands(
-            client, loop.ledger, loop.tell, now=now, instance=instance, limits=limits
+            client, loop.ledger, loop.enqueue, now=now, instance=instance, limits=limits
         )
         self.hands.epoch = epoch
         loop.guests.hands = self.hands
-        loop.actor.announcer = Announcing(client, loop.guests.own, now, instance)
+        loop.executor.announcer = Announcing(client, loop.guests.own, now, instance)
         self._circumstances = Circumstances(
             loop.guests.places,
             feeds.namespaces,
             feeds.storage,
-            lambda: loop.tell(GuestsHeard(())),
+            lambda: loop.enqueue(GuestsHeard(())),
             loop.quarantine,
         )
 
@@ -114,18 +114,18 @@ class GuestWork:
             group.create_task(self._circumstances.run())
             await self._circumstances.synced()
             if self._feeds.groups is not None:
-                group.create_task(pump_groups(self._feeds.groups, self._loop.tell, groups))
+                group.create_task(pump_groups(self._feeds.groups, self._loop.enqueue, groups))
                 await groups.wait()
-            group.create_task(pump_nodes(self._feeds.nodes, self._loop.tell, nodes))
+            group.create_task(pump_nodes(self._feeds.nodes, self._loop.enqueue, nodes))
             await nodes.wait()
             group.create_task(
                 pump_pods(
-                    self._feeds.pods, self.reader, self._loop.tell, pods, self._loop.quarantine
+                    self._feeds.pods, self.reader, self._loop.enqueue, pods, self._loop.quarantine
                 )
             )
             await pods.wait()
             await close_left_open(self._loop.ledger, epoch=self._loop.epoch, now=self._now())
-            self._loop.tell(GuestsHeard((Ready(),)))
+            self._loop.enqueue(GuestsHeard((Ready(),)))
             began.set()
             group.create_task(self.hands.run())
             if self._feeds.groups is not None and self._feeds.pod_groups is not None:

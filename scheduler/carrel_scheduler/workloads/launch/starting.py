@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads.cache import Book, Entry
+from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, task_specs
 from carrel_scheduler.workloads.reconcile.pass_changes import Start
 
@@ -25,7 +25,7 @@ class Ready:
     ``refusal``: why it cannot be told of them; empty where it can.
     """
 
-    entry: Entry
+    entry: CachedWorkload
     tasks: tuple[int, ...]
     specs: Sequence[TaskSpec]
     refusal: str = ""
@@ -33,7 +33,7 @@ class Ready:
 
 async def get_ready(
     starts: Sequence[Start],
-    book: Book,
+    cache: WorkloadCache,
     facts: Mapping[str, NodeFacts],
     ledger: Ledger,
     settings: LaunchSettings,
@@ -42,7 +42,7 @@ async def get_ready(
     secrets = await ledger.secrets_of([start.uid for start in starts])
     ready: list[Ready] = []
     for start in starts:
-        entry = book.get(start.uid)
+        entry = cache.get(start.uid)
         if entry is not None:
             own = secrets.get(start.uid, {})
             ready.append(_ready(entry, start.tasks, facts, own, settings))
@@ -50,7 +50,7 @@ async def get_ready(
 
 
 def _ready(
-    entry: Entry,
+    entry: CachedWorkload,
     tasks: tuple[int, ...],
     facts: Mapping[str, NodeFacts],
     secrets: Mapping[str, str],

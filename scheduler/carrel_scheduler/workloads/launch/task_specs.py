@@ -10,7 +10,7 @@ from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.ledger.objects import WorkloadSpec
 from carrel_scheduler.node.contract import Device, NodeFacts
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous, shape
 from carrel_scheduler.workloads.launch import builtin_programs, ports
@@ -60,7 +60,7 @@ def on_cluster(
 
 
 def task_specs(
-    entry: Entry,
+    entry: CachedWorkload,
     tasks: Iterable[int],
     facts: Mapping[str, NodeFacts],
     secrets: Mapping[str, str],
@@ -72,7 +72,7 @@ def task_specs(
 
 
 def _task_spec(
-    entry: Entry,
+    entry: CachedWorkload,
     index: int,
     facts: Mapping[str, NodeFacts],
     secrets: Mapping[str, str],
@@ -125,7 +125,7 @@ def _task_spec(
 
 
 def _command(
-    entry: Entry, spec: WorkloadSpec, index: int, settings: LaunchSettings
+    entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> tuple[str, ...]:
     """What a task runs; our own programs with the interpreter that is there."""
     given = rendezvous.command(entry, index)
@@ -138,7 +138,7 @@ def _command(
 
 
 def _environment(
-    entry: Entry, spec: WorkloadSpec, index: int, settings: LaunchSettings
+    entry: CachedWorkload, spec: WorkloadSpec, index: int, settings: LaunchSettings
 ) -> dict[str, str]:
     """What the user gave, and the facts that every task may read about itself."""
     meta = entry.workload.meta
@@ -174,7 +174,7 @@ def _share(spec: WorkloadSpec, devices: Sequence[Device]) -> dict[str, str]:
     }
 
 
-def _ports(entry: Entry, index: int, settings: LaunchSettings) -> dict[str, str]:
+def _ports(entry: CachedWorkload, index: int, settings: LaunchSettings) -> dict[str, str]:
     """The variables that tell a task its ports."""
     meta, spec = entry.workload.meta, entry.workload.spec
     given = next((one.ports for one in entry.workload.status.tasks if one.index == index), {})

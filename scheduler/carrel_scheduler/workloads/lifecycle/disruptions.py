@@ -9,59 +9,59 @@ from collections.abc import Mapping
 
 from carrel_scheduler.engines.kubernetes.pods.nodes import Standing
 from carrel_scheduler.ledger.objects import ReasonInfo
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.guests.own_pods import Departure
 from carrel_scheduler.workloads.lifecycle.node_messages import OF_NODES, node_trouble, told_to_leave
 from carrel_scheduler.workloads.lifecycle.preempting import give_way
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 DRAIN, EVICT = "drain", "evict"
 """What such a preemption is called in the ledger: its node is being emptied, or anything else."""
 _AWAY = (Standing.SILENT, Standing.GONE)
 
 
-def follow(cycle: Cycle) -> None:
+def follow(changes: PassChanges) -> None:
     """Take in what was heard of nodes and pods since the last turn."""
-    guests = cycle.guests
+    guests = changes.guests
     if changed := guests.nodes.standings_changed():
-        _tell(cycle, changed)
+        _tell(changes, changed)
     for departure in guests.own.departures():
-        _departs(cycle, departure)
+        _departs(changes, departure)
 
 
-def look_around(cycle: Cycle, entry: Entry) -> None:
+def look_around(changes: PassChanges, entry: CachedWorkload) -> None:
     """Tell the owner of running work how its nodes are, if that is worth telling."""
     status = entry.workload.status
     told = status.reason
     if status.phase != "running" or (told is not None and told.token not in OF_NODES):
         return
     nodes = sorted({place.node for place in entry.places.values()})
-    standings = {name: cycle.guests.nodes.standing(name) for name in nodes}
+    standings = {name: changes.guests.nodes.standing(name) for name in nodes}
     desk = entry.workload.spec.kind == "workspace"
-    reason = node_trouble(standings, cycle.now, desk=desk)
+    reason = node_trouble(standings, changes.now, desk=desk)
     if _words(reason) != _words(told):
         status.reason = reason
-        cycle.mark(entry)
+        changes.mark(entry)
 
 
-def _tell(cycle: Cycle, changed: Mapping[str, Standing]) -> None:
+def _tell(changes: PassChanges, changed: Mapping[str, Standing]) -> None:
     """Tell those whose work is on nodes of which something else is true now."""
-    for entry in cycle.book.holding:
+    for entry in changes.cache.holding:
         if any(place.node in changed for place in entry.places.values()):
-            look_around(cycle, entry)
+            look_around(changes, entry)
 
 
 def _words(reason: ReasonInfo | None) -> str:
     return "" if reason is None else reason.sentence
 
 
-def _departs(cycle: Cycle, departure: Departure) -> None:
+def _departs(changes: PassChanges, departure: Departure) -> None:
     task = departure.task
-    entry = cycle.book.get(task.workload_uid)
+    entry = changes.cache.get(task.workload_uid)
     if entry is None or task.index not in entry.alive or task != entry.task_id(task.index):
         return
-    standing = cycle.guests.nodes.standing(departure.node)
+    standing = changes.guests.nodes.standing(departure.node)
     going_on = entry.workload.status.phase in ("starting", "running") and not entry.ending
     if not going_on or standing in _AWAY or task.index in entry.leaving or _does_without(entry):
         return
@@ -69,11 +69,11 @@ def _departs(cycle: Cycle, departure: Departure) -> None:
     how = "" if drained else departure.how
     desk = entry.workload.spec.kind == "workspace"
     reason = told_to_leave(departure.node, how, desk=desk)
-    cycle.decide(entry, "evict", reason=reason)
-    give_way(cycle, entry, DRAIN if drained else EVICT, reason)
+    changes.decide(entry, "evict", reason=reason)
+    give_way(changes, entry, DRAIN if drained else EVICT, reason)
 
 
-def _does_without(entry: Entry) -> bool:
+def _does_without(entry: CachedWorkload) -> bool:
     """Whether the others go on when one of its tasks has ended."""
     spec = entry.workload.spec
     stays = len(entry.places) - len(entry.leaving)

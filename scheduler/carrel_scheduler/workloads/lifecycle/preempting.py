@@ -2,18 +2,22 @@
 
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle.spec_changes import release_if_never_launched
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
 def give_way(
-    cycle: Cycle, entry: Entry, rule: str, reason: ReasonInfo, taker: Reason | None = None
+    changes: PassChanges,
+    entry: CachedWorkload,
+    rule: str,
+    reason: ReasonInfo,
+    taker: Reason | None = None,
 ) -> None:
     """Tell all its tasks to end, and keep what it lost thereby.
 
     Args:
-        cycle: the turn.
+        changes: the turn.
         entry: that gives way; nothing more happens to one that is ending already.
         rule: what the preemption is called in the ledger.
         reason: for its owner.
@@ -21,18 +25,18 @@ def give_way(
     """
     status = entry.workload.status
     saved_at = status.checkpoint.at if status.checkpoint else 0.0
-    worked_since = max(saved_at, status.started_at or cycle.now)
+    worked_since = max(saved_at, status.started_at or changes.now)
     status.last_preemption = Preemption(
-        at=cycle.now,
+        at=changes.now,
         rule=rule,
         for_project=taker.project if taker else "",
         for_workload=taker.workload if taker else "",
         for_workload_uid=taker.workload_uid if taker else "",
-        lost_seconds=max(0.0, cycle.now - worked_since),
+        lost_seconds=max(0.0, changes.now - worked_since),
         checkpoint_step=status.checkpoint.step if status.checkpoint else None,
     )
     status.preemptions += 1
-    cycle.give_up_room(entry, entry.workload.spec.grace_seconds, why=reason)
+    changes.give_up_room(entry, entry.workload.spec.grace_seconds, why=reason)
     if status.phase in ("starting", "running"):
-        cycle.move(entry, "preempting", reason)
-        release_if_never_launched(cycle, entry)
+        changes.move(entry, "preempting", reason)
+        release_if_never_launched(changes, entry)

@@ -10,18 +10,18 @@ from typing import Final
 
 from carrel_scheduler.ledger.objects import Limits, ReasonInfo, StayRule
 from carrel_scheduler.policy import limits as policy
-from carrel_scheduler.workloads.cache import Book, Entry
+from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 # Workspaces that met no answer try again at most a minute later; a look and a post come on top.
 HEARING_SECONDS: Final = 90.0
 
 
-def rule_of(book: Book, entry: Entry) -> StayRule:
+def rule_of(cache: WorkloadCache, entry: CachedWorkload) -> StayRule:
     """The rule in force: the one at its start, unless the project applies changes at once."""
-    project = book.projects.get(entry.workload.meta.project)
+    project = cache.projects.get(entry.workload.meta.project)
     kept = entry.workload.status.rule
     if project is None:
         return kept or StayRule()
@@ -30,7 +30,7 @@ def rule_of(book: Book, entry: Entry) -> StayRule:
     return kept
 
 
-def run_of(entry: Entry, now: float) -> policy.Run:
+def run_of(entry: CachedWorkload, now: float) -> policy.Run:
     """What the policy needs to know of the present run."""
     status, activity = entry.workload.status, entry.activity
     limits = status.limits
@@ -49,7 +49,7 @@ def run_of(entry: Entry, now: float) -> policy.Run:
     )
 
 
-def take_over(entry: Entry, now: float) -> None:
+def take_over(entry: CachedWorkload, now: float) -> None:
     """The scheduler starts again and finds it running."""
     if entry.workload.spec.resources.counted_gpu_milli:
         entry.gpu_active_at = now
@@ -57,46 +57,46 @@ def take_over(entry: Entry, now: float) -> None:
         entry.hear_until = now + HEARING_SECONDS
 
 
-def watched(entry: Entry) -> bool:
+def watched(entry: CachedWorkload) -> bool:
     """Whether limits may apply to it now."""
     return entry.workload.status.phase == "running"
 
 
-def resumed_work(entry: Entry) -> bool:
+def resumed_work(entry: CachedWorkload) -> bool:
     """Whether its GPUs work although its stop for being idle was announced."""
     limits = entry.workload.status.limits
     announced = limits is not None and limits.stops_because == policy.IDLE
     return announced and bool(entry.working_on) and watched(entry)
 
 
-def judge(cycle: Cycle, entry: Entry) -> float | None:
+def judge(changes: PassChanges, entry: CachedWorkload) -> float | None:
     """Stop a run whose time is up, else note what comes; returns when to look again."""
-    rule, run = rule_of(cycle.book, entry), run_of(entry, cycle.now)
-    coming = policy.upcoming(rule, run, cycle.now)
-    if policy.strikes(coming, cycle.now):
-        stop_for(cycle, entry, _reason(entry, rule, coming, cycle.now))
+    rule, run = rule_of(changes.cache, entry), run_of(entry, changes.now)
+    coming = policy.upcoming(rule, run, changes.now)
+    if policy.strikes(coming, changes.now):
+        stop_for(changes, entry, _reason(entry, rule, coming, changes.now))
         return None
     told = _worth_telling(entry, coming)
     if _differs(entry.workload.status.limits, told):
         entry.workload.status.limits = told
-        cycle.mark(entry)
-    again = policy.next_look(rule, run, cycle.now)
-    if again is not None and _unheard(entry, cycle.now):
+        changes.mark(entry)
+    again = policy.next_look(rule, run, changes.now)
+    if again is not None and _unheard(entry, changes.now):
         again = min(again, entry.hear_until)
     return again
 
 
-def _unheard(entry: Entry, now: float) -> bool:
+def _unheard(entry: CachedWorkload, now: float) -> bool:
     return entry.activity is None and now < entry.hear_until
 
 
-def _worth_telling(entry: Entry, coming: Limits) -> Limits | None:
+def _worth_telling(entry: CachedWorkload, coming: Limits) -> Limits | None:
     """Of work without an owner at its desk that nothing will stop there is nothing to say."""
     silent = entry.workload.spec.kind != "workspace" and coming.stops_at is None
     return None if silent else coming
 
 
-def _reason(entry: Entry, rule: StayRule, coming: Limits, now: float) -> ReasonInfo:
+def _reason(entry: CachedWorkload, rule: StayRule, coming: Limits, now: float) -> ReasonInfo:
     kind, project = entry.workload.spec.kind, entry.workload.meta.project
     if coming.stops_because == policy.TIME_LIMIT:
         return reasons.timed_out(kind, project, rule.time_limit_seconds or 0.0)

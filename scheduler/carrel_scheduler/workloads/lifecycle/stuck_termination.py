@@ -9,19 +9,19 @@ ends after all, its room is free like any other.
 import logging
 
 from carrel_scheduler.core.events import TaskStuck
-from carrel_scheduler.workloads.cache import Entry
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.cache import CachedWorkload
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 log = logging.getLogger(__name__)
 
 
-def due(cycle: Cycle, entry: Entry) -> None:
+def due(changes: PassChanges, entry: CachedWorkload) -> None:
     """Tell the core of parts that should have ended by now."""
-    if entry.gone_by is None or entry.gone_by > cycle.now:
+    if entry.gone_by is None or entry.gone_by > changes.now:
         return
     entry.gone_by = None
     for part in sorted(entry.leaving):
-        cycle.state.apply(TaskStuck(entry.uid, part))
+        changes.state.apply(TaskStuck(entry.uid, part))
     if entry.leaving:
         name, grace = entry.workload.meta.name, entry.workload.spec.grace_seconds
         log.warning("%s was told to stop with a grace of %g s and has not ended", name, grace)

@@ -9,50 +9,52 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo
 from carrel_scheduler.policy.limits import rule_for
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import joining, membership, shape
 from carrel_scheduler.workloads.lifecycle import disruptions, reasons
 from carrel_scheduler.workloads.lifecycle.outcomes import how_task_ended, outcome
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle, Stop
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 
 
-def on_task(cycle: Cycle, task: TaskStatus) -> None:
+def on_task(changes: PassChanges, task: TaskStatus) -> None:
     """Take in one observation; those of past attempts are only cleaned up."""
-    entry = cycle.book.get(task.id.workload_uid)
+    entry = changes.cache.get(task.id.workload_uid)
     if entry is None or not entry.holding or not _is_present(entry, task.id):
         if task.phase is TaskPhase.ENDED:
-            cycle.forgets.append(task.id)
+            changes.forgets.append(task.id)
         elif entry is None or not entry.holding or _is_past(entry, task.id):
-            cycle.stops.append(Stop(task.id, 0.0))
+            changes.stops.append(Stop(task.id, 0.0))
         return
     if task.phase is TaskPhase.RUNNING:
-        _show(cycle, entry, task)
-        _begun(cycle, entry)
+        _show(changes, entry, task)
+        _begun(changes, entry)
     elif task.phase is TaskPhase.ENDED:
-        _ended(cycle, entry, task)
+        _ended(changes, entry, task)
 
 
-def start_failed(cycle: Cycle, task: TaskId, message: str, *, elsewhere: bool = False) -> None:
+def start_failed(
+    changes: PassChanges, task: TaskId, message: str, *, elsewhere: bool = False
+) -> None:
     """The engine could not start a task: as if it had ended with that message.
 
     ``elsewhere``: it is to be placed again, and that counts as no failure.
     """
     node = ""
-    entry = cycle.book.get(task.workload_uid)
+    entry = changes.cache.get(task.workload_uid)
     if entry is not None and task.index in entry.tasks:
         node = entry.tasks[task.index].node
     ended = TaskStatus(
         id=task,
         phase=TaskPhase.ENDED,
         node=node,
-        ended_at=cycle.now,
+        ended_at=changes.now,
         message=message,
         misplaced=elsewhere,
     )
-    on_task(cycle, ended)
+    on_task(changes, ended)
 
 
-def stop_failed(cycle: Cycle, entry: Entry, task: TaskId, message: str) -> None:
+def stop_failed(changes: PassChanges, entry: CachedWorkload, task: TaskId, message: str) -> None:
     """Show that the engine cannot pass on that a task is to end; "": it can again."""
     if not entry.holding or not _is_present(entry, task):
         return
@@ -63,54 +65,54 @@ def stop_failed(cycle: Cycle, entry: Entry, task: TaskId, message: str) -> None:
         msgspec.structs.replace(info, message=message) if info.index == task.index else info
         for info in status.tasks
     ]
-    cycle.put_tasks(entry, infos)
+    changes.put_tasks(entry, infos)
 
 
-def _is_present(entry: Entry, task: TaskId) -> bool:
+def _is_present(entry: CachedWorkload, task: TaskId) -> bool:
     return task.index in entry.alive and task == entry.task_id(task.index)
 
 
-def _is_past(entry: Entry, task: TaskId) -> bool:
+def _is_past(entry: CachedWorkload, task: TaskId) -> bool:
     return task.attempt < entry.attempt_of(task.index)
 
 
-def _begun(cycle: Cycle, entry: Entry) -> None:
+def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
     """It runs once all its tasks do."""
     status = entry.workload.status
     started = {info.index for info in status.tasks if info.started_at}
     if status.phase != "starting" or not entry.alive <= started:
         return
-    project = cycle.book.projects.get(entry.workload.meta.project)
+    project = changes.cache.projects.get(entry.workload.meta.project)
     if project is not None:
         status.rule = rule_for(project.spec, entry.workload.spec)
-    cycle.move(entry, "running")
-    disruptions.look_around(cycle, entry)
-    joining.expect_all(cycle, entry)
+    changes.move(entry, "running")
+    disruptions.look_around(changes, entry)
+    joining.expect_all(changes, entry)
 
 
-def _ended(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
-    task = _as_lost(cycle, entry, task)
+def _ended(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
+    task = _as_lost(changes, entry, task)
     index, phase = task.id.index, entry.workload.status.phase
     entry.alive.discard(index)
-    _show(cycle, entry, task)
-    cycle.forgets.append(task.id)
+    _show(changes, entry, task)
+    changes.forgets.append(task.id)
     goes_on = phase in ("starting", "running") and not entry.ending
     if goes_on and entry.resizing and task.exit_code != 0:
-        membership.start_again(cycle, entry)
+        membership.start_again(changes, entry)
         return
     if goes_on and index in entry.leaving and not entry.resizing:
-        membership.left(cycle, entry, index)
+        membership.left(changes, entry, index)
     else:
         entry.ended[index] = task
         if goes_on and entry.alive:
-            _one_less(cycle, entry, task)
+            _one_less(changes, entry, task)
     if not entry.alive:
-        _settle(cycle, entry)
+        _settle(changes, entry)
     elif not entry.ending:
-        _begun(cycle, entry)
+        _begun(changes, entry)
 
 
-def _as_lost(cycle: Cycle, entry: Entry, task: TaskStatus) -> TaskStatus:
+def _as_lost(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> TaskStatus:
     """What fails while its node offers fewer GPUs than are in use is lost: one of them went away.
 
     Which one, nobody can say of a node whose GPUs are counted only.
@@ -118,44 +120,44 @@ def _as_lost(cycle: Cycle, entry: Entry, task: TaskStatus) -> TaskStatus:
     place = entry.tasks.get(task.id.index)
     if task.exit_code == 0 or task.lost or place is None or not place.devices:
         return task
-    if not cycle.guests.nodes.short_of_gpus(cycle.state, place.node):
+    if not changes.guests.nodes.short_of_gpus(changes.state, place.node):
         return task
     how = how_task_ended(entry.workload.spec, task)
     told = f"{how}, while {place.node} offers fewer GPUs than are in use there"
     return msgspec.structs.replace(task, lost=True, message=told)
 
 
-def _one_less(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
+def _one_less(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
     """A member ended while others go on."""
     if task.exit_code != 0:
-        membership.lose(cycle, entry, how_task_ended(entry.workload.spec, task), lost=task.lost)
+        membership.lose(changes, entry, how_task_ended(entry.workload.spec, task), lost=task.lost)
     elif task.id.index == 0 and shape.is_mpi(entry.workload.spec):
-        membership.end_all(cycle, entry)  # the others were there for the first
+        membership.end_all(changes, entry)  # the others were there for the first
     else:
-        membership.done(cycle, entry, task.id.index)
+        membership.done(changes, entry, task.id.index)
 
 
-def _settle(cycle: Cycle, entry: Entry) -> None:
+def _settle(changes: PassChanges, entry: CachedWorkload) -> None:
     status = entry.workload.status
-    result = outcome(entry.workload.spec, status, list(entry.ended.values()), cycle.now)
+    result = outcome(entry.workload.spec, status, list(entry.ended.values()), changes.now)
     if result.failed:
         status.failures += 1
     status.losses = result.losses
     at_once = result.phase == "pending" and result.not_before is None
-    cycle.release_all(entry, waits=at_once and not entry.workload.spec.delete)
-    cycle.move(entry, result.phase, result.reason)
+    changes.release_all(entry, waits=at_once and not entry.workload.spec.delete)
+    changes.move(entry, result.phase, result.reason)
     if entry.workload.spec.delete:
-        cycle.removed.append(entry.uid)
+        changes.removed.append(entry.uid)
     elif result.phase == "pending":
         status.attempt += 1
         status.not_before = result.not_before
         if result.not_before is None:
-            cycle.enqueue(entry)
+            changes.enqueue(entry)
     elif result.phase == "stopped":
         status.attempt += 1
 
 
-def _show(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
+def _show(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:
     """Keep what is known of the task in the status."""
     index = task.id.index
     tasks = {info.index: info for info in entry.workload.status.tasks}
@@ -174,5 +176,5 @@ def _show(cycle: Cycle, entry: Entry, task: TaskStatus) -> None:
         lost=task.lost,
         address=task.address or known.address,
     )
-    cycle.ports.let_go(task.id)
-    cycle.put_tasks(entry, tasks.values())
+    changes.ports.let_go(task.id)
+    changes.put_tasks(entry, tasks.values())

@@ -10,7 +10,7 @@ from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
 from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.nodes import lost_devices
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 Indexed = TypeVar("Indexed", Device, DeviceUse)
 ACTIVE_UTILIZATION = 0.01
@@ -27,7 +27,7 @@ class NodeState:
 
 
 def take(
-    cycle: Cycle,
+    changes: PassChanges,
     nodes: dict[str, NodeState],
     facts: NodeFacts,
     use: tuple[DeviceUse, ...],
@@ -37,27 +37,27 @@ def take(
     known = nodes.get(facts.name)
     if moved := lost_devices.places(known.facts if known else None, facts):
         facts, use = _moved(facts, use, moved)
-    held = lost_devices.held_on(cycle.book, facts.name)
+    held = lost_devices.held_on(changes.cache, facts.name)
     facts = lost_devices.complete(known.facts if known else None, facts, held)
     if known is None or known.facts != facts:
-        cycle.state.apply(withheld.added_to(node_event(facts)))
-        cycle.book.largest_gpus = max(cycle.book.largest_gpus, len(facts.devices))
+        changes.state.apply(withheld.added_to(node_event(facts)))
+        changes.cache.largest_gpus = max(changes.cache.largest_gpus, len(facts.devices))
     idle = known.idle_since if known else {}
     working = {one.index for one in use if one.utilization > ACTIVE_UTILIZATION or not one.known}
     for one in use:
         if one.index in working:
             idle.pop(one.index, None)
         else:
-            idle.setdefault(one.index, cycle.now)
+            idle.setdefault(one.index, changes.now)
     nodes[facts.name] = NodeState(facts, {one.index: one for one in use}, idle)
-    for entry in cycle.book:
+    for entry in changes.cache:
         here = [place for place in entry.places.values() if place.node == facts.name]
         if any(working.intersection(place.devices) for place in here):
-            entry.gpu_active_at = cycle.now
+            entry.gpu_active_at = changes.now
             entry.working_on.add(facts.name)
         else:
             entry.working_on.discard(facts.name)
-    lost_devices.requeue(cycle, facts)
+    lost_devices.requeue(changes, facts)
 
 
 def _moved(

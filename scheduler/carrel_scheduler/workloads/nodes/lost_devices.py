@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.node.contract import Device, NodeFacts
-from carrel_scheduler.workloads.cache import Book, Entry
+from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 
@@ -64,32 +64,32 @@ def _lost(index: int, known: dict[int, Device], node: NodeFacts) -> Device:
     return msgspec.structs.replace(device, broken=True, lost=True, message=NOT_SHOWN)
 
 
-def held_on(book: Book, node: str) -> set[int]:
+def held_on(cache: WorkloadCache, node: str) -> set[int]:
     """The GPUs of a node that our own work holds."""
-    places = (place for entry in book.holding for place in entry.places.values())
+    places = (place for entry in cache.holding for place in entry.places.values())
     return {device for place in places if place.node == node for device in place.devices}
 
 
-def requeue(cycle: Cycle, facts: NodeFacts) -> None:
+def requeue(changes: PassChanges, facts: NodeFacts) -> None:
     """End the work that holds GPUs which are lost, to be queued again."""
     lost = {device.index for device in facts.devices if device.lost}
     if not lost or facts.counted:
         return
-    for entry in tuple(cycle.book.holding):
+    for entry in tuple(changes.cache.holding):
         gone = lost.intersection(_devices(entry, facts.name))
         if gone and entry.workload.status.phase in ("starting", "running") and not entry.ending:
-            _end(cycle, entry, reasons.gpus_lost(sorted(gone), facts.name))
+            _end(changes, entry, reasons.gpus_lost(sorted(gone), facts.name))
 
 
-def _devices(entry: Entry, node: str) -> Iterable[int]:
+def _devices(entry: CachedWorkload, node: str) -> Iterable[int]:
     for place in entry.places.values():
         if place.node == node:
             yield from place.devices
 
 
-def _end(cycle: Cycle, entry: Entry, how: str) -> None:
+def _end(changes: PassChanges, entry: CachedWorkload, how: str) -> None:
     """A workspace stops: what ran in it is gone, and its owner starts it again."""
     if entry.workload.spec.kind == "workspace" or not entry.alive:
-        stop_for(cycle, entry, reasons.stopped_by_loss(how))
+        stop_for(changes, entry, reasons.stopped_by_loss(how))
     else:
-        membership.lose(cycle, entry, how, lost=True)
+        membership.lose(changes, entry, how, lost=True)

@@ -10,51 +10,51 @@ from collections.abc import Collection
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.ledger.objects import TaskInfo, Workload
 from carrel_scheduler.workloads import missing_nodes
-from carrel_scheduler.workloads.cache import Entry, Place
+from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
 from carrel_scheduler.workloads.gangs import joining, membership, shape
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits, spec_changes, task_events
 from carrel_scheduler.workloads.reconcile import clock_skew
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 
-def take_over(cycle: Cycle, workload: Workload, tasks: Collection[TaskStatus]) -> None:
+def take_over(changes: PassChanges, workload: Workload, tasks: Collection[TaskStatus]) -> None:
     """Take one workload over; ``tasks`` are those of it that the engine lists."""
     seen = {task.id: task for task in tasks}
-    entry = take(cycle, workload, seen)
+    entry = take(changes, workload, seen)
     # Of members that ended while nobody looked, the first to end is the one that took the others.
-    for task in sorted(tasks, key=lambda one: one.ended_at or cycle.now):
-        task_events.on_task(cycle, task)
-    follow(cycle, entry)
+    for task in sorted(tasks, key=lambda one: one.ended_at or changes.now):
+        task_events.on_task(changes, task)
+    follow(changes, entry)
 
 
-def take(cycle: Cycle, workload: Workload, seen: Collection[TaskId]) -> Entry:
-    """Put it into the book and the core as it was recorded; ``seen``: what the engine lists."""
-    entry = cycle.book.add(workload)
+def take(changes: PassChanges, workload: Workload, seen: Collection[TaskId]) -> CachedWorkload:
+    """Put it into the cache and the core as it was recorded; ``seen``: what the engine lists."""
+    entry = changes.cache.add(workload)
     status = workload.status
-    clock_skew.not_later(entry, cycle.now)
+    clock_skew.not_later(entry, changes.now)
     if entry.holding:
-        _adopt(cycle, entry, seen)
+        _adopt(changes, entry, seen)
     elif spec_changes.waits_for_room(workload):
-        cycle.enqueue(entry)
+        changes.enqueue(entry)
     if status.phase == "running":
-        session_limits.take_over(entry, cycle.now)
-        cycle.wakes.append((cycle.now, entry.uid))
+        session_limits.take_over(entry, changes.now)
+        changes.wakes.append((changes.now, entry.uid))
     return entry
 
 
-def follow(cycle: Cycle, entry: Entry) -> None:
+def follow(changes: PassChanges, entry: CachedWorkload) -> None:
     """Do what its specification asks for, now that the engine's word about its tasks is known."""
-    spec_changes.follow(cycle, entry)
+    spec_changes.follow(changes, entry)
     for when in (entry.workload.status.not_before, entry.claim_until, entry.meet_until):
         if when is not None:
-            cycle.wakes.append((when, entry.uid))
+            changes.wakes.append((when, entry.uid))
 
 
-def _adopt(cycle: Cycle, entry: Entry, seen: Collection[TaskId]) -> None:
+def _adopt(changes: PassChanges, entry: CachedWorkload, seen: Collection[TaskId]) -> None:
     status = entry.workload.status
-    _take_over_places(cycle, entry)
+    _take_over_places(changes, entry)
     for info in status.tasks:
         if info.place == "done" or (info.place == "held" and info.ended_at is not None):
             entry.ended[info.index] = _as_recorded(entry, info)
@@ -67,42 +67,42 @@ def _adopt(cycle: Cycle, entry: Entry, seen: Collection[TaskId]) -> None:
     if 0 in known and shape.resizes(entry.workload.spec):
         entry.resizing = status.reason is not None and status.reason.token in reasons.RESIZING
     if status.phase in ("preempting", "stopping") or entry.ending:
-        cycle.give_up_room(entry, entry.workload.spec.grace_seconds)
+        changes.give_up_room(entry, entry.workload.spec.grace_seconds)
     else:
-        _stop_the_leaving(cycle, entry)
-        _launch(cycle, entry, {i for i in present - known if _was_not_started(entry, i)})
+        _stop_the_leaving(changes, entry)
+        _launch(changes, entry, {i for i in present - known if _was_not_started(entry, i)})
     if entry.claim_until is None:
-        gone = [_vanished(cycle, entry, index) for index in sorted(present - entry.alive)]
+        gone = [_vanished(changes, entry, index) for index in sorted(present - entry.alive)]
         entry.alive.update(task.id.index for task in gone)
         for task in gone:
-            task_events.on_task(cycle, task)
+            task_events.on_task(changes, task)
     if status.phase == "running":
-        joining.expect_all(cycle, entry)
+        joining.expect_all(changes, entry)
 
 
-def _take_over_places(cycle: Cycle, entry: Entry) -> None:
+def _take_over_places(changes: PassChanges, entry: CachedWorkload) -> None:
     """Tell the core what the workload holds, and which of it is being given back."""
     status, spec = entry.workload.status, entry.workload.spec
     entry.attempts = {info.index: info.attempt for info in status.tasks}
-    deleted_projects.keep_queue(cycle, entry)
-    cycle.enqueue(entry, done=[info.index for info in status.tasks if info.place == "done"])
-    since = status.started_at if status.started_at is not None else cycle.now
+    deleted_projects.keep_queue(changes, entry)
+    changes.enqueue(entry, done=[info.index for info in status.tasks if info.place == "done"])
+    since = status.started_at if status.started_at is not None else changes.now
     leaving: list[int] = []
     for info in status.tasks:
         if info.place not in ("held", "leaving"):
             continue
-        missing_nodes.keep(cycle.state, info.node, info.devices)
+        missing_nodes.keep(changes.state, info.node, info.devices)
         if not shape.resizes(spec):
-            cycle.place(entry, info.index, Place(info.node, info.devices), since)
+            changes.place(entry, info.index, Place(info.node, info.devices), since)
             leaving += [info.index] if info.place == "leaving" else []
             continue
         for part, device in enumerate(info.devices):
-            cycle.place(entry, part, Place(info.node, (device,)), since)
+            changes.place(entry, part, Place(info.node, (device,)), since)
             leaving += [part] if device in info.returns else []
-    cycle.leave(entry, leaving)
+    changes.leave(entry, leaving)
 
 
-def _was_not_started(entry: Entry, index: int) -> bool:
+def _was_not_started(entry: CachedWorkload, index: int) -> bool:
     """Whether the engine never heard of a task that was recorded."""
     if entry.workload.status.phase == "starting":
         return index not in entry.leaving
@@ -110,26 +110,26 @@ def _was_not_started(entry: Entry, index: int) -> bool:
     return info.started_at is None and index not in entry.leaving
 
 
-def _launch(cycle: Cycle, entry: Entry, missing: set[int]) -> None:
+def _launch(changes: PassChanges, entry: CachedWorkload, missing: set[int]) -> None:
     """Recorded, but not known to the engine: launch what is missing."""
     if not missing:
         return
     if entry.needs_claim and not entry.launched:
-        entry.claim_until = cycle.now + membership.CLAIM_SECONDS
-        cycle.wake_hub.append(entry.uid)
+        entry.claim_until = changes.now + membership.CLAIM_SECONDS
+        changes.wake_hub.append(entry.uid)
         return
-    cycle.start(entry, sorted(missing))
+    changes.start(entry, sorted(missing))
 
 
-def _stop_the_leaving(cycle: Cycle, entry: Entry) -> None:
+def _stop_the_leaving(changes: PassChanges, entry: CachedWorkload) -> None:
     """Order again what may not have reached the engine."""
     grace = entry.workload.spec.grace_seconds
     for index in sorted(entry.alive):
         if entry.resizing or (index in entry.leaving and not shape.resizes(entry.workload.spec)):
-            cycle.stop(entry, index, grace)
+            changes.stop(entry, index, grace)
 
 
-def _as_recorded(entry: Entry, info: TaskInfo) -> TaskStatus:
+def _as_recorded(entry: CachedWorkload, info: TaskInfo) -> TaskStatus:
     return TaskStatus(
         id=TaskId(entry.uid, info.index, info.attempt),
         phase=TaskPhase.ENDED,
@@ -144,12 +144,12 @@ def _as_recorded(entry: Entry, info: TaskInfo) -> TaskStatus:
     )
 
 
-def _vanished(cycle: Cycle, entry: Entry, index: int) -> TaskStatus:
+def _vanished(changes: PassChanges, entry: CachedWorkload, index: int) -> TaskStatus:
     return TaskStatus(
         id=entry.task_id(index),
         phase=TaskPhase.ENDED,
         node=entry.tasks[index].node,
-        ended_at=cycle.now,
+        ended_at=changes.now,
         message=NO_TRACE,
         lost=True,
     )

@@ -7,7 +7,7 @@ set right, by an hour say, all that waits for a time would else wait an hour lon
 import logging
 from typing import TYPE_CHECKING, Final
 
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.guests.turning import Turning
 from carrel_scheduler.workloads.lifecycle.outcomes import loss_pause_seconds, pause_seconds
 
@@ -31,7 +31,7 @@ class ClockWatch:
             return 0.0
         back = latest - now
         log.warning("the clock was set back by %.0f s: pauses and limits move with it", back)
-        for entry in loop.book:
+        for entry in loop.cache:
             _mend(entry, back)
         _mend_guests(loop.guests, back)
         if loop.reports.due_at is not None:
@@ -39,7 +39,7 @@ class ClockWatch:
         return back
 
 
-def not_later(entry: Entry, now: float) -> None:
+def not_later(entry: CachedWorkload, now: float) -> None:
     """After a restart: no pause is longer than the failures so far ask for."""
     status = entry.workload.status
     if status.not_before is not None:
@@ -47,7 +47,7 @@ def not_later(entry: Entry, now: float) -> None:
         status.not_before = min(status.not_before, now + longest)
 
 
-def _mend(entry: Entry, back: float) -> None:
+def _mend(entry: CachedWorkload, back: float) -> None:
     status = entry.workload.status
     if status.not_before is not None:
         status.not_before -= back

@@ -131,12 +131,12 @@ class UsedLately:
     average: Mapping[str, tuple[float, float, float]]
 
 
-EntryMessage = (
+WorkloadEvent = (
     ClaimRefused | Judge | SpecRead | StopFailed | Touched | Claimed | MembersMet | Vanished
 )
 """Messages about one workload, by ``uid``."""
 
-Message = (
+LoopEvent = (
     WorkloadChanged
     | ProjectChanged
     | DepartmentChanged
@@ -146,5 +146,5 @@ Message = (
     | Wake
     | UsedLately
     | GuestsHeard
-    | EntryMessage
+    | WorkloadEvent
 )

@@ -28,7 +28,7 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch.starting import Ready, get_ready
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.reconcile.events import (
@@ -37,7 +37,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     StopFailed,
     TaskSeen,
 )
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle, Stop
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
@@ -73,7 +73,7 @@ class Announcer(Protocol):
         ...
 
 
-class Actor:
+class Executor:
     """Carries out the orders of recorded turns.
 
     ``announcer``: if there is one, hears why tasks give way before they are told to end.
@@ -92,14 +92,14 @@ class Actor:
 
     @asynccontextmanager
     async def getting_ready(
-        self, cycle: Cycle, loop: "Reconciler"
+        self, changes: PassChanges, loop: "Reconciler"
     ) -> AsyncIterator["asyncio.Task[Sequence[Ready]] | None"]:
         """Make ready what a turn starts while the block records it; to be given to ``act``."""
-        if not cycle.starts:
+        if not changes.starts:
             yield None
             return
         facts = {name: node.facts for name, node in loop.nodes.items()}
-        work = get_ready(tuple(cycle.starts), loop.book, facts, self._ledger, self._settings)
+        work = get_ready(tuple(changes.starts), loop.cache, facts, self._ledger, self._settings)
         ready = asyncio.create_task(work)
         try:
             yield ready
@@ -108,32 +108,35 @@ class Actor:
             raise
 
     async def act(
-        self, cycle: Cycle, loop: "Reconciler", ready: "asyncio.Task[Sequence[Ready]] | None"
+        self,
+        changes: PassChanges,
+        loop: "Reconciler",
+        ready: "asyncio.Task[Sequence[Ready]] | None",
     ) -> None:
         """Give out the orders of a turn; returns at once."""
         if ready is not None:
-            starts = [one for one in await ready if one.entry.uid not in cycle.unrecorded]
+            starts = [one for one in await ready if one.entry.uid not in changes.unrecorded]
             self._give_starts(starts, loop)
-        for stop in cycle.stops:
+        for stop in changes.stops:
             self._spawn(stop.task.workload_uid, self._stop(stop, loop))
-        if cycle.forgets:
-            self._spawn(FORGETTING, self._forget(tuple(cycle.forgets)))
-        for uid in cycle.removed:
+        if changes.forgets:
+            self._spawn(FORGETTING, self._forget(tuple(changes.forgets)))
+        for uid in changes.removed:
             self._spawn(uid, self._remove(uid))
-        for uid in cycle.wake_hub:
-            entry = loop.book.get(uid)
+        for uid in changes.wake_hub:
+            entry = loop.cache.get(uid)
             if entry is not None:
                 self._spawn(uid, self._wake(entry, loop))
 
     def _give_starts(self, starts: Sequence[Ready], loop: "Reconciler") -> None:
         for ready in starts:
             entry = ready.entry
-            if loop.book.get(entry.uid) is not entry:
+            if loop.cache.get(entry.uid) is not entry:
                 continue
             refusal = ready.refusal or loop.ports.refusal(entry.workload.spec.routes)
             if refusal:
                 for index in ready.tasks:
-                    loop.tell(StartRefused(entry.task_id(index), refusal))
+                    loop.enqueue(StartRefused(entry.task_id(index), refusal))
             else:
                 self._spawn(_line_of(entry), self._start(ready.specs, loop))
 
@@ -189,7 +192,7 @@ class Actor:
             log.info("task %s was started before", spec.id)
         except EngineError as error:
             elsewhere = isinstance(error, NotOnThisNode)
-            loop.tell(StartRefused(spec.id, str(error), elsewhere))
+            loop.enqueue(StartRefused(spec.id, str(error), elsewhere))
         except Exception as error:
             log.exception("starting task %s failed", spec.id)
             text = f"starting it failed: {error!r}"
@@ -200,7 +203,7 @@ class Actor:
         try:
             await self._insist(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
         except UnknownTask:
-            loop.tell(StartRefused(task, text))
+            loop.enqueue(StartRefused(task, text))
 
     async def _stop(self, stop: Stop, loop: "Reconciler") -> None:
         if stop.why is not None and self.announcer is not None:
@@ -208,7 +211,7 @@ class Actor:
         try:
             await self._engine.stop(stop.task, stop.grace_seconds)
         except UnknownTask:
-            loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
+            loop.enqueue(TaskSeen(_vanished(stop.task, loop.clock())))
         except Exception as error:  # noqa: BLE001 - said, and tried again
             _say_failed(f"ending task {stop.task}", error)
             # In a line of its own: other tasks of the workload are told to end meanwhile.
@@ -216,7 +219,7 @@ class Actor:
 
     async def _stop_again(self, stop: Stop, loop: "Reconciler") -> None:
         def show(text: str) -> None:
-            loop.tell(StopFailed(stop.task, text))
+            loop.enqueue(StopFailed(stop.task, text))
 
         async def end() -> None:
             await self._engine.stop(stop.task, stop.grace_seconds)
@@ -225,7 +228,7 @@ class Actor:
         try:
             await self._insist(f"ending task {stop.task}", end, show)
         except UnknownTask:
-            loop.tell(TaskSeen(_vanished(stop.task, loop.clock())))
+            loop.enqueue(TaskSeen(_vanished(stop.task, loop.clock())))
 
     async def _forget(self, tasks: Sequence[TaskId]) -> None:
         for task in tasks:
@@ -266,14 +269,14 @@ class Actor:
         if shown:
             show("")
 
-    async def _wake(self, entry: Entry, loop: "Reconciler") -> None:
+    async def _wake(self, entry: CachedWorkload, loop: "Reconciler") -> None:
         try:
             await self._hub.start_workspace(entry.workload)
         except HubRefused as error:
-            loop.tell(ClaimRefused(entry.uid, str(error)))
+            loop.enqueue(ClaimRefused(entry.uid, str(error)))
 
 
-def _line_of(entry: Entry) -> str:
+def _line_of(entry: CachedWorkload) -> str:
     """In which line the starts of a workload wait.
 
     A pod that somebody else makes may have to be waited for: a stop does not wait behind that.

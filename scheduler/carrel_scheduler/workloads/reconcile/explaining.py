@@ -15,10 +15,10 @@ import msgspec
 
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.ledger.objects import ReasonInfo
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.reconcile.pacing import Pacing
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 WRITTEN_AT_ONCE: Final = 100
 SEEN_AT_ONCE: Final = 2_000
@@ -74,11 +74,11 @@ class Explaining:
         self._first |= dict.fromkeys(self._arrived)
         self._arrived.clear()
 
-    def slice(self, cycle: Cycle) -> None:
+    def slice(self, changes: PassChanges) -> None:
         """Write the next reasons that are new or differ from what is stored."""
         written, plan = 0, self._look()
         for uid, place in self._coming(plan.queue):
-            written += _tell(cycle, plan, uid, place)
+            written += _tell(changes, plan, uid, place)
             if written >= WRITTEN_AT_ONCE:
                 return
 
@@ -95,27 +95,27 @@ class Explaining:
             yield queue[place], self._next
 
 
-def _tell(cycle: Cycle, plan: Said, uid: str, place: int | None) -> int:
+def _tell(changes: PassChanges, plan: Said, uid: str, place: int | None) -> int:
     """Put a reason that differs into the status; returns how many that were.
 
     A place in the queue moves with everybody else's, so it is written along with a changed reason
     only; whoever wants it now asks the live view.
     """
-    reason, entry = plan.reasons.get(uid), cycle.book.get(uid)
+    reason, entry = plan.reasons.get(uid), changes.cache.get(uid)
     if reason is not None and entry is None:
-        return int(cycle.guests.tell(uid, reason))
+        return int(changes.guests.tell(uid, reason))
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
-    promised = uid in cycle.state.promised
+    promised = uid in changes.state.promised
     if _same(entry.workload.status.reason, reason, promised=promised):
         return 0
     entry.workload.status.reason = _with_story(entry, reason, promised=promised)
-    entry.workload.status.queue_position = place or cycle.book.positions.get(uid)
-    cycle.mark(entry)
+    entry.workload.status.queue_position = place or changes.cache.positions.get(uid)
+    changes.mark(entry)
     return 1
 
 
-def _with_story(entry: Entry, reason: Reason, *, promised: bool) -> ReasonInfo:
+def _with_story(entry: CachedWorkload, reason: Reason, *, promised: bool) -> ReasonInfo:
     """The reason with what a waiter wants to know beside it.
 
     ``nominated``: room is being freed for this very workload, so waiting is worth it.

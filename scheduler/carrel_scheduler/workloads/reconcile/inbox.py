@@ -3,22 +3,22 @@
 import asyncio
 from collections import deque
 
-from carrel_scheduler.workloads.reconcile.events import Message
+from carrel_scheduler.workloads.reconcile.events import LoopEvent
 
 
 class Inbox:
     """Used in the event loop only. Tens of messages may belong to one workload, so it is bare."""
 
     def __init__(self) -> None:
-        self._messages: deque[Message] = deque()
+        self._messages: deque[LoopEvent] = deque()
         self._bell: asyncio.Event = asyncio.Event()
 
-    def put(self, message: Message) -> None:
+    def put(self, message: LoopEvent) -> None:
         """Add a message and ring."""
         self._messages.append(message)
         self._bell.set()
 
-    def take(self) -> Message:
+    def take(self) -> LoopEvent:
         """The oldest message; there must be one."""
         return self._messages.popleft()
 

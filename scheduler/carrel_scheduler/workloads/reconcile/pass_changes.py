@@ -1,6 +1,6 @@
 """One turn of the loop: what changed, to be recorded in one transaction and then acted on.
 
-Handlers change entries and the core's state through a ``Cycle`` only, so that every change of
+Handlers change entries and the core's state through a ``PassChanges`` only, so that every change of
 phase goes through the table, leaves its row, and nothing reaches the engine before it is recorded.
 """
 
@@ -19,7 +19,7 @@ from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.sections import Route
-from carrel_scheduler.workloads.cache import Book, Entry, Place, queued_event
+from carrel_scheduler.workloads.cache import CachedWorkload, Place, WorkloadCache, queued_event
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.guests.guests import Guests
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
@@ -49,30 +49,30 @@ class Start:
 
 
 @dataclass(slots=True)
-class Cycle:
+class PassChanges:
     """The changes of one turn.
 
     Attributes:
         dirty: entries whose status is to be written, by uid.
         starts: tasks of present attempts that the engine is to start.
-        finished: uids at an end, dropped from the book once recorded.
+        finished: uids at an end, dropped from the cache once recorded.
         removed: uids whose object is to be deleted.
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
         queued: uids that began to wait in the core's queue.
         wakes: when to look at which uids again.
         unrecorded: uids whose part of the turn could not be written: nothing of them is started.
         ports: who chooses the ports of tasks.
-        guests: pods that others made; what is not in the book may be theirs.
+        guests: pods that others made; what is not in the cache may be theirs.
     """
 
     now: float
     epoch: int
     number: int
     input_version: int
-    book: Book
+    cache: WorkloadCache
     state: State
     guests: Guests
-    dirty: dict[str, Entry] = field(default_factory=dict)
+    dirty: dict[str, CachedWorkload] = field(default_factory=dict)
     transitions: list[Transition] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
@@ -86,16 +86,16 @@ class Cycle:
     unrecorded: set[str] = field(default_factory=set)
     ports: PortGiver = field(default_factory=FixedPorts)
 
-    def mark(self, entry: Entry) -> None:
+    def mark(self, entry: CachedWorkload) -> None:
         """Have the entry's status written at the end of the turn."""
         self.dirty[entry.uid] = entry
 
-    def move(self, entry: Entry, to: Phase, reason: ReasonInfo | None = None) -> None:
+    def move(self, entry: CachedWorkload, to: Phase, reason: ReasonInfo | None = None) -> None:
         """Change the phase: check the table, write the row, keep the times."""
         status = entry.workload.status
         check_transition(entry.uid, status.phase, to)
         before, status.phase, status.reason = status.phase, to, reason
-        self.book.moved(entry)
+        self.cache.moved(entry)
         if to == "running":
             # What starts again with other devices has been at work since it began.
             status.started_at = status.started_at or self.now
@@ -114,7 +114,7 @@ class Cycle:
             self.finished.append(entry.uid)
 
     def row(
-        self, entry: Entry, before: Phase, after: Phase, reason: ReasonInfo | None = None
+        self, entry: CachedWorkload, before: Phase, after: Phase, reason: ReasonInfo | None = None
     ) -> None:
         """Write what the workload holds from now on."""
         meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
@@ -146,7 +146,7 @@ class Cycle:
 
     def decide(
         self,
-        entry: Entry,
+        entry: CachedWorkload,
         action: str,
         *,
         place: Place | None = None,
@@ -170,35 +170,35 @@ class Cycle:
             )
         )
 
-    def enqueue(self, entry: Entry, *, done: Sequence[int] = ()) -> None:
+    def enqueue(self, entry: CachedWorkload, *, done: Sequence[int] = ()) -> None:
         """Put a workload into the core's queue; ``done`` are members that need no place any more.
 
         Projects and workloads arrive by watches of their own, so a workload may be here first; it
         is queued when its project comes. What holds room keeps it until its project has drained.
         """
         project = entry.workload.meta.project
-        drains = entry.holding and project in self.book.draining
-        if entry.queued or not (drains or project in self.book.projects):
+        drains = entry.holding and project in self.cache.draining
+        if entry.queued or not (drains or project in self.cache.projects):
             return
-        event = queued_event(entry.workload, self.book.largest_gpus, done)
+        event = queued_event(entry.workload, self.cache.largest_gpus, done)
         claims = self.guests.own_volumes.claims_of(entry.workload)
         self.state.apply(self.guests.confined(event, claims))
         self.guests.own_volumes.follow(entry.uid, claims)
         entry.queued = True
         self.queued.append(entry.uid)
 
-    def dequeue(self, entry: Entry) -> None:
+    def dequeue(self, entry: CachedWorkload) -> None:
         """Take a workload that holds nothing out of the core."""
         if entry.queued:
             self.state.apply(WorkloadGone(entry.uid))
             entry.queued = False
 
-    def place(self, entry: Entry, part: int, place: Place, at: float) -> None:
+    def place(self, entry: CachedWorkload, part: int, place: Place, at: float) -> None:
         """A part has its place."""
         entry.places[part] = place
         self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at))
 
-    def start(self, entry: Entry, tasks: Iterable[int]) -> None:
+    def start(self, entry: CachedWorkload, tasks: Iterable[int]) -> None:
         """Have the engine start tasks, once the turn is recorded."""
         indices = tuple(tasks)
         entry.launched = True
@@ -206,24 +206,24 @@ class Cycle:
         self.starts.append(Start(entry.uid, indices))
 
     def stop(
-        self, entry: Entry, task: int, grace_seconds: float, why: ReasonInfo | None = None
+        self, entry: CachedWorkload, task: int, grace_seconds: float, why: ReasonInfo | None = None
     ) -> None:
         """Have the engine end a task."""
         self.stops.append(Stop(entry.task_id(task), grace_seconds, why))
 
-    def release(self, entry: Entry, part: int, outcome: Outcome) -> None:
+    def release(self, entry: CachedWorkload, part: int, outcome: Outcome) -> None:
         """A part's room is free, while others go on."""
         self.state.apply(TaskReleased(entry.uid, part, outcome, self.now))
         del entry.places[part]
         entry.leaving.discard(part)
 
-    def turn_down(self, entry: Entry, parts: Iterable[int], outcome: Outcome) -> None:
+    def turn_down(self, entry: CachedWorkload, parts: Iterable[int], outcome: Outcome) -> None:
         """Places come too late for a workload that ends: in this life it wants no more of them."""
         for part in sorted(parts):
             self.release(entry, part, outcome)
         entry.turned_down = True
 
-    def release_all(self, entry: Entry, *, waits: bool = False) -> None:
+    def release_all(self, entry: CachedWorkload, *, waits: bool = False) -> None:
         """All tasks have ended: their room is free.
 
         Args:
@@ -245,7 +245,7 @@ class Cycle:
         if anew:
             self.enqueue(entry)
 
-    def leave(self, entry: Entry, parts: Iterable[int]) -> None:
+    def leave(self, entry: CachedWorkload, parts: Iterable[int]) -> None:
         """The room of these parts counts as being freed from now on."""
         going = sorted(set(parts) - entry.leaving)
         for part in going:
@@ -256,33 +256,33 @@ class Cycle:
             self.wakes.append((entry.gone_by, entry.uid))
 
     def give_up_room(
-        self, entry: Entry, grace_seconds: float, why: ReasonInfo | None = None
+        self, entry: CachedWorkload, grace_seconds: float, why: ReasonInfo | None = None
     ) -> None:
         """Tell every task that still runs to end; the room counts as being freed from now on."""
         self.leave(entry, entry.places)
         for task in sorted(entry.alive):
             self.stop(entry, task, grace_seconds, why)
 
-    def show_tasks(self, entry: Entry) -> None:
+    def show_tasks(self, entry: CachedWorkload) -> None:
         """Write the tasks' places into the status: nothing of them runs yet."""
         entry.workload.status.tasks = [
             self._info(entry, index, place) for index, place in entry.tasks.items()
         ]
         self.mark(entry)
 
-    def show_more_tasks(self, entry: Entry, indices: Iterable[int]) -> None:
+    def show_more_tasks(self, entry: CachedWorkload, indices: Iterable[int]) -> None:
         """Write the places of tasks that come to the others."""
         known = {task.index: task for task in entry.workload.status.tasks}
         places = entry.tasks
         known |= {index: self._info(entry, index, places[index]) for index in indices}
         self.put_tasks(entry, known.values())
 
-    def put_tasks(self, entry: Entry, tasks: Iterable[TaskInfo]) -> None:
+    def put_tasks(self, entry: CachedWorkload, tasks: Iterable[TaskInfo]) -> None:
         """Write what is known of all tasks."""
         entry.workload.status.tasks = sorted(tasks, key=lambda one: one.index)
         self.mark(entry)
 
-    def _info(self, entry: Entry, index: int, place: Place) -> TaskInfo:
+    def _info(self, entry: CachedWorkload, index: int, place: Place) -> TaskInfo:
         return TaskInfo(
             index=index,
             attempt=entry.attempt_of(index),
@@ -291,11 +291,11 @@ class Cycle:
             ports=self._ports(entry, index),
         )
 
-    def _ports(self, entry: Entry, index: int) -> dict[str, int]:
+    def _ports(self, entry: CachedWorkload, index: int) -> dict[str, int]:
         """Ports for the routes of a task, by name; the first of a gang has one to meet at."""
         spec = entry.workload.spec
         routes = list(spec.routes)
         routes += [Route(name=name) for name in shape.own_ports(spec, index)]
         if not routes:
             return {}
-        return self.ports.give(entry.task_id(index), routes, self.book.ports())
+        return self.ports.give(entry.task_id(index), routes, self.cache.ports())

@@ -32,7 +32,7 @@ from carrel_scheduler.ledger.store import ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads import departments
-from carrel_scheduler.workloads.cache import Book, Entry, project_event
+from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache, project_event
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.decisions import Deciding
@@ -62,10 +62,9 @@ from carrel_scheduler.workloads.reconcile.events import (
     ClaimRefused,
     DepartmentChanged,
     DevicesSampled,
-    EntryMessage,
     Judge,
+    LoopEvent,
     MembersMet,
-    Message,
     ProjectChanged,
     SpecRead,
     StartRefused,
@@ -76,12 +75,13 @@ from carrel_scheduler.workloads.reconcile.events import (
     Vanished,
     Wake,
     WorkloadChanged,
+    WorkloadEvent,
 )
-from carrel_scheduler.workloads.reconcile.executor import Actor
+from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.inbox import Inbox
 from carrel_scheduler.workloads.reconcile.pacing import Pacing
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.recording import Recorder
 from carrel_scheduler.workloads.reconcile.reports import PendingReports
 from carrel_scheduler.workloads.reconcile.resync import SecondLooks
@@ -98,7 +98,7 @@ SLOW_TURN_SECONDS: Final = 0.05
 class Reconciler:
     """See the module.
 
-    ``clock`` gives epoch seconds; ``actor`` does what was recorded; ``ports`` chooses the
+    ``clock`` gives epoch seconds; ``executor`` does what was recorded; ``ports`` chooses the
     ports of tasks; ``settings`` are those of the core; ``quarantine``: where inputs go that cannot
     be processed.
     """
@@ -106,7 +106,7 @@ class Reconciler:
     def __init__(
         self,
         ledger: Ledger,
-        actor: Actor,
+        executor: Executor,
         *,
         clock: Callable[[], float],
         ports: PortGiver | None = None,
@@ -114,11 +114,11 @@ class Reconciler:
         quarantine: Quarantine | None = None,
     ) -> None:
         self.ledger = ledger
-        self.actor = actor
+        self.executor = executor
         self.clock = clock
         self.ports = ports or FixedPorts()
         self.state = State(settings)
-        self.book = Book()
+        self.cache = WorkloadCache()
         self.stream = Stream()
         self.quarantine = quarantine or Quarantine(clock)
         self.readmission = Readmission(self)
@@ -146,16 +146,16 @@ class Reconciler:
         )
         self._explaining = Explaining(clock, self.look)
         self._looked: Plan | None = None
-        self.book.queue = lambda: self.look().queue
+        self.cache.queue = lambda: self.look().queue
         self._borrowing: int | None = None
         self.guests = Guests(
             self.state, facts=self._node_known, queued=lambda uid: self._explaining.queued([uid])
         )
-        self.guests.quarantine, self.guests.draining = self.quarantine, self.book.draining
+        self.guests.quarantine, self.guests.draining = self.quarantine, self.cache.draining
         self.guests.nodes.withheld = self.withheld
         self._failures = self._in_a_row = 0
 
-    def tell(self, message: Message) -> None:
+    def enqueue(self, message: LoopEvent) -> None:
         """Hand a message to the loop."""
         self._inbox.put(message)
 
@@ -174,20 +174,20 @@ class Reconciler:
         back = self._clock_watch.look(self, self.clock())
         if back:
             self._set_back(back)
-        cycle = self.begin()
+        changes = self.begin()
         try:
             while not self.quiet:
                 message = self._inbox.take()
-                with self.handling.message(cycle, message):
-                    self._handle(cycle, message)
-            self._due_timers(cycle)
-            self.draining.settle(cycle)
-            if self.guests.settle(cycle.now):
+                with self.handling.message(changes, message):
+                    self._handle(changes, message)
+            self._due_timers(changes)
+            self.draining.settle(changes)
+            if self.guests.settle(changes.now):
                 self._decided = None
-            self._decide(cycle)
-            await self._explain(cycle)
+            self._decide(changes)
+            await self._explain(changes)
         except Exception:
-            for uid in cycle.dirty:
+            for uid in changes.dirty:
                 self.readmission.damaged(uid)
             raise
         await self.draining.finish()
@@ -201,52 +201,52 @@ class Reconciler:
         self.readmission.set_back(seconds)
         self.composites.set_back(seconds)
 
-    async def _explain(self, cycle: Cycle) -> None:
+    async def _explain(self, changes: PassChanges) -> None:
         """Finish the turn, with a slice of the waiters' reasons if it is time for one."""
         explaining = self._explaining
         if not explaining.pending or explaining.pacing.put_off(self.clock()):
-            await self.finish(cycle)
+            await self.finish(changes)
             return
         with explaining.pacing.measured():
-            with self.handling.step(cycle, "decision", "reasons"):
-                explaining.slice(cycle)
-            await self.finish(cycle)
+            with self.handling.step(changes, "decision", "reasons"):
+                explaining.slice(changes)
+            await self.finish(changes)
         if explaining.pending and not explaining.pacing.put_off(self.clock()):
-            self.tell(Wake())
+            self.enqueue(Wake())
 
-    def begin(self) -> Cycle:
+    def begin(self) -> PassChanges:
         """Open a turn."""
         self._number += 1
         self.guests.epoch = self.epoch
-        return Cycle(
+        return PassChanges(
             self.clock(),
             self.epoch,
             self._number,
             self._input_version,
-            self.book,
+            self.cache,
             self.state,
             self.guests,
             ports=self.ports,
         )
 
-    async def finish(self, cycle: Cycle) -> None:
+    async def finish(self, changes: PassChanges) -> None:
         """Record the turn, then act on it and tell the listeners."""
-        with self.handling.step(cycle, "decision", "borrowing"):
-            self._note_borrowing(cycle)
-        await self._write_last_values(cycle)
-        async with self.actor.getting_ready(cycle, self) as ready:
-            version = await self.recorder.record(cycle)
+        with self.handling.step(changes, "decision", "borrowing"):
+            self._note_borrowing(changes)
+        await self._write_last_values(changes)
+        async with self.executor.getting_ready(changes, self) as ready:
+            version = await self.recorder.record(changes)
         self._input_version = max(self._input_version, version)
-        await self._write_reports(cycle)
-        for uid in cycle.unrecorded:
+        await self._write_reports(changes)
+        for uid in changes.unrecorded:
             self.readmission.damaged(uid)
-        for uid in (*cycle.finished, *cycle.removed):
-            if uid not in cycle.unrecorded:
-                self.book.drop(uid)
+        for uid in (*changes.finished, *changes.removed):
+            if uid not in changes.unrecorded:
+                self.cache.drop(uid)
                 self.readmission.forget(uid)
-        for when, uid in cycle.wakes:
+        for when, uid in changes.wakes:
             self.wake_at(when, uid)
-        await self.actor.act(cycle, self, ready)
+        await self.executor.act(changes, self, ready)
         self.guests.act()
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
@@ -259,16 +259,16 @@ class Reconciler:
         version = workload.meta.resource_version
         self.stream.publish(LiveEvent(type=kind, version=version, workload=now, report=report))
 
-    def keep(self, entry: Entry) -> None:
+    def keep(self, entry: CachedWorkload) -> None:
         """A workspace's limits were extended."""
-        self.tell(Touched(entry.uid))
+        self.enqueue(Touched(entry.uid))
 
-    def claimed(self, entry: Entry, stored: Workload) -> None:
+    def claimed(self, entry: CachedWorkload, stored: Workload) -> None:
         """The Hub gave a workspace its command; it is launched in the next turn."""
         entry.claim_until = None
         entry.claimed = True
         entry.workload.meta, entry.workload.spec = stored.meta, stored.spec
-        self.tell(Claimed(entry.uid))
+        self.enqueue(Claimed(entry.uid))
 
     def wake_at(self, when: float, uid: str) -> None:
         """Look at a workload at that time."""
@@ -292,9 +292,9 @@ class Reconciler:
         )
         return min((when for when in due if when is not None), default=None)
 
-    async def _write_last_values(self, cycle: Cycle) -> None:
+    async def _write_last_values(self, changes: PassChanges) -> None:
         """Whoever hears that a workload has come to rest finds its curves complete."""
-        for row in cycle.transitions:
+        for row in changes.transitions:
             last = self.reports.last_of(row.workload_uid) if row.to_phase in AT_REST else []
             if last:
                 await self._write_points(row.workload_uid, last)
@@ -307,16 +307,16 @@ class Reconciler:
             self.quarantine.put("record", uid, error)
             log.warning("%d reported values of %s are lost: %s", len(values), uid, error)
 
-    async def _write_reports(self, cycle: Cycle) -> None:
+    async def _write_reports(self, changes: PassChanges) -> None:
         """Write what jobs reported, once it has waited long enough."""
-        if not self.reports.due(cycle.now):
+        if not self.reports.due(changes.now):
             return
         points, touched = self.reports.empty()
         for uid, values in points.items():
             await self._write_points(uid, values)
         late = self.begin()
         for uid in sorted(touched):
-            entry = self.book.get(uid)
+            entry = self.cache.get(uid)
             if entry is not None:
                 late.mark(entry)
         await self.recorder.record(late)
@@ -333,82 +333,84 @@ class Reconciler:
             seconds = SLOW_TURN_SECONDS
         await self._inbox.wait(seconds)
 
-    def _handle(self, cycle: Cycle, message: Message) -> None:
+    def _handle(self, changes: PassChanges, message: LoopEvent) -> None:
         match message:
             case WorkloadChanged():
-                self._workload_changed(cycle, message)
+                self._workload_changed(changes, message)
             case ProjectChanged():
-                self._project_changed(cycle, message)
+                self._project_changed(changes, message)
             case DepartmentChanged(department):
-                departments.changed(self.book, self.state, department)
+                departments.changed(self.cache, self.state, department)
             case TaskSeen(task):
-                self._task_seen(cycle, task)
+                self._task_seen(changes, task)
             case StartRefused(task_id, text, elsewhere):
                 log.warning("task %s could not be started: %s", task_id, text)
-                task_events.start_failed(cycle, task_id, text, elsewhere=elsewhere)
-                self._follow_up(cycle, task_id.workload_uid)
+                task_events.start_failed(changes, task_id, text, elsewhere=elsewhere)
+                self._follow_up(changes, task_id.workload_uid)
             case DevicesSampled():
-                self._devices_sampled(cycle, message)
+                self._devices_sampled(changes, message)
             case GuestsHeard(news):
-                self.guests.hear(news, cycle.now)
-                disruptions.follow(cycle)
+                self.guests.hear(news, changes.now)
+                disruptions.follow(changes)
             case UsedLately(average):
                 usage_history.take(self.state, average)
             case Wake():
                 pass
             case _:
-                entry = self.book.get(message.uid)
+                entry = self.cache.get(message.uid)
                 if entry is not None:
-                    self._handle_entry(cycle, entry, message)
+                    self._handle_entry(changes, entry, message)
 
-    def _task_seen(self, cycle: Cycle, task: TaskStatus) -> None:
+    def _task_seen(self, changes: PassChanges, task: TaskStatus) -> None:
         if task.phase is TaskPhase.ENDED:
             self.withheld.ended(task.id, self.state)
-        task_events.on_task(cycle, task)
-        self._follow_up(cycle, task.id.workload_uid)
+        task_events.on_task(changes, task)
+        self._follow_up(changes, task.id.workload_uid)
 
-    def _devices_sampled(self, cycle: Cycle, message: DevicesSampled) -> None:
-        devices.take(cycle, self.nodes, message.facts, message.use, self.withheld)
-        for busy in filter(session_limits.resumed_work, tuple(self.book)):
-            with self.handling.step(cycle, "message", busy.uid, busy.uid):
-                self._judge(cycle, busy)
+    def _devices_sampled(self, changes: PassChanges, message: DevicesSampled) -> None:
+        devices.take(changes, self.nodes, message.facts, message.use, self.withheld)
+        for busy in filter(session_limits.resumed_work, tuple(self.cache)):
+            with self.handling.step(changes, "message", busy.uid, busy.uid):
+                self._judge(changes, busy)
 
-    def look_at_nodes(self, cycle: Cycle) -> None:
+    def look_at_nodes(self, changes: PassChanges) -> None:
         """See once more what work is on which nodes, now that all of it is known."""
         for node in tuple(self.nodes.values()):
-            with self.handling.step(cycle, "node", node.facts.name):
-                devices.take(cycle, self.nodes, node.facts, (), self.withheld)
+            with self.handling.step(changes, "node", node.facts.name):
+                devices.take(changes, self.nodes, node.facts, (), self.withheld)
 
-    def _handle_entry(self, cycle: Cycle, entry: Entry, message: EntryMessage) -> None:
+    def _handle_entry(
+        self, changes: PassChanges, entry: CachedWorkload, message: WorkloadEvent
+    ) -> None:
         """Messages about one workload that is live."""
         match message:
             case SpecRead():
-                spec_changes.follow(cycle, entry)
+                spec_changes.follow(changes, entry)
             case Vanished():
-                spec_changes.vanished(cycle, entry)
+                spec_changes.vanished(changes, entry)
             case Touched():
-                cycle.mark(entry)
-                self._judge(cycle, entry)
+                changes.mark(entry)
+                self._judge(changes, entry)
             case Judge():
-                self._judge(cycle, entry)
+                self._judge(changes, entry)
             case Claimed():
-                _launch_claimed(cycle, entry)
+                _launch_claimed(changes, entry)
             case ClaimRefused(_, text):
-                _claim_refused(cycle, entry, text)
+                _claim_refused(changes, entry, text)
             case MembersMet(_, members):
                 joining.met(entry, members)
             case StopFailed(task_id, text):
-                task_events.stop_failed(cycle, entry, task_id, text)
+                task_events.stop_failed(changes, entry, task_id, text)
 
-    def _workload_changed(self, cycle: Cycle, message: WorkloadChanged) -> None:
+    def _workload_changed(self, changes: PassChanges, message: WorkloadChanged) -> None:
         change = message.change
         self._input_version = max(self._input_version, change.version)
         workload = change.object
-        entry = self.book.get(workload.meta.uid)
+        entry = self.cache.get(workload.meta.uid)
         if change.type is ChangeType.DELETED:
             if entry is not None:
                 log.warning("workload %s was removed by force: its tasks end", workload.meta.name)
-                spec_changes.vanished(cycle, entry)
+                spec_changes.vanished(changes, entry)
             return
         if workload.spec.kind in COMPOSITES:
             self.composites.heard(workload)
@@ -416,7 +418,7 @@ class Reconciler:
         if entry is None:
             if workload.status.phase in ("succeeded", "failed") and not workload.spec.delete:
                 return
-            entry = spec_changes.take_in(cycle, workload)
+            entry = spec_changes.take_in(changes, workload)
             self.publish("workload", workload)
         elif workload.meta.resource_version <= entry.workload.meta.resource_version:
             return
@@ -425,78 +427,78 @@ class Reconciler:
             entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
             if opened:
                 self.publish("workload", entry.workload)
-        spec_changes.follow(cycle, entry)
+        spec_changes.follow(changes, entry)
 
-    def _project_changed(self, cycle: Cycle, message: ProjectChanged) -> None:
+    def _project_changed(self, changes: PassChanges, message: ProjectChanged) -> None:
         project = message.change.object
         name = project.meta.name
         if message.change.type is ChangeType.DELETED or project.meta.deleting:
-            self.draining.begin(cycle, project)
+            self.draining.begin(changes, project)
             return
         self.draining.end(name)
-        self.state.apply(project_event(project, self.book.departments))
-        self.book.projects[name] = project
+        self.state.apply(project_event(project, self.cache.departments))
+        self.cache.projects[name] = project
         self.guests.project_changed(name)
-        for entry in self.book:
+        for entry in self.cache:
             if entry.workload.meta.project != name:
                 continue
             if session_limits.watched(entry):
-                self.wake_at(cycle.now, entry.uid)
+                self.wake_at(changes.now, entry.uid)
             elif spec_changes.waits_for_project(entry):
-                cycle.enqueue(entry)
+                changes.enqueue(entry)
 
-    def _follow_up(self, cycle: Cycle, uid: str) -> None:
+    def _follow_up(self, changes: PassChanges, uid: str) -> None:
         """Set the timers that a change of phase asks for."""
-        entry = self.book.get(uid)
+        entry = self.cache.get(uid)
         if entry is None:
             return
         if entry.workload.status.not_before is not None:
             self.wake_at(entry.workload.status.not_before, uid)
         if entry.meet_until is not None:
             self.wake_at(entry.meet_until, uid)
-        self._judge(cycle, entry)
+        self._judge(changes, entry)
 
-    def _judge(self, cycle: Cycle, entry: Entry) -> None:
+    def _judge(self, changes: PassChanges, entry: CachedWorkload) -> None:
         if not session_limits.watched(entry):
             return
-        again = session_limits.judge(cycle, entry)
-        if again is not None and not cycle.now < entry.look_at <= again:
+        again = session_limits.judge(changes, entry)
+        if again is not None and not changes.now < entry.look_at <= again:
             entry.look_at = again
             self.wake_at(again, entry.uid)
 
-    def _due_timers(self, cycle: Cycle) -> None:
+    def _due_timers(self, changes: PassChanges) -> None:
         due: set[str] = set()
-        while self._timers and self._timers[0][0] <= cycle.now:
+        while self._timers and self._timers[0][0] <= changes.now:
             due.add(heapq.heappop(self._timers)[1])
         for uid in sorted(due):
-            entry = self.book.get(uid)
+            entry = self.cache.get(uid)
             if entry is not None:
-                with self.handling.step(cycle, "message", uid, uid):
-                    self._timer(cycle, entry)
+                with self.handling.step(changes, "message", uid, uid):
+                    self._timer(changes, entry)
 
-    def _timer(self, cycle: Cycle, entry: Entry) -> None:
+    def _timer(self, changes: PassChanges, entry: CachedWorkload) -> None:
         status = entry.workload.status
-        joining.due(cycle, entry)
-        stuck_termination.due(cycle, entry)
+        joining.due(changes, entry)
+        stuck_termination.due(changes, entry)
         if (
             status.phase == "pending"
             and status.not_before is not None
-            and status.not_before <= cycle.now
+            and status.not_before <= changes.now
         ):
             status.not_before = None
-            cycle.enqueue(entry)
-            cycle.mark(entry)
-        elif entry.claim_until is not None and entry.claim_until <= cycle.now:
+            changes.enqueue(entry)
+            changes.mark(entry)
+        elif entry.claim_until is not None and entry.claim_until <= changes.now:
             reason = reasons.not_claimed(plans.CLAIM_SECONDS)
-            spec_changes.stop_for(cycle, entry, reason)
+            spec_changes.stop_for(changes, entry, reason)
         else:
-            self._judge(cycle, entry)
+            self._judge(changes, entry)
 
     def _node_known(self, facts: NodeFacts) -> None:
         """A node of a cluster is there, or has other hardware."""
         known = self.nodes.get(facts.name)
         self.nodes[facts.name] = devices.known_as(known, facts)
-        self.book.largest_gpus = max(self.book.largest_gpus, len(facts.devices))
+        self.cache.largest_gpus = max(self.cache.largest_gpus, len(facts.devices))
 
     def look(self) -> Plan:
         """What would be decided now; kept until the state changes. Never carried out."""
@@ -504,57 +506,57 @@ class Reconciler:
             self._looked = decide(self.state, self.clock())
         return self._looked
 
-    def _decide(self, cycle: Cycle) -> None:
-        self._explaining.queued(cycle.queued)
-        self._deciding.queued(cycle.queued)
-        if self._decided == self.state.version and not self._second_looks.due(cycle.now):
+    def _decide(self, changes: PassChanges) -> None:
+        self._explaining.queued(changes.queued)
+        self._deciding.queued(changes.queued)
+        if self._decided == self.state.version and not self._second_looks.due(changes.now):
             return
-        if self._pacing.put_off(self.clock()) or self._deciding.waits(cycle.now):
+        if self._pacing.put_off(self.clock()) or self._deciding.waits(changes.now):
             return
         with self._pacing.measured():
-            plan = self._deciding.plan(cycle.now)
+            plan = self._deciding.plan(changes.now)
         if plan is None:
             self._decided = None
             return
-        self._second_looks.decided(cycle.now, waiting=self.state.asking > 0)
-        plans.carry(cycle, plan, self.handling)
+        self._second_looks.decided(changes.now, waiting=self.state.asking > 0)
+        plans.carry(changes, plan, self.handling)
         self._explaining.decided(self.state.asking)
-        for uid in cycle.wake_hub:
-            self.wake_at(cycle.now + plans.CLAIM_SECONDS, uid)
+        for uid in changes.wake_hub:
+            self.wake_at(changes.now + plans.CLAIM_SECONDS, uid)
         if plan.bindings or plan.evictions or plan.nominations:
-            self.tell(Wake())
+            self.enqueue(Wake())
         else:
             self._decided, self._looked = self.state.version, plan
 
     def _not_decidable(self, uid: str) -> None:
         """Nothing can be decided while this workload is in the queue: it was taken out."""
-        entry = self.book.get(uid)
+        entry = self.cache.get(uid)
         if entry is not None:
             entry.queued = False
             entry.workload.status.reason = reasons.set_aside()
-            self.tell(Touched(uid))
+            self.enqueue(Touched(uid))
 
-    def _note_borrowing(self, cycle: Cycle) -> None:
+    def _note_borrowing(self, changes: PassChanges) -> None:
         """A running workload may come to lie within or beyond its quota by what others do."""
         if self._borrowing == self.state.version:
             return
         self._borrowing = self.state.version
-        for entry in self.book.holding:
+        for entry in self.cache.holding:
             if entry.workload.status.phase not in ("starting", "running") or not entry.queued:
                 continue
             borrowed = self.state.is_borrowed(entry.uid)
             status = entry.workload.status
             if borrowed != status.borrowed:
                 status.borrowed = borrowed
-                cycle.row(entry, status.phase, status.phase, status.reason)
+                changes.row(entry, status.phase, status.phase, status.reason)
 
 
-def _launch_claimed(cycle: Cycle, entry: Entry) -> None:
+def _launch_claimed(changes: PassChanges, entry: CachedWorkload) -> None:
     if entry.claimed and entry.workload.status.phase == "starting":
-        cycle.start(entry, entry.tasks)
+        changes.start(entry, entry.tasks)
 
 
-def _claim_refused(cycle: Cycle, entry: Entry, text: str) -> None:
+def _claim_refused(changes: PassChanges, entry: CachedWorkload, text: str) -> None:
     if entry.claim_until is not None:
         log.warning("the Hub did not start workspace %s: %s", entry.workload.meta.name, text)
-        spec_changes.stop_for(cycle, entry, reasons.not_claimed(0.0))
+        spec_changes.stop_for(changes, entry, reasons.not_claimed(0.0))

@@ -13,10 +13,10 @@ from carrel_scheduler.ledger.objects import Meta, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL
-from carrel_scheduler.workloads.reconcile.events import Message, SpecRead, Vanished
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.events import LoopEvent, SpecRead, Vanished
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Listener(Protocol):
     """Who wants to hear what was recorded."""
 
-    def tell(self, message: Message) -> None:
+    def enqueue(self, message: LoopEvent) -> None:
         """Hand a message to the loop."""
         ...
 
@@ -41,23 +41,25 @@ class Recorder:
         self._quarantine = quarantine
         self._listener = listener
 
-    async def record(self, cycle: Cycle) -> int:
+    async def record(self, changes: PassChanges) -> int:
         """Write a turn's changes, or nothing. Raises ``Fenced``.
 
         Returns the latest version that came of it, 0 when none did.
         """
-        removed = [entry for uid in cycle.removed if (entry := cycle.book.get(uid)) is not None]
+        removed = [
+            entry for uid in changes.removed if (entry := changes.cache.get(uid)) is not None
+        ]
         leaving = {entry.uid for entry in removed}
-        changed = [entry for uid, entry in cycle.dirty.items() if uid not in leaving]
-        if not changed and not removed and not cycle.decisions and not cycle.transitions:
+        changed = [entry for uid, entry in changes.dirty.items() if uid not in leaving]
+        if not changed and not removed and not changes.decisions and not changes.transitions:
             return 0
         try:
-            stored = await self._write(cycle, changed, removed)
+            stored = await self._write(changes, changed, removed)
         except FATAL:
             raise
         except Exception:
             log.exception("a turn could not be recorded as a whole; it is recorded piece by piece")
-            stored, removed = await self._write_apart(cycle, changed, removed)
+            stored, removed = await self._write_apart(changes, changed, removed)
         for entry, meta in stored:
             entry.workload.meta = meta
             self._listener.publish("workload", entry.workload)
@@ -66,19 +68,19 @@ class Recorder:
         return max((meta.resource_version for _, meta in stored), default=0)
 
     async def _write_apart(
-        self, cycle: Cycle, changed: list[Entry], removed: list[Entry]
-    ) -> tuple[list[tuple[Entry, Meta]], list[Entry]]:
+        self, changes: PassChanges, changed: list[CachedWorkload], removed: list[CachedWorkload]
+    ) -> tuple[list[tuple[CachedWorkload, Meta]], list[CachedWorkload]]:
         """Write each workload's part of the turn by itself; what cannot be written is set aside."""
-        stored: list[tuple[Entry, Meta]] = []
-        gone: list[Entry] = []
+        stored: list[tuple[CachedWorkload, Meta]] = []
+        gone: list[CachedWorkload] = []
         uids = dict.fromkeys(entry.uid for entry in (*changed, *removed))
-        uids |= dict.fromkeys(row.workload_uid for row in cycle.transitions)
-        uids |= dict.fromkeys(row.workload_uid for row in cycle.decisions)
+        uids |= dict.fromkeys(row.workload_uid for row in changes.transitions)
+        uids |= dict.fromkeys(row.workload_uid for row in changes.decisions)
         for uid in uids:
             part = replace(
-                cycle,
-                transitions=[row for row in cycle.transitions if row.workload_uid == uid],
-                decisions=[row for row in cycle.decisions if row.workload_uid == uid],
+                changes,
+                transitions=[row for row in changes.transitions if row.workload_uid == uid],
+                decisions=[row for row in changes.decisions if row.workload_uid == uid],
             )
             leaving = [entry for entry in removed if entry.uid == uid]
             with self._quarantine.guard("record", uid, fatal=FATAL) as guard:
@@ -86,20 +88,20 @@ class Recorder:
                 stored += await self._write(part, stays, leaving)
                 gone += leaving
             if guard.failed:
-                cycle.unrecorded.add(uid)
+                changes.unrecorded.add(uid)
         return stored, gone
 
     async def _write(
-        self, cycle: Cycle, changed: list[Entry], removed: list[Entry]
-    ) -> Sequence[tuple[Entry, Meta]]:
+        self, changes: PassChanges, changed: list[CachedWorkload], removed: list[CachedWorkload]
+    ) -> Sequence[tuple[CachedWorkload, Meta]]:
         while True:
             there = [entry for entry in changed if not entry.gone]
             try:
                 metas = await self._ledger.record(
-                    epoch=cycle.epoch,
+                    epoch=changes.epoch,
                     statuses=[entry.workload for entry in there],
-                    transitions=cycle.transitions,
-                    decisions=cycle.decisions,
+                    transitions=changes.transitions,
+                    decisions=changes.decisions,
                     removed=[entry.workload for entry in removed],
                 )
             except Conflict:
@@ -110,7 +112,7 @@ class Recorder:
             else:
                 return list(zip(there, metas, strict=True))
 
-    async def _read_again(self, entries: list[Entry]) -> bool:
+    async def _read_again(self, entries: list[CachedWorkload]) -> bool:
         """Take over newer specifications, to be followed in the next turn.
 
         Returns whether one of them was removed by force; its end is seen to in the next turn, too.
@@ -121,9 +123,9 @@ class Recorder:
                 fresh = await self._ledger.get_by_uid(Workload, entry.uid)
             except NotFound:
                 any_gone = entry.gone = True
-                self._listener.tell(Vanished(entry.uid))
+                self._listener.enqueue(Vanished(entry.uid))
                 continue
             if fresh.meta.resource_version != entry.workload.meta.resource_version:
                 entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec
-                self._listener.tell(SpecRead(entry.uid))
+                self._listener.enqueue(SpecRead(entry.uid))
         return any_gone

@@ -23,7 +23,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     DevicesSampled,
     ProjectChanged,
 )
-from carrel_scheduler.workloads.reconcile.pass_changes import Cycle
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 async def recover(
     loop: Reconciler, facts: Sequence[NodeFacts], tasks: Sequence[TaskStatus]
 ) -> tuple[int, int]:
-    """Fill the loop's book and state.
+    """Fill the loop's cache and state.
 
     Args:
         loop: a fresh reconciler.
@@ -44,31 +44,34 @@ async def recover(
     """
     loop.epoch = loop.composites.epoch = await loop.ledger.begin_epoch()
     for node in facts:
-        loop.tell(DevicesSampled(node, ()))
+        loop.enqueue(DevicesSampled(node, ()))
     projects = await loop.ledger.list(Project)
     for project in projects.items:
-        loop.tell(ProjectChanged(Change(ChangeType.ADDED, projects.version, project)))
+        loop.enqueue(ProjectChanged(Change(ChangeType.ADDED, projects.version, project)))
     # Listed after the projects: hearing again of what changed in between does no harm.
     departments = await loop.ledger.list(Department)
     for department in departments.items:
-        loop.tell(DepartmentChanged(Change(ChangeType.ADDED, departments.version, department)))
+        loop.enqueue(DepartmentChanged(Change(ChangeType.ADDED, departments.version, department)))
     await loop.turn()
     workloads = await loop.ledger.list(Workload)
-    cycle = loop.begin()
-    _take_all(loop, cycle, workloads.items, tasks)
-    loop.look_at_nodes(cycle)
-    await loop.finish(cycle)
-    log.info("recovered %d workloads and %d tasks", len(tuple(loop.book)), len(tasks))
+    changes = loop.begin()
+    _take_all(loop, changes, workloads.items, tasks)
+    loop.look_at_nodes(changes)
+    await loop.finish(changes)
+    log.info("recovered %d workloads and %d tasks", len(tuple(loop.cache)), len(tasks))
     return projects.version, workloads.version
 
 
 def _take_all(
-    loop: Reconciler, cycle: Cycle, workloads: Sequence[Workload], tasks: Sequence[TaskStatus]
+    loop: Reconciler,
+    changes: PassChanges,
+    workloads: Sequence[Workload],
+    tasks: Sequence[TaskStatus],
 ) -> None:
     seen = {task.id for task in tasks}
     for workload in workloads:
         uid = workload.meta.uid
-        before = Savepoint(cycle)
+        before = Savepoint(changes)
         with loop.quarantine.guard("workload", uid) as guard:
             if workload.spec.owner or workload.spec.kind in COMPOSITES:
                 loop.composites.heard(workload)
@@ -76,23 +79,23 @@ def _take_all(
                 continue
             if workload.status.phase in FINAL and not workload.spec.delete:
                 continue
-            adoption.take(cycle, workload, seen)
+            adoption.take(changes, workload, seen)
         if guard.failed:
             _leave_out(loop, before, uid)
     # Of members that ended while nobody looked, the first to end is the one that took the others.
-    for task in sorted(tasks, key=lambda one: one.ended_at or cycle.now):
-        if loop.book.get(task.id.workload_uid) is None and task.phase is not TaskPhase.ENDED:
+    for task in sorted(tasks, key=lambda one: one.ended_at or changes.now):
+        if loop.cache.get(task.id.workload_uid) is None and task.phase is not TaskPhase.ENDED:
             loop.withheld.keep(task, loop.state)
-        before = Savepoint(cycle)
+        before = Savepoint(changes)
         with loop.quarantine.guard("task", task.id.workload_uid) as guard:
-            task_events.on_task(cycle, task)
+            task_events.on_task(changes, task)
         if guard.failed:
             before.restore()
             loop.readmission.damaged(task.id.workload_uid)
-    for entry in tuple(loop.book):
-        before = Savepoint(cycle)
+    for entry in tuple(loop.cache):
+        before = Savepoint(changes)
         with loop.quarantine.guard("workload", entry.uid) as guard:
-            adoption.follow(cycle, entry)
+            adoption.follow(changes, entry)
         if guard.failed:
             before.restore()
             loop.readmission.damaged(entry.uid)
@@ -102,4 +105,4 @@ def _leave_out(loop: Reconciler, before: Savepoint, uid: str) -> None:
     """Its tasks, if any, are treated like any that no live workload owns."""
     before.restore()
     purge(loop.state, uid)
-    loop.book.drop(uid)
+    loop.cache.drop(uid)

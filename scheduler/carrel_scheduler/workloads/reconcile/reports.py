@@ -7,7 +7,7 @@ from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.objects import Checkpoint, Progress
 from carrel_scheduler.ledger.records import MetricPoint
-from carrel_scheduler.workloads.cache import Entry
+from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.views.contract import Report
 
 FLUSH_SECONDS = 1.0
@@ -35,7 +35,7 @@ class PendingReports:
     touched: set[str] = field(default_factory=set)
     due_at: float | None = None
 
-    def take(self, entry: Entry, report: Report, state: State, now: float) -> None:
+    def take(self, entry: CachedWorkload, report: Report, state: State, now: float) -> None:
         """Put a report into the status and remember what is to be written.
 
         Raises ``TooManyMetrics``.

@@ -115,5 +115,5 @@ async def pump_past_use(
 ) -> None:
     """Look at the ledger every few minutes."""
     while True:
-        loop.tell(await past.follow(clock()))
+        loop.enqueue(await past.follow(clock()))
         await asyncio.sleep(look_seconds)

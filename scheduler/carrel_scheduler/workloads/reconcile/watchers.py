@@ -23,19 +23,19 @@ SAMPLE_SECONDS = 5.0
 async def pump_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a workload after ``version``."""
     async for change in _changes(ledger, Workload, version, tuple):
-        loop.tell(WorkloadChanged(change))
+        loop.enqueue(WorkloadChanged(change))
 
 
 async def pump_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a project after ``version``."""
-    async for change in _changes(ledger, Project, version, loop.book.projects.values):
-        loop.tell(ProjectChanged(change))
+    async for change in _changes(ledger, Project, version, loop.cache.projects.values):
+        loop.enqueue(ProjectChanged(change))
 
 
 async def pump_departments(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a department after ``version``."""
-    async for change in _changes(ledger, Department, version, loop.book.departments.values):
-        loop.tell(DepartmentChanged(change))
+    async for change in _changes(ledger, Department, version, loop.cache.departments.values):
+        loop.enqueue(DepartmentChanged(change))
 
 
 async def _changes(
@@ -69,7 +69,7 @@ async def pump_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Even
     stream = engine.watch()
     subscribed.set()
     async for status in stream:
-        loop.tell(TaskSeen(status))
+        loop.enqueue(TaskSeen(status))
 
 
 async def pump_devices(
@@ -89,13 +89,13 @@ async def pump_devices(
             use: Sequence[DeviceUse] = ()
             with loop.quarantine.guard("device", "use"):
                 use = await asyncio.to_thread(provider.sample, _pids_by_device(loop))
-            loop.tell(DevicesSampled(facts, tuple(use)))
+            loop.enqueue(DevicesSampled(facts, tuple(use)))
         await pause(SAMPLE_SECONDS)
 
 
 def _pids_by_device(loop: Reconciler) -> dict[int, list[int]]:
     pids: dict[int, list[int]] = {}
-    for entry in loop.book:
+    for entry in loop.cache:
         for info in entry.workload.status.tasks:
             if info.pid and info.ended_at is None:
                 for device in info.devices:

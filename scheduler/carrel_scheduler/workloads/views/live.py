@@ -16,7 +16,12 @@ from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, Reason
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
-from carrel_scheduler.workloads.cache import Book, Entry, project_event, queued_event
+from carrel_scheduler.workloads.cache import (
+    CachedWorkload,
+    WorkloadCache,
+    project_event,
+    queued_event,
+)
 from carrel_scheduler.workloads.guests.counting import holder_of, pod_counts
 from carrel_scheduler.workloads.guests.own_volumes import Claims
 from carrel_scheduler.workloads.launch import fitting, node_groups
@@ -75,14 +80,14 @@ class LiveView:
 
     def queue(self) -> Sequence[QueueEntry]:
         """All waiting workloads in the order of service."""
-        book = self._loop.book
-        waiting = [entry for entry in book if entry.workload.status.phase == "pending"]
-        last = len(book.positions) + 1
+        cache = self._loop.cache
+        waiting = [entry for entry in cache if entry.workload.status.phase == "pending"]
+        last = len(cache.positions) + 1
         waiting.sort(
-            key=lambda one: (book.positions.get(one.uid, last), one.workload.meta.created_at)
+            key=lambda one: (cache.positions.get(one.uid, last), one.workload.meta.created_at)
         )
         return [
-            _queue_entry(place, entry, _color(self._loop.book, entry.workload.meta.project))
+            _queue_entry(place, entry, _color(self._loop.cache, entry.workload.meta.project))
             for place, entry in enumerate(waiting, start=1)
         ]
 
@@ -93,7 +98,7 @@ class LiveView:
 
     def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
         """Quota lines by project, or of one of them."""
-        state, known = self._loop.state, self._loop.book.projects
+        state, known = self._loop.state, self._loop.cache.projects
         if name:
             there = name in known and name in state.queues.slots
             return {name: self._project_use(state.project_use(name))} if there else {}
@@ -105,7 +110,7 @@ class LiveView:
 
         A project made a moment ago may not have arrived yet; then there is nothing to refuse by.
         """
-        if workload.meta.project not in self._loop.book.projects:
+        if workload.meta.project not in self._loop.cache.projects:
             return None
         queued = self._queued(workload)
         reason = speculation.never(self._loop.state, queued)
@@ -114,7 +119,7 @@ class LiveView:
     def forecast(self, workload: Workload) -> ReasonInfo:
         """What the scheduler would do with it now."""
         loop = self._loop
-        if workload.meta.project not in loop.book.projects:
+        if workload.meta.project not in loop.cache.projects:
             return reasons.project_is_coming(workload.meta.project)
         queued = self._queued(workload, loop.guests.own_volumes.claims_of(workload))
         reason = speculation.forecast(loop.state, queued, loop.clock())
@@ -124,18 +129,18 @@ class LiveView:
 
     def _queued(self, workload: Workload, claims: Claims = ()) -> WorkloadQueued:
         """As it would ask for room, only of nodes that are open to it and reach its volumes."""
-        queued = queued_event(workload, self._loop.book.largest_gpus)
+        queued = queued_event(workload, self._loop.cache.largest_gpus)
         return self._loop.guests.confined(queued, claims)
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         """What a project with this specification would change now."""
         loop = self._loop
         spec = msgspec.json.decode(spec_json, type=ProjectSpec)
-        known = loop.book.projects.get(name)
+        known = loop.cache.projects.get(name)
         if known is None:
             raise NotFound(f"project {name}")
         project = Project(meta=known.meta, spec=spec)
-        event = project_event(project, loop.book.departments)
+        event = project_event(project, loop.cache.departments)
         starts, gives_way = speculation.impact(loop.state, event, loop.clock())
         return ProjectImpact(would_start=self._names(starts), would_give_way=self._names(gives_way))
 
@@ -144,25 +149,25 @@ class LiveView:
         loop, entry = self._loop, self._entry(workload_uid)
         loop.reports.take(entry, report, loop.state, loop.clock())
         loop.publish("report", entry.workload, report)
-        loop.tell(Wake())
+        loop.enqueue(Wake())
 
     async def activity(self, user: str, server_name: str, activity: Activity) -> Limits:
         """Take a workspace's sign of life; returns what is coming."""
-        entry = self._loop.book.workspace(user, server_name)
+        entry = self._loop.cache.workspace(user, server_name)
         if entry is None:
             raise NotFound(f"{user} has no running workspace {server_name!r}")
         entry.activity = activity
-        self._loop.tell(Judge(entry.uid))
+        self._loop.enqueue(Judge(entry.uid))
         return self._coming(entry)
 
     def visited(self, workload_uid: str, at: float | None) -> None:
         """Somebody last came to a workload's routes at this time."""
-        entry = self._loop.book.get(workload_uid)
+        entry = self._loop.cache.get(workload_uid)
         if entry is None or at is None or at <= entry.visited_at:
             return
         entry.visited_at = at
         if entry.workload.status.limits is not None:
-            self._loop.tell(Judge(entry.uid))
+            self._loop.enqueue(Judge(entry.uid))
 
     async def extend(self, workload_uid: str) -> Limits:
         """Keep a workspace for the project's extension."""
@@ -171,7 +176,7 @@ class LiveView:
             raise NotAccepted("not_running", "only a running workspace can be kept longer")
         now = self._loop.clock()
         rule, run = (
-            session_limits.rule_of(self._loop.book, entry),
+            session_limits.rule_of(self._loop.cache, entry),
             session_limits.run_of(entry, now),
         )
         if run.extensions >= rule.max_extensions:
@@ -222,22 +227,22 @@ class LiveView:
         """Subscribe to the event stream from now on."""
         return self._loop.stream.subscribe()
 
-    def _entry(self, uid: str) -> Entry:
-        entry = self._loop.book.get(uid)
+    def _entry(self, uid: str) -> CachedWorkload:
+        entry = self._loop.cache.get(uid)
         if entry is None:
             raise NotFound(f"workload {uid} is not live")
         return entry
 
     def _names(self, uids: Sequence[str]) -> tuple[str, ...]:
-        found = [self._loop.book.get(uid) for uid in uids]
+        found = [self._loop.cache.get(uid) for uid in uids]
         return tuple(
             f"{entry.workload.meta.project}/{entry.workload.meta.name}" for entry in found if entry
         )
 
-    def _coming(self, entry: Entry) -> Limits:
+    def _coming(self, entry: CachedWorkload) -> Limits:
         now = self._loop.clock()
         rule, run = (
-            session_limits.rule_of(self._loop.book, entry),
+            session_limits.rule_of(self._loop.cache, entry),
             session_limits.run_of(entry, now),
         )
         return limits_policy.upcoming(rule, run, now)
@@ -251,7 +256,7 @@ class LiveView:
             gpu_waiting_milli=use.gpu_waiting_milli,
             cpu_allocated_milli=use.cpu_milli,
             memory_allocated_bytes=use.memory_mib * MIB,
-            fair_share_gpu_milli=self._loop.book.fair_share.get(name, 0),
+            fair_share_gpu_milli=self._loop.cache.fair_share.get(name, 0),
             running=use.running,
             waiting=use.waiting,
         )
@@ -317,12 +322,12 @@ class LiveView:
         )
 
     def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
-        entry = self._loop.book.get(uid)
+        entry = self._loop.cache.get(uid)
         if entry is None:
             team = self._loop.guests.book.teams.get(uid)
             if team is None:
                 return None
-            color = _color(self._loop.book, team.grouping.project)
+            color = _color(self._loop.cache, team.grouping.project)
             return holder_of(team, gpu_milli, releasing=releasing, color=color)
         meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
         state = "releasing" if releasing else "running"
@@ -336,7 +341,7 @@ class LiveView:
             borrowed=status.borrowed,
             state=state if entry.holding else "held",
             since=status.started_at or status.queued_at or meta.created_at,
-            color=_color(self._loop.book, meta.project),
+            color=_color(self._loop.cache, meta.project),
         )
 
 
@@ -365,12 +370,12 @@ def _untold(shown: node_views.DeviceView) -> Device:
     )
 
 
-def _color(book: Book, project: str) -> int | None:
-    found = book.projects.get(project)
+def _color(cache: WorkloadCache, project: str) -> int | None:
+    found = cache.projects.get(project)
     return None if found is None else found.spec.color
 
 
-def _queue_entry(place: int, entry: Entry, color: int | None) -> QueueEntry:
+def _queue_entry(place: int, entry: CachedWorkload, color: int | None) -> QueueEntry:
     meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
     return QueueEntry(
         position=place,

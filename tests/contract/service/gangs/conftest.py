@@ -20,7 +20,7 @@ class KilledDesk(Desk):
     async def settle(self) -> None:
         while self._dies and not self.loop.quiet:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(self.loop.actor, "act", _lost)
+                patch.setattr(self.loop.executor, "act", _lost)
                 await self.loop.turn()
             await self.recover()
         await super().settle()

@@ -61,7 +61,7 @@ class Story:
         await self.desk.settle()
 
     async def control(self) -> None:
-        entries = [entry.uid for entry in self.desk.loop.book]
+        entries = [entry.uid for entry in self.desk.loop.cache]
         if not entries:
             return
         uid = self.chance.choice(entries)
@@ -80,7 +80,7 @@ class Story:
         for uid in self.uids:
             rows = await self.desk.ledger.transitions(workload_uid=uid, limit=10_000)
             held += rows[-1].gpu_milli
-            entry = self.desk.loop.book.get(uid)
+            entry = self.desk.loop.cache.get(uid)
             if entry is None or entry.workload.status.phase not in HOLDING:
                 assert rows[-1].gpu_milli == 0
                 continue
@@ -112,4 +112,4 @@ async def test_whatever_happens_is_accounted_for(desk: Desk, seed: int) -> None:
         if task in desk.engine.alive:
             desk.finish(task, 143)
             await desk.settle()
-    assert not tuple(desk.loop.book.holding)
+    assert not tuple(desk.loop.cache.holding)
