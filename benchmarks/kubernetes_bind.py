@@ -163,7 +163,7 @@ def start_ours(cluster: Cluster, nodes: int) -> tuple[str, int]:
     asyncio.run(_projects(url, nodes * kubernetes_cluster.GPUS // len(PROJECTS)))
     log = folder / "log"
     process = cluster.record.start(
-        [sys.executable, "-m", "carrel_scheduler.workloads.guests"],
+        [sys.executable, "-m", "carrel_scheduler.standalone"],
         log,
         {
             **os.environ,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from carrel_scheduler.engines.kubernetes.external_pods.hands import Limits
 from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
@@ -21,8 +22,7 @@ from carrel_scheduler.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACC
 from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Quota
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.workloads.guests.hands import Limits
-from carrel_scheduler.workloads.guests.standalone import Standalone
+from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from k8s.kubelets import Kubelets, Pod, ready

@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.engines.kubernetes.external_pods.surroundings import (
+    KnownProjects,
+    OwnerLookup,
+)
 from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
 from carrel_scheduler.engines.kubernetes.pods.owners import Owners
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
-from carrel_scheduler.workloads.guests.surroundings import KnownProjects, OwnerLookup
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import MARKS
 from k8s.peers.applying import Space, define, until

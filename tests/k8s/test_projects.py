@@ -4,12 +4,14 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.objects import (
@@ -45,7 +47,9 @@ class Fits:
     largest_gpu_milli = 1_000_000
 
     def misfit(self, workload: Workload) -> Misfit | None:
-        return fitting.on_cluster(PodSettings(image="trainer"))(workload)
+        return fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))(
+            workload
+        )
 
     def never(self, workload: Workload) -> ReasonInfo | None:
         if workload.spec.resources.gpu_milli < self.largest_gpu_milli:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.engines.kubernetes.external_pods.announcing import Announcing
+from carrel_scheduler.engines.kubernetes.external_pods.own_pods import OwnPods
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import NotFound
 from carrel_scheduler.kube.resources import JOBS, NODES, PODS, REPLICA_SETS, Resource
 from carrel_scheduler.ledger.objects import ReasonInfo
-from carrel_scheduler.workloads.guests.announcing import Announcing
-from carrel_scheduler.workloads.guests.own_pods import OwnPods
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import PATIENCE_SECONDS, Site, running, site
 

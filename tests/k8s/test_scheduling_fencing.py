@@ -10,11 +10,11 @@ import yaml
 
 from carrel_scheduler.engines.kubernetes import fencing
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.external_pods.hands import Fenced
 from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
 from carrel_scheduler.kube.client import PatchKind
 from carrel_scheduler.kube.resources import LEASES
 from carrel_scheduler.ledger.resources.names import LEASE
-from carrel_scheduler.workloads.guests.hands import Fenced
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import make_namespace
 from k8s.scheduling import PATIENCE_SECONDS, Site, running, site

@@ -8,10 +8,13 @@ A task id is ``<workload uid>-<index>-<attempt>``; every new start of a workload
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from typing_extensions import override
+
+LATE_SECONDS: Final = 60.0
+"""So long after its grace period a task that was told to end counts as stuck."""
 
 
 class TaskPhase(StrEnum):
@@ -149,6 +152,21 @@ class AlreadyStarted(EngineError):  # noqa: N818 - an outcome to handle, not a m
 
 class NotOnThisNode(EngineError):  # noqa: N818
     """It cannot run there as things are now, and may elsewhere: it is to get another place."""
+
+
+class TaskRefused(EngineError):  # noqa: N818
+    """A task that this engine can never run.
+
+    Attributes:
+        code: a stable word of the API's.
+        field: which field of the task it is.
+        value: what stands there.
+        expected: what would be right, and why.
+    """
+
+    def __init__(self, code: str, field: str, value: Any, expected: str) -> None:
+        super().__init__(f"{field}={value!r}: {expected}")
+        self.code, self.field, self.value, self.expected = code, field, value, expected
 
 
 class UnknownTask(EngineError):  # noqa: N818

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.engines.kubernetes.pods.instances import PREFIX
+from carrel_scheduler.engines.mig_resources import PREFIX
 from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.workloads.launch.fitting import Misfit
 from carrel_scheduler.workloads.views.contract import Live

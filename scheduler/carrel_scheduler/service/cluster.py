@@ -17,15 +17,22 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
+from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
+from carrel_scheduler.engines.kubernetes.external_pods.work import Feeds, GuestWork
 from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
+from carrel_scheduler.engines.kubernetes.pods.places import Places
 from carrel_scheduler.engines.kubernetes.seats import Seat
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
+from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import AlreadyExists, NotFound
 from carrel_scheduler.kube.metadata import PartialObject
@@ -35,8 +42,6 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.service.settings import ClusterSettings, Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs.joining import pump_meetings
-from carrel_scheduler.workloads.guests.nodes import facts_of
-from carrel_scheduler.workloads.guests.work import Feeds, GuestWork
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
@@ -121,11 +126,10 @@ class Cluster:
         self, settings: Settings, client: KubeClient, ledger: KubernetesLedger, lead: Lead
     ) -> None:
         told, leader = settings.need_cluster(), lead.leader
-        self._by_role, self._stale_gang_s = told.by_role, told.stale_gang_s
-        self._storage = told.pods.storage_claim
+        self._told = told
         self.tokens = TaskTokens(lead.key)
         self.ports: PortGiver = FixedPorts()
-        self.fits: Fitting = fitting.on_cluster(told.pods)
+        self.fits: Fitting = fitting.on_cluster(partial(check_runnable, settings=told.pods))
         self.launch = on_cluster(
             told.task_api_url, self.tokens, settings.gateway_prefix, settings.gateway_url
         )
@@ -148,6 +152,16 @@ class Cluster:
         )
         self._feeds = Feeds.of(client, ours=True)
         self._work: GuestWork | None = None
+
+    def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
+        """What places the pods that others made."""
+        self._external_pods = ExternalPodReconciler(
+            access,
+            stale_grace_s=self._told.stale_gang_s,
+            places=Places(by_role=self._told.by_role),
+            storage_claim=self._told.pods.storage_claim,
+        )
+        return self._external_pods
 
     def host_of(self, _node: str) -> str:
         """Replicas have addresses of their own; one that has none yet listens nowhere."""
@@ -177,19 +191,20 @@ class Cluster:
         """Hear of nodes and of pods that others made; returns once all that are there are known."""
         began = asyncio.Event()
         self._namespaces.quarantine = loop.quarantine
-        loop.guests.places.groups.by_role = self._by_role
-        loop.guests.stale_grace_s = self._stale_gang_s
-        loop.guests.own_volumes.storage = self._storage
         self._work = GuestWork(
             self._client,
             self._feeds,
-            loop,
+            self._external_pods,
+            loop.ledger,
+            loop.enqueue,
+            loop.cache.projects,
             epoch=self._lead.leader.epoch,
             instance=self._lead.instance,
             now=time.time,
         )
+        loop.executor.announcer = self._work.announcer
         tasks = [
-            group.create_task(self._work.run(began)),
+            group.create_task(self._work.run(began, loop.epoch)),
             group.create_task(self._lead.kept()),
             group.create_task(pump_meetings(self._met, loop, LOOK_SECONDS)),
             group.create_task(self._namespaces.run()),

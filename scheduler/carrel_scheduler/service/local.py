@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.local.connections import met_at
 from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
 from carrel_scheduler.service.settings import Settings
@@ -50,6 +51,10 @@ class OneMachine:
             gateway_prefix=settings.gateway_prefix,
             gateway_url=settings.gateway_url,
         )
+
+    def external_pods(self, _access: ReconcilerAccess) -> ExternalPods:
+        """One machine runs tasks only."""
+        return NoExternalPods()
 
     def host_of(self, _node: str) -> str:
         """Everything listens here."""

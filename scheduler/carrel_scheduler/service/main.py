@@ -19,6 +19,8 @@ from carrel_scheduler.api.hub import HubIdentity, HubMembership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
+from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
+from carrel_scheduler.engines.kubernetes.external_pods import hands
 from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.ids import new_id
@@ -47,7 +49,6 @@ from carrel_scheduler.workloads.controllers.inference.loads import Loads
 from carrel_scheduler.workloads.controllers.inference.probing import Prober
 from carrel_scheduler.workloads.controllers.schedules import Schedules
 from carrel_scheduler.workloads.faults.guarding import FATAL
-from carrel_scheduler.workloads.guests import hands
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.hub import WorkspaceStarter
 from carrel_scheduler.workloads.launch.ports import PortGiver
@@ -81,6 +82,10 @@ class Surroundings(Protocol):
     ports: PortGiver
     launch: LaunchSettings
     fits: Fitting
+
+    def external_pods(self, access: ReconcilerAccess, /) -> ExternalPods:
+        """What places the pods that others made."""
+        ...
 
     def host_of(self, node: str, /) -> str:
         """Where tasks of a node listen that have no address of their own."""
@@ -131,6 +136,7 @@ class Service:
             ports=around.ports,
             settings=settings.core,
             quarantine=quarantine,
+            external_pods=around.external_pods,
         )
         experiments, trials, self._studies = experiments_controller(
             ledger, engine, self.loop.composites, clock=time.time

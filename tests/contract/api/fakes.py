@@ -15,19 +15,18 @@ from carrel_scheduler.api.identity import (
     group_of,
 )
 from carrel_scheduler.engines.contract import TaskId, TaskSpec, TaskStatus, UnknownTask
+from carrel_scheduler.engines.external import DeviceHolder, PodCounts
 from carrel_scheduler.ledger.objects import Limits, ReasonInfo, Resources, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.launch.fitting import Misfit, on_machine
 from carrel_scheduler.workloads.views.contract import (
     Activity,
-    DeviceHolder,
     DeviceView,
     Faults,
     LiveEvent,
     NodeView,
     NotAccepted,
-    PodCounts,
     ProjectImpact,
     ProjectUse,
     QueueEntry,

@@ -4,9 +4,9 @@ import pytest
 
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
-from carrel_scheduler.engines.kubernetes.pods.instances import held_milli, milli_of
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
 from carrel_scheduler.engines.kubernetes.pods.places import Places
+from carrel_scheduler.engines.mig_resources import held_milli, milli_of
 from carrel_scheduler.ledger.objects import Resources, WorkloadSpec
 from carrel_scheduler.workloads.gangs import shape
 from unit.pods.making import container, node, pod

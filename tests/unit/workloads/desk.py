@@ -19,6 +19,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
+from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.ledger.objects import (
     InteractiveLimits,
     Meta,
@@ -150,7 +151,9 @@ class Desk:
 
     def _fresh(self) -> Reconciler:
         executor = Executor(self.engine, self.ledger, self.settings, self.hub)
-        return Reconciler(self.ledger, executor, clock=lambda: self.now)
+        return Reconciler(
+            self.ledger, executor, clock=lambda: self.now, external_pods=ExternalPodReconciler
+        )
 
     async def recover(self) -> None:
         """Start, or start again after a crash: nothing of the old loop is kept."""

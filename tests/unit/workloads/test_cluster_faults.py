@@ -5,17 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
-from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
-from carrel_scheduler.workloads.guests import settling
-from carrel_scheduler.workloads.guests.members import Member, PodRef
-from carrel_scheduler.workloads.guests.messages import (
-    GuestsHeard,
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods import settling
+from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     MemberSeen,
     NodeLeft,
     NodeSeen,
     Ready,
 )
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import NODE, Desk
 
@@ -35,7 +35,7 @@ def node(name: str, gpus: str, **status: Any) -> NodeSeen:
 
 
 async def hear(desk: Desk, *news: Any) -> None:
-    desk.loop.enqueue(GuestsHeard(news))
+    desk.loop.enqueue(ExternalEvents(news))
     await desk.settle()
 
 

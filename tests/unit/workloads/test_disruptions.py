@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase
-from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
-from carrel_scheduler.ledger.objects import ReasonInfo
-from carrel_scheduler.ledger.resources import conditions
-from carrel_scheduler.workloads.guests.messages import (
-    GuestsHeard,
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeLeft,
     NodeSeen,
     OwnSeen,
     Ready,
 )
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_scheduler.ledger.objects import ReasonInfo
+from carrel_scheduler.ledger.resources import conditions
 from carrel_scheduler.workloads.reconcile.events import TaskSeen
 from unit.workloads.desk import NODE, Desk
 
@@ -74,7 +74,7 @@ async def cluster(desk: Desk) -> Desk:
 
 
 async def hear(desk: Desk, *news: Any) -> None:
-    desk.loop.enqueue(GuestsHeard(news))
+    desk.loop.enqueue(ExternalEvents(news))
     await desk.settle()
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.external import NoExternalPods
 from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.workloads.cache import WorkloadCache
-from carrel_scheduler.workloads.guests.guests import Guests
 from carrel_scheduler.workloads.reconcile import explaining
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
@@ -39,8 +39,7 @@ class Table:
 
     def slice(self) -> list[str]:
         state = State()
-        guests = Guests(state, facts=lambda _: None, queued=lambda _: None)
-        changes = PassChanges(0.0, 1, 1, 0, self.cache, state, guests)
+        changes = PassChanges(0.0, 1, 1, 0, self.cache, state, NoExternalPods())
         self.explaining.slice(changes)
         return list(changes.dirty)
 

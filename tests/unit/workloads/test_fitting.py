@@ -1,14 +1,16 @@
 """What a place cannot run is told at submission, with the field that is in the way."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_scheduler.workloads.launch import fitting
 
-ON_CLUSTER = fitting.on_cluster(PodSettings(image="trainer"))
+ON_CLUSTER = fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))
 
 
 def work(name: str = "x", **fields: Any) -> Workload:

@@ -1,13 +1,17 @@
 """Our own work with MIG instances: placed, counted for its project, told what there is."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
 from carrel_scheduler.engines.kubernetes.pods.types import Node
+from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.guests.messages import GuestsHeard, NodeSeen, Ready
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
@@ -32,7 +36,7 @@ async def cluster(desk: Desk) -> Desk:
             "conditions": [{"type": "Ready", "status": "True"}],
         },
     }
-    desk.loop.enqueue(GuestsHeard((NodeSeen(msgspec.convert(told, Node)), Ready())))
+    desk.loop.enqueue(ExternalEvents((NodeSeen(msgspec.convert(told, Node)), Ready())))
     await desk.settle()
     await desk.project("vision", 1)
     return desk
@@ -50,7 +54,10 @@ def asks(profile: str, name: str = "job") -> Workload:
 
 
 async def test_what_no_node_offers_is_refused_with_what_there_is(cluster: Desk) -> None:
-    live = LiveView(cluster.loop, fitting.on_cluster(PodSettings(image="trainer")))
+    live = LiveView(
+        cluster.loop,
+        fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer"))),
+    )
     admit(asks(PROFILE), live)
     with pytest.raises(NotAdmitted) as refused:
         admit(asks("3g.40gb"), live)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads import missing_nodes
 from carrel_scheduler.workloads.nodes.lost_devices import NOT_SHOWN, complete
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled
 from carrel_scheduler.workloads.views.contract import DeviceView
@@ -115,7 +115,7 @@ async def test_a_device_that_says_it_is_lost_counts_as_lost(desk: Desk) -> None:
 
 
 async def test_a_node_that_only_the_core_knows_is_shown_as_lost(desk: Desk) -> None:
-    missing_nodes.keep(desk.loop.state, "gone", (0, 2))
+    keep_node(desk.loop.state, "gone", (0, 2))
     [node] = [one for one in LiveView(desk.loop).nodes() if one.name == "gone"]
     assert node.status == "lost"
     assert [device.broken for device in node.devices] == [True, True, True]

@@ -5,11 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    GroupSeen,
+    NodeSeen,
+    Ready,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_scheduler.ledger.resources.names import NODE_GROUP
 from carrel_scheduler.policy.admission import NotAdmitted, admit
-from carrel_scheduler.workloads.guests.messages import GroupSeen, GuestsHeard, NodeSeen, Ready
 from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import Desk
 
@@ -43,7 +48,7 @@ async def cluster(desk: Desk) -> Desk:
         node("other", 8, pool="theirs"),
         Ready(),
     )
-    desk.loop.enqueue(GuestsHeard(news))
+    desk.loop.enqueue(ExternalEvents(news))
     await desk.settle()
     await desk.project("vision", 8)
     return desk

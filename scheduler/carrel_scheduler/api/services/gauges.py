@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.workloads.views.contract import (
     Faults,
     NodeView,
-    PodCounts,
     ProjectUse,
     QueueEntry,
 )

@@ -49,7 +49,7 @@ class Draining:
         self._kept.pop(name, None)
         if project.meta.deleting:
             self._kept[name] = project
-        self._loop.guests.project_gone(name, changes.now)
+        self._loop.external_pods.project_deleted(name, changes.now)
         if name in self._loop.state.queues.slots:
             cache.draining.add(name)
         self.settle(changes)

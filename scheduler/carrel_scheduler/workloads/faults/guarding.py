@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.errors import LedgerClosed, LedgerNotUsable, LedgerUnavailable
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.quarantine import Quarantine, Source
 from carrel_scheduler.workloads.faults.savepoints import Savepoint
-from carrel_scheduler.workloads.guests.messages import GuestsHeard
 from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
@@ -80,7 +80,7 @@ def origin(message: LoopEvent) -> tuple[Source, str, str]:
             return _of_task(task)
         case DevicesSampled(facts):
             return "node", facts.name, ""
-        case GuestsHeard() | Wake() | UsedLately():
+        case ExternalEvents() | Wake() | UsedLately():
             return "message", type(message).__name__, ""
         case _:
             return "message", message.uid, message.uid

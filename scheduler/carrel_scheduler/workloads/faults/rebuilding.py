@@ -10,10 +10,10 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
+from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.faults.guarding import FATAL
-from carrel_scheduler.workloads.faults.purging import purge
 from carrel_scheduler.workloads.faults.savepoints import Savepoint
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.reconcile import adoption

@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Growth, Level
 from carrel_scheduler.core.requests import ANYWHERE, HOST, Request, Where
 from carrel_scheduler.core.resources import MIB, MILLI, Amounts
-from carrel_scheduler.engines.kubernetes.pods.instances import held_milli, resource_of
+from carrel_scheduler.engines.mig_resources import held_milli, resource_of
 from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.objects import Resources, Workload, WorkloadSpec
 from carrel_scheduler.ledger.resources.names import NODE_GROUP

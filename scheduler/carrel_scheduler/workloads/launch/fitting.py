@@ -10,10 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.engines.contract import TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks import payload, pod
-from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
-from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.engines.contract import TaskId, TaskRefused, TaskSpec
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.workloads.gangs import shape
 
@@ -54,8 +51,11 @@ def on_machine(workload: Workload) -> Misfit | None:
     return None
 
 
-def on_cluster(settings: PodSettings) -> Fitting:
-    """What no pod can be; of work with parts: what they cannot."""
+def on_cluster(check: Callable[[TaskSpec], None]) -> Fitting:
+    """What no pod can be; of work with parts: what they cannot.
+
+    ``check`` raises ``TaskRefused`` for a task that the engine can never start.
+    """
 
     def fitting(workload: Workload) -> Misfit | None:
         if workload.spec.external:  # somebody else makes its pod
@@ -63,9 +63,8 @@ def on_cluster(settings: PodSettings) -> Fitting:
             return Misfit("no_mig", "mig_profile", profile, _NO_POD_OF_OURS) if profile else None
         task = _draft(workload)
         try:
-            pod.pod(task, settings)
-            payload.secret(task, "")
-        except NoPod as no:
+            check(task)
+        except TaskRefused as no:
             return Misfit(no.code, no.field, no.value, no.expected)
         return None
 

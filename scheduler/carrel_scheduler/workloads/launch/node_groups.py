@@ -1,22 +1,21 @@
 """Whether the group of nodes that work asks for is there, and open to it."""
 
+from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.ledger.objects import Workload
-from carrel_scheduler.workloads.guests.guests import Guests
 from carrel_scheduler.workloads.launch.fitting import Misfit
 
 FIELD = "node_group"
 _MOST = 8
 
 
-def misfit(guests: Guests, workload: Workload) -> Misfit | None:
+def misfit(external_pods: ExternalPods, workload: Workload) -> Misfit | None:
     """What is wrong with the group that it asks for; ``None`` when nothing."""
     asked = workload.spec.node_group
     if not asked:
         return None
-    groups = guests.places.groups
     interactive = workload.spec.kind == "workspace"
-    open_to = groups.open_to(workload.meta.project, interactive=interactive)
-    known = groups.names()
+    open_to = external_pods.open_node_groups(workload.meta.project, interactive=interactive)
+    known = external_pods.node_groups()
     usable = sorted(known if open_to is None else known & open_to)
     if asked in usable:
         return None

@@ -7,27 +7,25 @@ a workspace says why it is gone. What ends without a word is lost, which the eng
 
 from collections.abc import Mapping
 
-from carrel_scheduler.engines.kubernetes.pods.nodes import Standing
+from carrel_scheduler.engines.external import Disruption, NodeHealth
 from carrel_scheduler.ledger.objects import ReasonInfo
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.guests.own_pods import Departure
 from carrel_scheduler.workloads.lifecycle.node_messages import OF_NODES, node_trouble, told_to_leave
 from carrel_scheduler.workloads.lifecycle.preempting import give_way
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 DRAIN, EVICT = "drain", "evict"
 """What such a preemption is called in the ledger: its node is being emptied, or anything else."""
-_AWAY = (Standing.SILENT, Standing.GONE)
+_AWAY = (NodeHealth.SILENT, NodeHealth.GONE)
 
 
 def follow(changes: PassChanges) -> None:
     """Take in what was heard of nodes and pods since the last turn."""
-    guests = changes.guests
-    if changed := guests.nodes.standings_changed():
+    if changed := changes.external_pods.changed_nodes():
         _tell(changes, changed)
-    for departure in guests.own.departures():
-        _departs(changes, departure)
+    for disruption in changes.external_pods.disruptions():
+        _disrupted(changes, disruption)
 
 
 def look_around(changes: PassChanges, entry: CachedWorkload) -> None:
@@ -37,7 +35,7 @@ def look_around(changes: PassChanges, entry: CachedWorkload) -> None:
     if status.phase != "running" or (told is not None and told.token not in OF_NODES):
         return
     nodes = sorted({place.node for place in entry.places.values()})
-    standings = {name: changes.guests.nodes.standing(name) for name in nodes}
+    standings = {name: changes.external_pods.node_health(name) for name in nodes}
     desk = entry.workload.spec.kind == "workspace"
     reason = node_trouble(standings, changes.now, desk=desk)
     if _words(reason) != _words(told):
@@ -45,7 +43,7 @@ def look_around(changes: PassChanges, entry: CachedWorkload) -> None:
         changes.mark(entry)
 
 
-def _tell(changes: PassChanges, changed: Mapping[str, Standing]) -> None:
+def _tell(changes: PassChanges, changed: Mapping[str, NodeHealth]) -> None:
     """Tell those whose work is on nodes of which something else is true now."""
     for entry in changes.cache.holding:
         if any(place.node in changed for place in entry.places.values()):
@@ -56,19 +54,19 @@ def _words(reason: ReasonInfo | None) -> str:
     return "" if reason is None else reason.sentence
 
 
-def _departs(changes: PassChanges, departure: Departure) -> None:
-    task = departure.task
+def _disrupted(changes: PassChanges, disruption: Disruption) -> None:
+    task = disruption.task
     entry = changes.cache.get(task.workload_uid)
     if entry is None or task.index not in entry.alive or task != entry.task_id(task.index):
         return
-    standing = changes.guests.nodes.standing(departure.node)
+    standing = changes.external_pods.node_health(disruption.node)
     going_on = entry.workload.status.phase in ("starting", "running") and not entry.ending
     if not going_on or standing in _AWAY or task.index in entry.leaving or _does_without(entry):
         return
-    drained = standing in (Standing.CORDONED, Standing.DRAINING)
-    how = "" if drained else departure.how
+    drained = standing in (NodeHealth.CORDONED, NodeHealth.DRAINING)
+    how = "" if drained else disruption.cause
     desk = entry.workload.spec.kind == "workspace"
-    reason = told_to_leave(departure.node, how, desk=desk)
+    reason = told_to_leave(disruption.node, how, desk=desk)
     changes.decide(entry, "evict", reason=reason)
     give_way(changes, entry, DRAIN if drained else EVICT, reason)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from carrel_scheduler.core.words.sentence_parts import join
-from carrel_scheduler.engines.kubernetes.pods.nodes import Standing
+from carrel_scheduler.engines.external import NodeHealth
 from carrel_scheduler.ledger.objects import ReasonInfo
 
 _MOST_NODES: Final = 5
@@ -20,15 +20,15 @@ _NO_ANSWER: Final = (
     _WAIT,
     _MOVES,
 )
-_OF_NODES: Final[Mapping[Standing, tuple[tuple[str, str], str, str]]] = {
-    Standing.GONE: _NO_ANSWER,
-    Standing.SILENT: _NO_ANSWER,
-    Standing.DRAINING: (
+_OF_NODES: Final[Mapping[NodeHealth, tuple[tuple[str, str], str, str]]] = {
+    NodeHealth.GONE: _NO_ANSWER,
+    NodeHealth.SILENT: _NO_ANSWER,
+    NodeHealth.DRAINING: (
         ("{} is being emptied for maintenance.", "{} are being emptied for maintenance."),
         _LATER,
         "",
     ),
-    Standing.CORDONED: (
+    NodeHealth.CORDONED: (
         (
             "{} takes no new work and may be emptied soon.",
             "{} take no new work and may be emptied soon.",
@@ -60,7 +60,9 @@ def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
     )
 
 
-def node_trouble(standings: Mapping[str, Standing], at: float, *, desk: bool) -> ReasonInfo | None:
+def node_trouble(
+    standings: Mapping[str, NodeHealth], at: float, *, desk: bool
+) -> ReasonInfo | None:
     """What its owner should know of its nodes while it runs; ``None`` when nothing.
 
     Args:

@@ -37,8 +37,6 @@ TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
 HOLDING: Final[frozenset[Phase]] = frozenset({"starting", "running", "preempting", "stopping"})
 FINAL: Final[frozenset[Phase]] = frozenset({"succeeded", "failed"})
 AT_REST: Final[frozenset[Phase]] = FINAL | {"stopped"}
-LATE_SECONDS: Final = 60.0
-"""So long after its grace a task may take to be killed and seen to have ended."""
 
 TOKEN_SECONDS: Final = 60.0
 """So long after the end a task's last report may come in."""

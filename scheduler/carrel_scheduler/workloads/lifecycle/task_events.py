@@ -120,7 +120,7 @@ def _as_lost(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> T
     place = entry.tasks.get(task.id.index)
     if task.exit_code == 0 or task.lost or place is None or not place.devices:
         return task
-    if not changes.guests.nodes.short_of_gpus(changes.state, place.node):
+    if not changes.external_pods.is_short_of_gpus(place.node):
         return task
     how = how_task_ended(entry.workload.spec, task)
     told = f"{how}, while {place.node} offers fewer GPUs than are in use there"

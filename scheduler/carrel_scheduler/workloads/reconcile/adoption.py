@@ -8,8 +8,8 @@ nothing runs twice).
 from collections.abc import Collection
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
+from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.ledger.objects import TaskInfo, Workload
-from carrel_scheduler.workloads import missing_nodes
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
 from carrel_scheduler.workloads.gangs import joining, membership, shape
@@ -91,7 +91,7 @@ def _take_over_places(changes: PassChanges, entry: CachedWorkload) -> None:
     for info in status.tasks:
         if info.place not in ("held", "leaving"):
             continue
-        missing_nodes.keep(changes.state, info.node, info.devices)
+        keep_node(changes.state, info.node, info.devices)
         if not shape.resizes(spec):
             changes.place(entry, info.index, Place(info.node, info.devices), since)
             leaving += [info.index] if info.place == "leaving" else []

@@ -8,7 +8,6 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.guests.turning import Turning
 from carrel_scheduler.workloads.lifecycle.outcomes import loss_pause_seconds, pause_seconds
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class ClockWatch:
         log.warning("the clock was set back by %.0f s: pauses and limits move with it", back)
         for entry in loop.cache:
             _mend(entry, back)
-        _mend_guests(loop.guests, back)
+        loop.external_pods.clock_set_back(back)
         if loop.reports.due_at is not None:
             loop.reports.due_at -= back
         return back
@@ -59,13 +58,3 @@ def _mend(entry: CachedWorkload, back: float) -> None:
         entry.claim_until -= back
     entry.hear_until -= back
     entry.look_at -= back
-
-
-def _mend_guests(guests: Turning, back: float) -> None:
-    guests.timers = [(when - back, number, team) for when, number, team in guests.timers]
-    guests.borrowing.mend(back)
-    for team in guests.book.teams.values():
-        team.not_before -= back
-        for slot in team:
-            if slot.vacant_until is not None:
-                slot.vacant_until -= back

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
+from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.objects import Department, Project, Workload
 from carrel_scheduler.ledger.store import Change
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
-from carrel_scheduler.workloads.guests.messages import GuestsHeard
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,6 @@ LoopEvent = (
     | DevicesSampled
     | Wake
     | UsedLately
-    | GuestsHeard
+    | ExternalEvents
     | WorkloadEvent
 )

@@ -103,7 +103,7 @@ def _tell(changes: PassChanges, plan: Said, uid: str, place: int | None) -> int:
     """
     reason, entry = plan.reasons.get(uid), changes.cache.get(uid)
     if reason is not None and entry is None:
-        return int(changes.guests.tell(uid, reason))
+        return int(changes.external_pods.explain(uid, reason))
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
     promised = uid in changes.state.promised

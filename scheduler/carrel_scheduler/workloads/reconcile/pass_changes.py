@@ -15,18 +15,17 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
 )
 from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.engines.contract import LATE_SECONDS, TaskId
+from carrel_scheduler.engines.external import ExternalPods
 from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.ledger.sections import Route
 from carrel_scheduler.workloads.cache import CachedWorkload, Place, WorkloadCache, queued_event
 from carrel_scheduler.workloads.gangs import shape
-from carrel_scheduler.workloads.guests.guests import Guests
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
 from carrel_scheduler.workloads.lifecycle.phases import (
     FINAL,
     HOLDING,
-    LATE_SECONDS,
     check_transition,
 )
 
@@ -62,7 +61,7 @@ class PassChanges:
         wakes: when to look at which uids again.
         unrecorded: uids whose part of the turn could not be written: nothing of them is started.
         ports: who chooses the ports of tasks.
-        guests: pods that others made; what is not in the cache may be theirs.
+        external_pods: what is not in the cache may be one of their PodGroups.
     """
 
     now: float
@@ -71,7 +70,7 @@ class PassChanges:
     input_version: int
     cache: WorkloadCache
     state: State
-    guests: Guests
+    external_pods: ExternalPods
     dirty: dict[str, CachedWorkload] = field(default_factory=dict)
     transitions: list[Transition] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
@@ -181,9 +180,9 @@ class PassChanges:
         if entry.queued or not (drains or project in self.cache.projects):
             return
         event = queued_event(entry.workload, self.cache.largest_gpus, done)
-        claims = self.guests.own_volumes.claims_of(entry.workload)
-        self.state.apply(self.guests.confined(event, claims))
-        self.guests.own_volumes.follow(entry.uid, claims)
+        claims = self.external_pods.claims_of(entry.workload)
+        self.state.apply(self.external_pods.constrained(event, claims))
+        self.external_pods.follow_volumes(entry.uid, claims)
         entry.queued = True
         self.queued.append(entry.uid)
 

@@ -50,13 +50,13 @@ def _nominate(changes: PassChanges, nomination: Nomination) -> None:
     if entry is not None:
         changes.decide(entry, "nominate")
     else:
-        changes.guests.nominate(nomination)
+        changes.external_pods.nominate(nomination)
 
 
 def _bind(changes: PassChanges, binding: Binding, came: dict[str, list[int]]) -> None:
     entry = changes.cache.get(binding.uid)
     if entry is None:
-        changes.guests.take(binding)
+        changes.external_pods.place(binding)
         return
     place = Place(binding.node, binding.devices)
     changes.place(entry, binding.index, place, changes.now)
@@ -67,7 +67,7 @@ def _bind(changes: PassChanges, binding: Binding, came: dict[str, list[int]]) ->
 def _evict(changes: PassChanges, eviction: Eviction) -> None:
     entry = changes.cache.get(eviction.uid)
     if entry is None:
-        changes.guests.evict(eviction)
+        changes.external_pods.evict(eviction)
         return
     stays = set(entry.places) - entry.leaving
     parts = stays.intersection(eviction.indices) if eviction.indices else stays

@@ -24,6 +24,12 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
+from carrel_scheduler.engines.external import (
+    ExternalEvents,
+    ExternalPods,
+    NoExternalPods,
+    ReconcilerAccess,
+)
 from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger, MetricPoint
@@ -41,8 +47,6 @@ from carrel_scheduler.workloads.faults.guarding import FATAL, Handling
 from carrel_scheduler.workloads.faults.rebuilding import Readmission
 from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.gangs import joining
-from carrel_scheduler.workloads.guests.guests import Guests
-from carrel_scheduler.workloads.guests.messages import GuestsHeard
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
 from carrel_scheduler.workloads.lifecycle import (
     disruptions,
@@ -100,7 +104,7 @@ class Reconciler:
 
     ``clock`` gives epoch seconds; ``executor`` does what was recorded; ``ports`` chooses the
     ports of tasks; ``settings`` are those of the core; ``quarantine``: where inputs go that cannot
-    be processed.
+    be processed; ``external_pods`` makes what places pods that others made.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Reconciler:
         ports: PortGiver | None = None,
         settings: Settings = DEFAULTS,
         quarantine: Quarantine | None = None,
+        external_pods: Callable[[ReconcilerAccess], ExternalPods] = lambda _: NoExternalPods(),
     ) -> None:
         self.ledger = ledger
         self.executor = executor
@@ -148,11 +153,16 @@ class Reconciler:
         self._looked: Plan | None = None
         self.cache.queue = lambda: self.look().queue
         self._borrowing: int | None = None
-        self.guests = Guests(
-            self.state, facts=self._node_known, queued=lambda uid: self._explaining.queued([uid])
+        self.external_pods = external_pods(
+            ReconcilerAccess(
+                self.state,
+                self._node_known,
+                lambda uid: self._explaining.queued([uid]),
+                self.quarantine,
+                self.cache.draining,
+                self.withheld.added_to,
+            )
         )
-        self.guests.quarantine, self.guests.draining = self.quarantine, self.cache.draining
-        self.guests.nodes.withheld = self.withheld
         self._failures = self._in_a_row = 0
 
     def enqueue(self, message: LoopEvent) -> None:
@@ -182,7 +192,7 @@ class Reconciler:
                     self._handle(changes, message)
             self._due_timers(changes)
             self.draining.settle(changes)
-            if self.guests.settle(changes.now):
+            if self.external_pods.reconcile(changes.now):
                 self._decided = None
             self._decide(changes)
             await self._explain(changes)
@@ -217,7 +227,7 @@ class Reconciler:
     def begin(self) -> PassChanges:
         """Open a turn."""
         self._number += 1
-        self.guests.epoch = self.epoch
+        self.external_pods.epoch = self.epoch
         return PassChanges(
             self.clock(),
             self.epoch,
@@ -225,7 +235,7 @@ class Reconciler:
             self._input_version,
             self.cache,
             self.state,
-            self.guests,
+            self.external_pods,
             ports=self.ports,
         )
 
@@ -247,7 +257,7 @@ class Reconciler:
         for when, uid in changes.wakes:
             self.wake_at(when, uid)
         await self.executor.act(changes, self, ready)
-        self.guests.act()
+        self.external_pods.act()
 
     def publish(self, kind: str, workload: Workload, report: Report | None = None) -> None:
         """Tell the listeners of a workload as it is now."""
@@ -288,7 +298,7 @@ class Reconciler:
             self._deciding.due_at or self._pacing.due_at or self._second_looks.due_at,
             self._explaining.due_at,
             self.readmission.due_at,
-            self.guests.next_due,
+            self.external_pods.next_due,
         )
         return min((when for when in due if when is not None), default=None)
 
@@ -349,8 +359,8 @@ class Reconciler:
                 self._follow_up(changes, task_id.workload_uid)
             case DevicesSampled():
                 self._devices_sampled(changes, message)
-            case GuestsHeard(news):
-                self.guests.hear(news, changes.now)
+            case ExternalEvents(events):
+                self.external_pods.handle(events, changes.now)
                 disruptions.follow(changes)
             case UsedLately(average):
                 usage_history.take(self.state, average)
@@ -438,7 +448,7 @@ class Reconciler:
         self.draining.end(name)
         self.state.apply(project_event(project, self.cache.departments))
         self.cache.projects[name] = project
-        self.guests.project_changed(name)
+        self.external_pods.project_changed(name)
         for entry in self.cache:
             if entry.workload.meta.project != name:
                 continue

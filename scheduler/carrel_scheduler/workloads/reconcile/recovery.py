@@ -9,11 +9,11 @@ import logging
 from collections.abc import Sequence
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
+from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.ledger.kinds import COMPOSITES
 from carrel_scheduler.ledger.objects import Department, Project, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads.faults.purging import purge
 from carrel_scheduler.workloads.faults.savepoints import Savepoint
 from carrel_scheduler.workloads.lifecycle import task_events
 from carrel_scheduler.workloads.lifecycle.phases import FINAL

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from carrel_scheduler.engines.external import DeviceHolder, PodCounts
 from carrel_scheduler.ledger.objects import (
     Limits,
     ReasonInfo,
@@ -19,24 +20,6 @@ from carrel_scheduler.ledger.objects import (
 from carrel_scheduler.ledger.sections import NotebookStatus
 from carrel_scheduler.quarantine import Skipped, Source
 from carrel_scheduler.workloads.launch.fitting import Misfit
-
-
-class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (promised).
-
-    ``color`` is its project's colour number, ``None`` when the project is gone.
-    """
-
-    uid: str
-    name: str
-    project: str
-    user: str
-    kind: str
-    gpu_milli: int
-    borrowed: bool
-    state: str
-    since: float
-    color: int | None = None
 
 
 class DeviceView(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,21 +133,6 @@ class ProjectImpact(msgspec.Struct, frozen=True, kw_only=True):
 
     would_start: tuple[str, ...]
     would_give_way: tuple[str, ...]
-
-
-class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that others made and that are placed here.
-
-    Attributes:
-        pending: by ``active`` (waits for room), ``gated`` and ``unschedulable`` (can not be placed
-            as things are).
-        attempts: since the start, by ``scheduled``, ``unschedulable`` and ``error``.
-        victims: how many were told to give way since the start.
-    """
-
-    pending: Mapping[str, int]
-    attempts: Mapping[str, int]
-    victims: int
 
 
 class NotAccepted(Exception):  # noqa: N818

@@ -1,6 +1,7 @@
 """The running scheduler as the API sees it (``contract.Live``): read from memory, never decides."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -9,8 +10,8 @@ from carrel_scheduler.core import node_views, speculation
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
-from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
-from carrel_scheduler.engines.kubernetes.pods.nodes import Standing
+from carrel_scheduler.engines.external import DeviceHolder, NodeHealth, PodCounts
+from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
@@ -22,8 +23,6 @@ from carrel_scheduler.workloads.cache import (
     project_event,
     queued_event,
 )
-from carrel_scheduler.workloads.guests.counting import holder_of, pod_counts
-from carrel_scheduler.workloads.guests.own_volumes import Claims
 from carrel_scheduler.workloads.launch import fitting, node_groups
 from carrel_scheduler.workloads.launch.fitting import Fitting, Misfit
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits
@@ -33,12 +32,10 @@ from carrel_scheduler.workloads.reconcile.events import Judge, Wake
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.views.contract import (
     Activity,
-    DeviceHolder,
     DeviceView,
     Faults,
     NodeView,
     NotAccepted,
-    PodCounts,
     ProjectImpact,
     ProjectUse,
     QueueEntry,
@@ -62,7 +59,7 @@ class LiveView:
 
     def misfit(self, workload: Workload) -> Misfit | None:
         """What of it cannot be here whatever time brings; else ``None``."""
-        return self._fits(workload) or node_groups.misfit(self._loop.guests, workload)
+        return self._fits(workload) or node_groups.misfit(self._loop.external_pods, workload)
 
     def faults(self) -> Faults:
         """What was set aside, and which invariants are violated."""
@@ -93,8 +90,7 @@ class LiveView:
 
     def pods(self) -> PodCounts | None:
         """Pods that others made; ``None`` where there are none, on one machine."""
-        guests = self._loop.guests
-        return pod_counts(guests.book.teams.values(), guests.tried) if guests.ready else None
+        return self._loop.external_pods.counts()
 
     def project_use(self, name: str = "") -> Mapping[str, ProjectUse]:
         """Quota lines by project, or of one of them."""
@@ -121,16 +117,16 @@ class LiveView:
         loop = self._loop
         if workload.meta.project not in loop.cache.projects:
             return reasons.project_is_coming(workload.meta.project)
-        queued = self._queued(workload, loop.guests.own_volumes.claims_of(workload))
+        queued = self._queued(workload, loop.external_pods.claims_of(workload))
         reason = speculation.forecast(loop.state, queued, loop.clock())
         found = reasons.from_core(reason, workload.meta.project)
         whose = OF_PARTS.get(workload.spec.kind, "")
         return msgspec.structs.replace(found, sentence=f"{whose}{found.sentence}")
 
-    def _queued(self, workload: Workload, claims: Claims = ()) -> WorkloadQueued:
+    def _queued(self, workload: Workload, claims: tuple[str, ...] = ()) -> WorkloadQueued:
         """As it would ask for room, only of nodes that are open to it and reach its volumes."""
         queued = queued_event(workload, self._loop.cache.largest_gpus)
-        return self._loop.guests.confined(queued, claims)
+        return self._loop.external_pods.constrained(queued, claims)
 
     def preview_project(self, name: str, spec_json: bytes) -> ProjectImpact:
         """What a project with this specification would change now."""
@@ -289,8 +285,8 @@ class LiveView:
         )
 
     def _status(self, view: node_views.NodeView, known: NodeState | None) -> str:
-        standing = self._loop.guests.nodes.standing(view.name)
-        if known is None or standing is Standing.GONE:
+        standing = self._loop.external_pods.node_health(view.name)
+        if known is None or standing is NodeHealth.GONE:
             return "lost"
         return "ready" if view.schedulable else "cordoned"
 
@@ -324,11 +320,10 @@ class LiveView:
     def _holder(self, uid: str, gpu_milli: int, *, releasing: bool) -> DeviceHolder | None:
         entry = self._loop.cache.get(uid)
         if entry is None:
-            team = self._loop.guests.book.teams.get(uid)
-            if team is None:
-                return None
-            color = _color(self._loop.cache, team.grouping.project)
-            return holder_of(team, gpu_milli, releasing=releasing, color=color)
+            external_pods, book = self._loop.external_pods, self._loop.cache
+            return external_pods.holder(
+                uid, gpu_milli, releasing=releasing, color_of=partial(_color, book)
+            )
         meta, spec, status = entry.workload.meta, entry.workload.spec, entry.workload.status
         state = "releasing" if releasing else "running"
         return DeviceHolder(

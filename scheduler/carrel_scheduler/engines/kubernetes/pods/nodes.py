@@ -6,15 +6,14 @@ node group, the roles of workers, and by which name its GPUs are asked for.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from enum import StrEnum
 from typing import Final
 
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.resources import MIB
+from carrel_scheduler.engines.external import NodeHealth
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.foreign import NOTHING
-from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
 from carrel_scheduler.engines.kubernetes.pods.needs import (
     CPU,
     GPU_RESOURCES,
@@ -31,6 +30,7 @@ from carrel_scheduler.engines.kubernetes.pods.quantities import (
 )
 from carrel_scheduler.engines.kubernetes.pods.taints import NO_EXECUTE, closed, hard, told
 from carrel_scheduler.engines.kubernetes.pods.types import Node
+from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.resources.names import GROUP, NODE_GROUP
 
 NODE_GROUP_ALIASES: Final = ("run.ai/type", "run.ai/node-pool", "kai.scheduler/node-pool")
@@ -57,18 +57,6 @@ GPU_MEMORY_AMD: Final = "amd.com/gpu.vram"
 GPU_MODELS: Final = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
 _OFF: Final = ("", "false", "no", "0")
 _SILENCE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-
-
-class Standing(StrEnum):
-    """How a node is, for those whose work is there."""
-
-    IN_ORDER = "InOrder"
-    CORDONED = "NodeCordoned"
-    """It takes no new work, as before it is drained."""
-    DRAINING = "NodeDraining"
-    SILENT = "NodeSilent"
-    """It does not answer; neither do the pods there."""
-    GONE = "NodeGone"
 
 
 def node_set(
@@ -128,16 +116,16 @@ def in_order(node: Node) -> bool:
     return all(c.status == "True" for c in node.status.conditions if c.type == "Ready")
 
 
-def standing_of(node: Node) -> Standing:
-    """How a node is."""
+def health_of(node: Node) -> NodeHealth:
+    """The health of a node."""
     ready = (one for one in node.status.conditions if one.type == "Ready")
     if any(one.status != "True" for one in ready):
-        return Standing.SILENT
+        return NodeHealth.SILENT
     if any(taint.key in _SILENCE and taint.effect == NO_EXECUTE for taint in node.spec.taints):
-        return Standing.SILENT
+        return NodeHealth.SILENT
     if is_draining(node):
-        return Standing.DRAINING
-    return Standing.CORDONED if node.spec.unschedulable else Standing.IN_ORDER
+        return NodeHealth.DRAINING
+    return NodeHealth.CORDONED if node.spec.unschedulable else NodeHealth.IN_ORDER
 
 
 def is_draining(node: Node) -> bool:

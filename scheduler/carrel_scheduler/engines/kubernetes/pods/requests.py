@@ -8,9 +8,9 @@ from typing import Final
 
 from carrel_scheduler.core.requests import Request, Where
 from carrel_scheduler.core.resources import MIB
-from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
 from carrel_scheduler.engines.kubernetes.pods.needs import Needs
 from carrel_scheduler.engines.kubernetes.pods.sharing import Share
+from carrel_scheduler.engines.mig_resources import held_milli
 
 CPU_STEP: Final = 10
 MEMORY_STEPS: Final = ((1024, 1), (0, 16))

@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.contract import TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.names import check_user
-from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
 
 TASK_DIR: Final = "$(CARREL_TASK_DIR)"
 
@@ -57,10 +56,10 @@ def _checked(given: dict[str, str]) -> dict[str, str]:
     for name, text in given.items():
         if not name or not name.isascii() or not name.isprintable() or "=" in name:
             expected = "a printable name without '=' is right"
-            raise NoPod("bad_environment_name", "environment", name, expected)
+            raise TaskRefused("bad_environment_name", "environment", name, expected)
         if "\0" in text:
             expected = "a value without a NUL character is right"
-            raise NoPod("wrong_form", f"environment.{name}", name, expected)
+            raise TaskRefused("wrong_form", f"environment.{name}", name, expected)
     return given
 
 

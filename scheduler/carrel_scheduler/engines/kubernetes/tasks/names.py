@@ -4,8 +4,7 @@ import hashlib
 import re
 from typing import Final
 
-from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
+from carrel_scheduler.engines.contract import EngineError, TaskId, TaskRefused, TaskSpec
 from carrel_scheduler.ledger.resources import names
 
 LONGEST_LABEL: Final = 63
@@ -53,5 +52,5 @@ def check_user(user: str) -> str:
     """A user's name, which becomes part of environments and labels."""
     if not _USER.fullmatch(user) or user.startswith("."):
         expected = "a name without '/' and control characters is right"
-        raise NoPod("bad_name", "user", user, expected)
+        raise TaskRefused("bad_name", "user", user, expected)
     return user

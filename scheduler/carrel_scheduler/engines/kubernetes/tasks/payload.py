@@ -7,10 +7,9 @@ import base64
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.contract import TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import environment
 from carrel_scheduler.engines.kubernetes.tasks.names import labels, pod_name
-from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
 
 MOST_BYTES: Final = 900 * 1024
 
@@ -48,7 +47,7 @@ def _data(task: TaskSpec) -> dict[str, str]:
             f"at most {MOST_BYTES} bytes can be sent along to a cluster; "
             "put larger files on a volume of the project"
         )
-        raise NoPod("files_too_large", "files", f"{size} bytes", expected)
+        raise TaskRefused("files_too_large", "files", f"{size} bytes", expected)
     return {key: base64.b64encode(value).decode("ascii") for key, value in plain.items()}
 
 
@@ -64,5 +63,5 @@ def _keys(task: TaskSpec) -> dict[str, str]:
 def _path(text: str) -> str:
     path = PurePosixPath(text)
     if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in text:
-        raise NoPod("path_escapes", "files", text, "a relative path without '..' is right")
+        raise TaskRefused("path_escapes", "files", text, "a relative path without '..' is right")
     return str(path)

@@ -8,13 +8,12 @@ import math
 from typing import Any, Final
 
 from carrel_scheduler.core.mig.parts import EXPECTED, is_profile
-from carrel_scheduler.engines.contract import EngineError, TaskSpec
-from carrel_scheduler.engines.kubernetes.pods.instances import resource_of
-from carrel_scheduler.engines.kubernetes.tasks import environment, names, program
+from carrel_scheduler.engines.contract import EngineError, TaskRefused, TaskSpec
+from carrel_scheduler.engines.kubernetes.tasks import environment, names, payload, program
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
-from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.storage import Storage, storage
+from carrel_scheduler.engines.mig_resources import resource_of
 from carrel_scheduler.ledger.resources.names import SCHEDULER_NAME, namespace_of
 
 GPU: Final = "nvidia.com/gpu"
@@ -32,17 +31,17 @@ def check(task: TaskSpec) -> None:
     """Raises ``EngineError`` for what no pod can be."""
     if not task.command or not task.command[0]:
         expected = "a program and its arguments are right"
-        raise NoPod("command_required", "command", list(task.command), expected)
+        raise TaskRefused("command_required", "command", list(task.command), expected)
     if any("\0" in part for part in task.command):
         expected = "an argument with a NUL character cannot be passed on"
-        raise NoPod("wrong_form", "command", list(task.command), expected)
+        raise TaskRefused("wrong_form", "command", list(task.command), expected)
     if task.gpu_milli % WHOLE > 0:
         expected = "shares of a GPU are not offered on a cluster; whole GPUs are right"
-        raise NoPod("bad_gpu_share", "gpus", task.gpu_milli / WHOLE, expected)
+        raise TaskRefused("bad_gpu_share", "gpus", task.gpu_milli / WHOLE, expected)
     _check_instance(task)
     if len(task.hostname) > LONGEST_HOSTNAME:
         expected = f"as a worker's name, at most {LONGEST_HOSTNAME} characters are right"
-        raise NoPod("too_long", "name", task.hostname, expected)
+        raise TaskRefused("too_long", "name", task.hostname, expected)
     if task.device_uuids and len(task.device_uuids) != len(task.devices):
         raise EngineError(
             f"device_uuids={list(task.device_uuids)!r}: one for each of devices"
@@ -50,14 +49,22 @@ def check(task: TaskSpec) -> None:
         )
 
 
+def check_runnable(task: TaskSpec, settings: PodSettings) -> None:
+    """Raises ``TaskRefused`` for a task that the engine can never start."""
+    pod(task, settings)
+    payload.secret(task, "")
+
+
 def _check_instance(task: TaskSpec) -> None:
     if not task.mig_profile:
         return
     if not is_profile(task.mig_profile):
-        raise NoPod("bad_mig_profile", "mig_profile", task.mig_profile, f"{EXPECTED} is right")
+        raise TaskRefused(
+            "bad_mig_profile", "mig_profile", task.mig_profile, f"{EXPECTED} is right"
+        )
     if task.gpu_milli:
         expected = "left out where GPUs are asked for: one or the other is right"
-        raise NoPod("mig_and_gpus", "mig_profile", task.mig_profile, expected)
+        raise TaskRefused("mig_and_gpus", "mig_profile", task.mig_profile, expected)
 
 
 def pod(task: TaskSpec, settings: PodSettings, owner: dict[str, Any] | None = None) -> Any:

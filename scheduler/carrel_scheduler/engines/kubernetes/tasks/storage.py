@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.engines.contract import TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import payload
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.names import pod_name
-from carrel_scheduler.engines.kubernetes.tasks.no_pod import NoPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 
 _CLAIM: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
@@ -43,7 +42,7 @@ def storage(task: TaskSpec, settings: PodSettings) -> Storage:
     for number, (source, destination) in enumerate(task.volumes):
         if source.partition("/")[0] == settings.storage_claim:
             expected = "the storage of everybody's checkpoints is shown to nobody as a whole"
-            raise NoPod(_CODE, f"volumes.{number}.source", source, expected)
+            raise TaskRefused(_CODE, f"volumes.{number}.source", source, expected)
         asked = _Asked(f"volumes.{number}", source, destination, source in task.read_only)
         _add(found, asked)
     return found
@@ -88,7 +87,7 @@ def _add(found: Storage, asked: "_Asked") -> None:
     claim, path = asked.claim, str(asked.path)
     if any(mount["mountPath"] == path for mount in found.mounts):
         expected = f"a path of its own; {path} is taken"
-        raise NoPod(_CODE, f"{asked.field}.destination", asked.destination, expected)
+        raise TaskRefused(_CODE, f"{asked.field}.destination", asked.destination, expected)
     if claim not in found.claims:
         found.claims.append(claim)
     name = f"claim-{found.claims.index(claim)}"
@@ -114,7 +113,7 @@ class _Asked:
         claim = self.source.partition("/")[0]
         if not _CLAIM.fullmatch(claim):
             expected = "a volume claim of the project, or CLAIM/FOLDER, is right on a cluster"
-            raise NoPod(_CODE, f"{self.field}.source", self.source, expected)
+            raise TaskRefused(_CODE, f"{self.field}.source", self.source, expected)
         return claim
 
     @property
@@ -133,7 +132,7 @@ class _Asked:
         path = PurePosixPath(text)
         if ".." in path.parts or "\0" in text or ":" in text:
             expected = "a path without '..' and ':' is right"
-            raise NoPod(_CODE, f"{self.field}.{part}", value, expected)
+            raise TaskRefused(_CODE, f"{self.field}.{part}", value, expected)
         return path
 
 

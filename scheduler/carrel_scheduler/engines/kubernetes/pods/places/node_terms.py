@@ -10,7 +10,6 @@ from math import ceil, gcd
 from typing import Final
 
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.engines.kubernetes.pods.instances import held_milli
 from carrel_scheduler.engines.kubernetes.pods.needs import GPU_RESOURCES, Needs
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     GPU_RESOURCE,
@@ -30,6 +29,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     PodSpec,
     PreferredNodes,
 )
+from carrel_scheduler.engines.mig_resources import held_milli
 
 Label = tuple[str, frozenset[str]]
 Labels = tuple[Label, ...]

@@ -1,0 +1,225 @@
+"""What the reconciler asks of an engine whose nodes also run pods that others made.
+
+The reconciler decides about these pods in the same plans as about workloads, but keeps nothing of
+them itself: the engine takes events in (``handle``), brings the core's state in line with them
+(``reconcile``), and carries plans out. It also knows nodes and volumes, which constrain where
+workloads may run. The bodies of ``ExternalPods`` are those of an engine without such pods.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from carrel_scheduler.core.events import NodeSet, WorkloadQueued
+from carrel_scheduler.core.plan import Binding, Eviction, Nomination
+from carrel_scheduler.core.reasons import Reason
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.contract import TaskId
+from carrel_scheduler.ledger.objects import Workload
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.quarantine import Quarantine
+
+
+class NodeHealth(StrEnum):
+    """The state of a node, for those whose tasks run there; the value is the reason's token."""
+
+    IN_ORDER = "InOrder"
+    CORDONED = "NodeCordoned"
+    """It takes no new work, as before it is drained."""
+    DRAINING = "NodeDraining"
+    SILENT = "NodeSilent"
+    """It does not answer; neither do the pods there."""
+    GONE = "NodeGone"
+
+
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """Another part of the cluster terminates the pod of a task.
+
+    Attributes:
+        node: where it runs.
+        cause: why, in a few words.
+    """
+
+    task: TaskId
+    node: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalEvents:
+    """Events of external pods and of nodes, in their order; only the engine reads them."""
+
+    events: tuple[object, ...]
+
+
+class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (reserved).
+
+    ``color`` is its project's colour number, ``None`` when the project is gone.
+    """
+
+    uid: str
+    name: str
+    project: str
+    user: str
+    kind: str
+    gpu_milli: int
+    borrowed: bool
+    state: str
+    since: float
+    color: int | None = None
+
+
+class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of external pods.
+
+    Attributes:
+        pending: by ``active`` (queued), ``gated`` and ``unschedulable`` (can not be placed as
+            things are).
+        attempts: since the start, by ``scheduled``, ``unschedulable`` and ``error``.
+        victims: evictions since the start.
+    """
+
+    pending: Mapping[str, int]
+    attempts: Mapping[str, int]
+    victims: int
+
+
+def _same(event: NodeSet) -> NodeSet:
+    return event
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcilerAccess:
+    """What a reconciler gives to the external pods.
+
+    Attributes:
+        state: of the core, shared with the workloads.
+        node_changed: called with what people see of a node.
+        queued: called with the uid of each PodGroup that is queued.
+        quarantine: of inputs that cannot be processed; ``None``: one of their own.
+        draining: names of projects that are being deleted.
+        withheld: adds the devices that nobody may use now to a node's broken ones.
+    """
+
+    state: State
+    node_changed: Callable[[NodeFacts], None]
+    queued: Callable[[str], None]
+    quarantine: Quarantine | None = None
+    draining: Container[str] = ()
+    withheld: Callable[[NodeSet], NodeSet] = _same
+
+
+class ExternalPods(Protocol):
+    """See the module. ``epoch`` is that of this scheduler."""
+
+    epoch: int = 0
+
+    def handle(self, events: Sequence[object], now: float) -> None:
+        """Take events in; the core follows in ``reconcile``."""
+        return
+
+    def reconcile(self, now: float) -> bool:
+        """Bring the core in line with the events; returns whether a timer asks for a decision."""
+        return False
+
+    @property
+    def next_due(self) -> float | None:
+        """When a timer expires; epoch seconds."""
+        return None
+
+    def act(self) -> None:
+        """Have what was decided carried out."""
+        return
+
+    def clock_set_back(self, seconds: float) -> None:
+        """Move all timers with a clock that was set back."""
+        return
+
+    # Plans: each returns whether the uid is one of an external PodGroup
+
+    def place(self, binding: Binding) -> bool:
+        """Allocate a task's place and bind its pod."""
+        return False
+
+    def evict(self, eviction: Eviction) -> bool:
+        """Evict pods."""
+        return False
+
+    def nominate(self, nomination: Nomination) -> bool:
+        """Tell pods the nodes where capacity is reserved for them."""
+        return False
+
+    def explain(self, uid: str, reason: Reason) -> bool:
+        """Tell pending pods why they wait; returns whether that was news."""
+        return False
+
+    # Projects
+
+    def project_changed(self, name: str) -> None:
+        """A project was created or changed."""
+        return
+
+    def project_deleted(self, name: str, now: float) -> None:
+        """A project was deleted."""
+        return
+
+    # Views
+
+    def counts(self) -> PodCounts | None:
+        """Figures; ``None`` where there are no external pods."""
+        return None
+
+    def holder(
+        self, uid: str, gpu_milli: int, *, releasing: bool, color_of: Callable[[str], int | None]
+    ) -> DeviceHolder | None:
+        """A PodGroup as the holder of a device; ``color_of`` gives the colour of a project."""
+        return None
+
+    # Nodes
+
+    def node_health(self, name: str) -> NodeHealth:
+        """The state of a node."""
+        return NodeHealth.IN_ORDER
+
+    def changed_nodes(self) -> Mapping[str, NodeHealth]:
+        """The nodes whose health changed since the last call, and new ones."""
+        return {}
+
+    def disruptions(self) -> Sequence[Disruption]:
+        """Disruptions of workloads' tasks since the last call."""
+        return ()
+
+    def is_short_of_gpus(self, name: str) -> bool:
+        """Whether a node offers fewer GPUs than are in use there."""
+        return False
+
+    def node_groups(self) -> frozenset[str]:
+        """Names of all node groups."""
+        return frozenset()
+
+    def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
+        """The node groups that a project's work may use; ``None`` for all nodes."""
+        return None
+
+    # Placement constraints of workloads
+
+    def claims_of(self, workload: Workload) -> tuple[str, ...]:
+        """The volume claims that constrain where a workload may run."""
+        return ()
+
+    def constrained(self, event: WorkloadQueued, claims: tuple[str, ...] = ()) -> WorkloadQueued:
+        """A workload's request with the nodes that are open to it and that its volumes reach."""
+        return event
+
+    def follow_volumes(self, uid: str, claims: tuple[str, ...]) -> None:
+        """Update the constraints of a queued workload when its volumes change."""
+        return
+
+
+class NoExternalPods(ExternalPods):
+    """One machine runs the tasks of workloads only."""

@@ -1,0 +1,272 @@
+"""Carrying out what was decided about guests, in the background.
+
+Bindings go first and many at once; evictions beside them; what is only told waits for its turn, a
+few in a second. History is written in bulk. What comes of bindings reaches the loop as news. An
+eviction that is refused waits by itself for its next try, so however many are protected, others are
+carried out meanwhile.
+"""
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes import telling
+from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
+from carrel_scheduler.engines.kubernetes.evicting import Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    BindingFailed,
+    EvictionRefused,
+    GuestNews,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.orders import (
+    Bind,
+    Evict,
+    Nominate,
+    Note,
+    Orders,
+    Tell,
+)
+from carrel_scheduler.engines.kubernetes.preparing import prepare
+from carrel_scheduler.engines.kubernetes.telling import Said
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
+from carrel_scheduler.ledger.objects import Meta
+from carrel_scheduler.ledger.records import Ledger, Transition
+
+log = logging.getLogger(__name__)
+
+ROWS_SECONDS: Final = 0.5
+EVICT_PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Between tries at an eviction that is refused for the moment; then the loop hears of it."""
+EVICT_AGAIN_SECONDS: Final = 60.0
+"""Between tries after that."""
+Tellable = Tell | Note | Nominate
+
+
+class Fenced(Exception):  # noqa: N818 - an outcome to end on
+    """The cluster follows another scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much at once.
+
+    Attributes:
+        bindings: on their way at the same time.
+        evictions: the same.
+        told_per_second: pods that are told why they wait.
+    """
+
+    bindings: int = 32
+    evictions: int = 16
+    told_per_second: float = 5.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was done since the start, for metrics."""
+
+    bound: int = 0
+    failed: int = 0
+    evicted: int = 0
+    told: int = 0
+
+
+class Hands:
+    """See the module. Call it with orders; run ``run`` beside the loop.
+
+    Args:
+        client: of the API server.
+        ledger: where history goes.
+        tell: hands news to the loop.
+        now: epoch seconds.
+        instance: the name of this process, for events.
+        limits: see ``Limits``.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        ledger: Ledger,
+        tell: Callable[[ExternalEvents], None],
+        *,
+        now: Callable[[], float],
+        instance: str,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.counts = Counts()
+        self.epoch = 0
+        self._client, self._ledger, self._tell_loop = client, ledger, tell
+        self._now, self._instance, self._limits = now, instance, limits
+        self._binds: deque[Bind] = deque()
+        self._evictions: deque[Evict] = deque()
+        self._refusals: Counter[str] = Counter()
+        self._tells: dict[tuple[type, str], Tellable] = {}
+        self._rows: list[Transition] = []
+        self._written: asyncio.Future[Sequence[Meta]] | None = None
+        self._binding, self._evicting = asyncio.Semaphore(0), asyncio.Semaphore(0)
+        self._telling, self._writing = asyncio.Event(), asyncio.Event()
+
+    def __call__(self, orders: Orders) -> None:
+        """Take orders; returns at once."""
+        self._binds += orders.binds
+        self._evictions += orders.evictions
+        for _ in orders.binds:
+            self._binding.release()
+        for _ in orders.evictions:
+            self._evicting.release()
+        said: list[Tellable] = [*orders.tells, *orders.notes, *orders.nominations]
+        for one in said:
+            self._tells[type(one), one.pod.uid] = one
+            self._telling.set()
+        if orders.rows:
+            self._rows += orders.rows
+            self._writing.set()
+
+    async def run(self) -> None:
+        """Work for ever. Raises ``Fenced``, and what the ledger raises."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._limits.bindings):
+                group.create_task(self._bind_all())
+            for _ in range(self._limits.evictions):
+                group.create_task(self._evict_all())
+            group.create_task(self._tell_all())
+            group.create_task(self._write_rows())
+
+    async def flush(self) -> None:
+        """Write the history that is not written yet, to the end also of a call that is cancelled.
+
+        What such a call had taken is neither lost nor written twice: the next one waits for it.
+        """
+        await self._finish_writing()
+        rows, self._rows = self._rows, []
+        if rows:
+            writing = self._ledger.record(epoch=rows[-1].epoch, statuses=(), transitions=rows)
+            self._written = asyncio.ensure_future(writing)
+            await self._finish_writing()
+
+    async def _finish_writing(self) -> None:
+        if self._written is None:
+            return
+        try:
+            await asyncio.shield(self._written)
+        finally:
+            if self._written.done():
+                self._written = None
+
+    async def _bind_all(self) -> None:
+        while True:
+            await self._binding.acquire()
+            order = self._binds.popleft()
+            pod = order.pod
+            target = Target(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                order.node,
+                order.devices,
+                order.seen,
+                order.counted,
+            )
+            try:
+                for decision in order.first:
+                    await prepare(self._client, decision)
+                await bind(self._client, target, self.epoch)
+            except KubeError as error:
+                self.counts.failed += 1
+                passing = isinstance(error, Conflict | Unavailable | TooManyRequests)
+                self._news(BindingFailed(pod, str(error), final=not passing))
+            except NotBound as error:
+                if error.fenced:
+                    raise Fenced(str(error)) from error
+                self.counts.failed += 1
+                self._news(BindingFailed(pod, str(error), error.final))
+            except Exception as error:
+                log.exception("binding pod %s failed", pod.name)
+                self.counts.failed += 1
+                self._news(BindingFailed(pod, repr(error), final=False))
+            else:
+                self.counts.bound += 1
+
+    async def _evict_all(self) -> None:
+        while True:
+            await self._evicting.acquire()
+            order = self._evictions.popleft()
+            pod = order.pod
+            victim = Victim(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                order.reason,
+                order.message,
+                order.grace_seconds,
+            )
+            try:
+                await evict(self._client, victim, now=self._now)
+            except Exception as error:  # noqa: BLE001 - tried again, and told if that goes on
+                self._refused(order, error)
+            else:
+                del self._refusals[pod.uid]
+                self.counts.evicted += 1
+                self._tells[Note, pod.uid] = Note(pod, order.reason, order.message)
+                self._telling.set()
+
+    def _refused(self, order: Evict, error: Exception) -> None:
+        """Try again later; a pod that was told to give way stays so until it is gone."""
+        pod, trace = order.pod, None if isinstance(error, Protected | KubeError) else error
+        log.info("pod %s does not give way yet: %s", pod.name, error, exc_info=trace)
+        refusals, pause = self._refusals[pod.uid], EVICT_AGAIN_SECONDS
+        self._refusals[pod.uid] += 1
+        of_the_moment = isinstance(error, Protected | Conflict)
+        if of_the_moment and refusals < len(EVICT_PAUSES_SECONDS):
+            pause = EVICT_PAUSES_SECONDS[refusals]
+        else:
+            self._news(EvictionRefused(pod, str(error)))
+        asyncio.get_running_loop().call_later(pause, self._evict_again, order)
+
+    def _evict_again(self, order: Evict) -> None:
+        self._evictions.append(order)
+        self._evicting.release()
+
+    async def _tell_all(self) -> None:
+        while True:
+            await self._telling.wait()
+            if not self._tells:
+                self._telling.clear()
+                continue
+            key = next(iter(self._tells))
+            await self._say(self._tells.pop(key))
+            await asyncio.sleep(1.0 / self._limits.told_per_second)
+
+    async def _say(self, order: Tellable) -> None:
+        pod = order.pod
+        try:
+            if isinstance(order, Nominate):
+                said = Said(pod.namespace, pod.name, pod.uid, "", "")
+                await telling.nominate(self._client, said, order.node)
+                return
+            said = Said(pod.namespace, pod.name, pod.uid, order.token, order.message)
+            if isinstance(order, Note):
+                now = self._now()
+                await telling.event(self._client, said, now=now, instance=self._instance)
+            else:
+                await telling.tell(self._client, said, now=self._now(), instance=self._instance)
+            self.counts.told += 1
+        except KubeError as error:
+            log.info("pod %s was not told why it waits: %s", pod.name, error)
+        except Exception:
+            log.exception("pod %s was not told why it waits", pod.name)
+
+    async def _write_rows(self) -> None:
+        while True:
+            await self._writing.wait()
+            self._writing.clear()
+            await self.flush()
+            await asyncio.sleep(ROWS_SECONDS)
+
+    def _news(self, news: GuestNews) -> None:
+        self._tell_loop(ExternalEvents((news,)))

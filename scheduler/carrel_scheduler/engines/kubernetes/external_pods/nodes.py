@@ -1,0 +1,224 @@
+"""Nodes of a cluster as the core sees them: what they have less what strangers use.
+
+Strangers are pods that we did not place. They name no devices, so theirs are chosen among those
+that nobody of ours uses, and shown to the core as ones that nothing may start on.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import NodeGone, NodeSet
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.core_state import close_node
+from carrel_scheduler.engines.external import NodeHealth
+from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
+from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
+from carrel_scheduler.engines.kubernetes.pods.nodes import (
+    gpu_count,
+    gpu_model,
+    health_of,
+    node_set,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+from carrel_scheduler.node.contract import Device, NodeFacts
+from carrel_scheduler.quarantine import Quarantine
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class KnownNode:
+    """A node as it was last seen, and how it is."""
+
+    object: Node
+    health: NodeHealth
+
+
+class Nodes:
+    """All nodes. Changes are gathered, and applied once a turn."""
+
+    def __init__(self, groups: NodeGroups, withheld: Callable[[NodeSet], NodeSet]) -> None:
+        self._groups, self._withheld = groups, withheld
+        self._known: dict[str, KnownNode] = {}
+        self._strangers = ForeignUse()
+        self._changed: set[str] = set()
+        self._left: set[str] = set()
+        self._short: set[str] = set()
+        self._health_changes: dict[str, NodeHealth] = {}
+        self._followed = False
+
+    def is_lost(self, name: str) -> bool:
+        """Whether a node is gone or does not answer."""
+        known = self._known.get(name)
+        return known is None or known.health is NodeHealth.SILENT
+
+    def health(self, name: str) -> NodeHealth:
+        """How a node is, where nodes are followed; else nothing is known against it."""
+        known = self._known.get(name)
+        if known is None:
+            return NodeHealth.GONE if self._followed else NodeHealth.IN_ORDER
+        return known.health
+
+    def short_of_gpus(self, state: State, name: str) -> bool:
+        """Whether a node offers fewer GPUs than work of ours and of others uses there."""
+        known, slot = self._known.get(name), state.nodes.slots.get(name)
+        if known is None or slot is None:
+            return False
+        devices = int(state.nodes.devices[slot])
+        held = (state.nodes.free.devices[:devices, slot] < MILLI).sum()
+        try:
+            return int(held) > gpu_count(known.object)
+        except PodRefused:
+            return False
+
+    def objects(self) -> list[Node]:
+        """All nodes that there are."""
+        return [known.object for known in self._known.values()]
+
+    def health_changes(self) -> Mapping[str, NodeHealth]:
+        """The nodes that are another way since this was last asked, and new ones."""
+        found, self._health_changes = self._health_changes, {}
+        return found
+
+    def see(self, node: Node) -> bool:
+        """A node appeared or changed; returns whether it is new."""
+        name = node.metadata.name
+        self._followed = True
+        before = self._known.get(name)
+        known = self._known[name] = KnownNode(node, health_of(node))
+        self._changed.add(name)
+        self._left.discard(name)
+        if before is None or before.health is not known.health:
+            self._health_changes[name] = known.health
+        return before is None
+
+    def regroup(self) -> list[Node]:
+        """The groups changed: all nodes are told of again."""
+        self._changed |= self._known.keys()
+        return self.objects()
+
+    def leave(self, name: str) -> None:
+        """A node was deleted; strangers' pods there are told of by themselves."""
+        if self._known.pop(name, None) is not None:
+            self._changed.add(name)
+            self._health_changes[name] = NodeHealth.GONE
+
+    def leave_unknown(self, state: State) -> None:
+        """All nodes there are were told of: the core's others were deleted."""
+        unknown = state.nodes.slots.keys() - self._known.keys()
+        self._changed |= unknown
+        self._health_changes |= dict.fromkeys(unknown, NodeHealth.GONE)
+
+    def stranger(self, pod: Pod) -> None:
+        """A stranger's pod appeared or changed."""
+        self._changed |= self._strangers.put(pod)
+
+    def stranger_gone(self, uid: str) -> None:
+        """A pod is no more, or no stranger's."""
+        self._changed |= self._strangers.drop(uid)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the core does not know everything yet."""
+        return bool(self._changed or self._left or self._short)
+
+    def leaving(self, state: State) -> list[str]:
+        """Names of nodes that are about to leave the core."""
+        gone = self._changed - self._known.keys()
+        return sorted(gone & state.nodes.slots.keys())
+
+    def settle(self, state: State, quarantine: Quarantine) -> list[NodeFacts]:
+        """Tell the core of everything that changed; returns what people are to know of it.
+
+        A node that cannot be told of is left as it was, and set aside.
+        """
+        changed, self._changed = sorted(self._changed | self._left | self._short), set()
+        facts = []
+        for name in changed:
+            with quarantine.guard("node", name):
+                found = self._settle(state, name)
+                facts += [] if found is None else [found]
+        return facts
+
+    def _settle(self, state: State, name: str) -> NodeFacts | None:
+        known = self._known.get(name)
+        self._short.discard(name)
+        if known is None:
+            self._drop(state, name)
+            return None
+        told = self._told(state, known)
+        fact = told or state.nodes.fact(state.nodes.slot(name))
+        if fact.devices - len(fact.broken_devices) > gpu_count(known.object):
+            self._short.add(name)  # one in use is missing: it is told of once it is free
+        if told is None:
+            return None
+        _apply(state, told)
+        return facts_of(known.object, state.nodes.fact(state.nodes.slot(name)))
+
+    def _drop(self, state: State, name: str) -> None:
+        """A node was deleted: it leaves the core once our own tasks there have ended."""
+        if close_node(state, name):
+            self._left.add(name)
+            return
+        self._left.discard(name)
+        if name in state.nodes.slots:
+            state.apply(NodeGone(name))
+
+    def _told(self, state: State, known: KnownNode) -> NodeSet | None:
+        """The node for the core; ``None`` where that is known. Raises ``PodRefused``."""
+        name = known.object.metadata.name
+        slot = state.nodes.slots.get(name)
+        before = None if slot is None else state.nodes.fact(slot)
+        taken = () if slot is None else _taken(state, slot)
+        broken = () if before is None else before.broken_devices
+        group = self._groups.of(known.object)
+        told = node_set(known.object, self._strangers.of(name), taken, broken, group)
+        told = self._withheld(told)
+        return None if told == before else told
+
+
+def facts_of(node: Node, told: NodeSet) -> NodeFacts:
+    """What people are told of a node's hardware."""
+    model = gpu_model(node) or "GPU"
+    return NodeFacts(
+        name=told.name,
+        cpu_milli=told.cpu_milli,
+        memory_mib=told.memory_mib,
+        devices=tuple(
+            Device(
+                index=index,
+                uuid=f"{told.name}/{index}",
+                name=model,
+                memory_mib=told.gpu_memory_mib,
+                simulated=False,
+                broken=index in told.broken_devices,
+            )
+            for index in range(told.devices)
+        ),
+        simulated=False,
+        counted=True,
+    )
+
+
+def _taken(state: State, slot: int) -> list[int]:
+    devices = int(state.nodes.devices[slot])
+    free = state.nodes.free.devices[:devices, slot].tolist()
+    promised = state.nodes.promised.devices[:devices, slot].tolist()
+    return [index for index in range(devices) if free[index] < MILLI or promised[index]]
+
+
+def _apply(state: State, told: NodeSet) -> None:
+    """Tell the core; devices that went away under work that runs there count as broken."""
+    try:
+        state.apply(told)
+    except InvalidEvent as error:
+        before = state.nodes.fact(state.nodes.slot(told.name))
+        if told.devices >= before.devices:
+            raise
+        log.warning("node %s shows fewer GPUs than are in use there: %s", told.name, error)
+        broken = told.broken_devices | frozenset(range(told.devices, before.devices))
+        state.apply(replace(told, devices=before.devices, broken_devices=broken))

@@ -1,0 +1,135 @@
+"""Groups of nodes are for their projects and kinds of work, whoever submits it."""
+
+from dataclasses import replace
+
+import msgspec
+
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.resources import Amounts
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.external import ReconcilerAccess
+from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    GroupLeft,
+    GroupSeen,
+    NodeSeen,
+    Ready,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
+
+AMOUNTS = {"nvidia.com/gpu": "8", "cpu": "64", "memory": "256Gi", "pods": "110"}
+
+
+def node(name: str, model: str) -> NodeSeen:
+    said = {
+        "metadata": {"name": name, "labels": {"model": model}},
+        "status": {"allocatable": AMOUNTS},
+    }
+    return NodeSeen(msgspec.convert(said, Node))
+
+
+def group(name: str, model: str, **spec: object) -> GroupSeen:
+    said = {"metadata": {"name": name}, "spec": {"matchLabels": {"model": model}, **spec}}
+    return GroupSeen(msgspec.convert(said, NodeGroup))
+
+
+def cluster() -> tuple[State, ExternalPodReconciler]:
+    state = State()
+    guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
+    for name in ("a", "b"):
+        state.apply(QueueSet(name, Amounts(16_000, 64_000, 256 * 1024)))
+    guests.handle([node("fast", "h100"), node("slow", "t4"), Ready()], 1.0)
+    guests.reconcile(1.0)
+    return state, guests
+
+
+def own(
+    uid: str, project: str, *, interactive: bool = False, gang: Group | None = None
+) -> WorkloadQueued:
+    return WorkloadQueued(
+        uid,
+        uid,
+        project,
+        "ada",
+        50,
+        Preemptibility.YES,
+        Request(gpus=1),
+        interactive=interactive,
+        gang=gang,
+    )
+
+
+def placed(state: State) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for binding in decide(state, 2.0).bindings:
+        found.setdefault(binding.uid, set()).add(binding.node)
+    return found
+
+
+def test_our_own_work_goes_only_where_it_may() -> None:
+    state, guests = cluster()
+    guests.handle(
+        [group("fast", "h100", role="training"), group("slow", "t4", projects=["a"])], 1.0
+    )
+    guests.reconcile(1.0)
+    both = Group(requests=(Request(gpus=8), Request(gpus=8)), min_tasks=1)
+    for event in (
+        own("a-trains", "a", gang=both),
+        own("a-sits", "a", interactive=True),
+        own("b-trains", "b"),
+        own("b-sits", "b", interactive=True),
+    ):
+        state.apply(guests.constrained(event))
+    found = placed(state)
+    assert found["a-sits"] == {"slow"}
+    assert found["b-trains"] == {"fast"}
+    assert "b-sits" not in found
+
+
+def test_what_waits_follows_the_groups() -> None:
+    state, guests = cluster()
+    event = own("b-waits", "b")
+    assert guests.constrained(event) is event
+    guests.handle([group("all", "h100", projects=["a"]), group("too", "t4", projects=["a"])], 1.0)
+    guests.reconcile(1.0)
+    state.apply(guests.constrained(event))
+    assert placed(state) == {}
+    guests.handle([group("too", "t4", projects=["a", "b"])], 1.0)
+    guests.reconcile(1.0)
+    assert placed(state) == {"b-waits": {"slow"}}
+    guests.handle([GroupLeft("all"), GroupLeft("too"), group("too", "t4", projects=["a"])], 1.0)
+    guests.reconcile(1.0)
+    assert placed(state) == {"b-waits": {"fast"}}
+
+
+def test_nobody_is_confined_where_there_are_no_groups() -> None:
+    state, guests = cluster()
+    guests.handle([group("all", "h100", projects=["a"]), GroupLeft("all")], 1.0)
+    guests.reconcile(1.0)
+    state.apply(guests.constrained(own("b", "b")))
+    assert placed(state).keys() == {"b"}
+
+
+def test_where_roles_bind_work_with_gpus_and_work_without_go_to_workers_of_their_own() -> None:
+    state = State()
+    guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
+    guests.places.groups.by_role = True
+    state.apply(QueueSet("a", Amounts(16_000, 64_000, 256 * 1024)))
+    roles = {"gpus": "gpu-worker", "cpus": "carrel-cpu-worker", "system": ""}
+    for name, role in roles.items():
+        labels = {f"node-role.kubernetes.io/{role}": ""} if role else {}
+        said = {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": AMOUNTS}}
+        guests.handle([NodeSeen(msgspec.convert(said, Node))], 1.0)
+    plain = Request(cpu_milli=100, memory_mib=16)
+    requests = {"trains": Request(gpus=1), "plain": plain}
+    for uid, request in requests.items():
+        event = replace(own(uid, "a"), request=request)
+        state.apply(event if uid == "plain" else guests.constrained(event))
+    pair = Group(requests=(Request(gpus=1),) * 2)
+    state.apply(guests.constrained(replace(own("pair", "a", gang=pair), tasks=2)))
+    guests.handle([Ready()], 1.0)  # what was queued before all was known is told, too
+    guests.reconcile(1.0)
+    assert placed(state) == {"trains": {"gpus"}, "pair": {"gpus"}, "plain": {"cpus"}}

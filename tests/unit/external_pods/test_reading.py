@@ -1,0 +1,78 @@
+"""Whom a pod counts for: by its labels while it waits, by its binding once it runs."""
+
+from typing import Any
+
+import pytest
+
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    MemberSeen,
+    OwnSeen,
+    StrangerSeen,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
+from carrel_scheduler.engines.kubernetes.pods import counted
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.ledger.resources.names import COUNTED
+from unit.pods.making import pod
+from unit.pods.test_grouping import World
+
+BOUND = counted.written(
+    Grouping("u", "u", "vision", "ada", priority=50, preemptible=Preemptibility.YES)
+)
+
+
+def running(annotations: dict[str, str] | None = None, **more: Any) -> Pod:
+    notes = {COUNTED: BOUND} if annotations is None else annotations
+    return pod(schedulerName="carrel", node="n", annotations=notes, **more)
+
+
+async def read(one: Pod, world: World | None = None) -> Any:
+    return await Reader((world or World()).grouper).seen(one)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"carrel.dev/project": "speech", "carrel.dev/user": "grace"},
+        {"carrel.dev/priority": "1000", "carrel.dev/preemptible": "false"},
+        {"carrel.dev/preemptible": "perhaps"},
+        {"carrel.dev/pod-group": "gone"},
+    ],
+)
+async def test_a_pod_that_runs_counts_as_when_it_was_bound(labels: dict[str, str]) -> None:
+    seen = await read(running(labels=labels))
+    assert isinstance(seen, MemberSeen)
+    found = seen.member.grouping
+    assert (found.project, found.user, found.priority) == ("vision", "ada", 50)
+    assert found.preemptible is Preemptibility.YES
+
+
+async def test_a_pod_that_waits_counts_as_it_says_by_now() -> None:
+    waiting = pod(
+        schedulerName="carrel",
+        annotations={COUNTED: BOUND},
+        labels={"carrel.dev/project": "speech"},
+    )
+    assert (await read(waiting)).member.grouping.project == "speech"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"project": 1}', "9" * 5000])
+async def test_what_an_older_scheduler_bound_counts_by_its_labels(text: str) -> None:
+    seen = await read(running({COUNTED: text}, labels={"carrel.dev/project": "speech"}))
+    assert seen.member.grouping.project == "speech"
+
+
+async def test_only_in_namespaces_of_projects_a_label_says_that_a_pod_is_our_own() -> None:
+    """Elsewhere anybody may write it, and what it uses would not be counted."""
+    labels = {"carrel.dev/task": "uid-0-0"}
+    assert isinstance(await read(running(labels=labels, namespace="carrel-vision")), OwnSeen)
+    elsewhere = await read(running(labels=labels, namespace="default"))
+    assert isinstance(elsewhere, MemberSeen)
+
+
+async def test_without_a_word_about_it_what_cannot_be_understood_is_a_strangers() -> None:
+    labels = {"carrel.dev/preemptible": "perhaps"}
+    assert isinstance(await read(running({}, labels=labels)), StrangerSeen)

@@ -1,0 +1,105 @@
+"""What the pump of pods does while the API server can not say whose a pod is."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.engines.kubernetes.external_pods import watching
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    OwnSeen,
+    PodGone,
+    StrangerSeen,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind
+from carrel_scheduler.kube.errors import Unavailable
+from carrel_scheduler.quarantine import Quarantine
+
+
+class Heard:
+    """Batches, and silence in between for as long as nothing more is given."""
+
+    def __init__(self, *batches: Sequence[Change[Pod]]) -> None:
+        self.waiting: asyncio.Queue[Sequence[Change[Pod]]] = asyncio.Queue()
+        for one in batches:
+            self.waiting.put_nowait(one)
+
+    def subscribe(self) -> "Heard":
+        return self
+
+    async def batch(self) -> Sequence[Change[Pod]]:
+        return await self.waiting.get()
+
+
+class Away:
+    """A reader that can not read so many times; afterwards all is read."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    async def seen(self, pod: Pod) -> OwnSeen:
+        self.times -= 1
+        if self.times >= 0:
+            raise Unavailable(503, "ServiceUnavailable", "away")
+        return OwnSeen(pod)
+
+    def gone(self, pod: Pod) -> PodGone:
+        return PodGone(pod.metadata.uid)
+
+
+def pod(node: str) -> Pod:
+    meta = {"name": "p", "uid": "u"}
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": node}}, Pod)
+
+
+async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
+    """The first news."""
+    told: list[Any] = []
+    enough, synced = asyncio.Event(), asyncio.Event()
+
+    def tell(message: ExternalEvents) -> None:
+        told.extend(message.events)
+        if len(told) >= news:
+            enough.set()
+
+    pump = asyncio.create_task(
+        watching.pump_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
+    )
+    waiting = asyncio.create_task(enough.wait())
+    await asyncio.wait([pump, waiting], return_when=asyncio.FIRST_COMPLETED)
+    assert not pump.done()
+    assert synced.is_set()
+    pump.cancel()
+    return told
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.001)
+
+
+async def test_it_goes_on_and_reads_again() -> None:
+    heard = Heard([Change(ChangeKind.ADDED, pod("")), SYNCED])
+    (found,) = await pumped(heard, Away(3), 1)
+    assert isinstance(found, OwnSeen)
+
+
+async def test_what_a_bound_one_uses_is_counted_meanwhile() -> None:
+    heard = Heard([Change(ChangeKind.ADDED, pod("n1")), SYNCED])
+    first, second = await pumped(heard, Away(1), 2)
+    assert isinstance(first, StrangerSeen)
+    assert isinstance(second, OwnSeen)
+
+
+async def test_what_is_gone_is_not_read_again() -> None:
+    there, other = pod("n1"), msgspec.convert({"metadata": {"name": "o", "uid": "v"}}, Pod)
+    heard = Heard(
+        [Change(ChangeKind.ADDED, there), SYNCED],
+        [Change(ChangeKind.DELETED, there), Change(ChangeKind.ADDED, other)],
+    )
+    told = await pumped(heard, Away(1), 3)
+    assert [type(one) for one in told] == [StrangerSeen, PodGone, OwnSeen]

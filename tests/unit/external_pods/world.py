@@ -1,0 +1,216 @@
+"""A cluster in memory: pods that are bound, evicted and made again as the orders say, by chance.
+
+The loop's part is the real one: core, guests, plans; only the API server is played.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import Preemptibility, QueueSet, RoomPromised
+from carrel_scheduler.core.invariants import invariants
+from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.external import ReconcilerAccess
+from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    BindingFailed,
+    GuestNews,
+    MemberSeen,
+    NodeSeen,
+    PodGone,
+    Ready,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.orders import Bind, Evict, Note, Orders
+from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
+
+GPU = "nvidia.com/gpu"
+
+
+def node(name: str, gpus: int = 4, *, ready: bool = True) -> Node:
+    amounts = {GPU: str(gpus), "cpu": "64", "memory": "256Gi", "pods": "50"}
+    told = {
+        "metadata": {"name": name},
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+        },
+    }
+    return msgspec.convert(told, Node)
+
+
+def pod(name: str, gpus: int = 1, **spec: Any) -> Pod:
+    amounts = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {GPU: str(gpus)}}
+    amounts["requests"][GPU] = str(gpus)
+    told = {
+        "metadata": {"name": name, "namespace": "carrel-a", "uid": f"uid-{name}"},
+        "spec": {"containers": [{"name": "main", "resources": amounts}], **spec},
+    }
+    return msgspec.convert(told, Pod)
+
+
+@dataclass
+class Real:
+    """A pod as it really is."""
+
+    member: Member
+    devices: tuple[int, ...] = ()
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.member.node) and self.member.outcome is None
+
+
+@dataclass
+class World:
+    """The loop on one side, the cluster on the other."""
+
+    nodes: int = 3
+    gpus: int = 4
+    stale_grace_s: float = 5.0
+    now: float = 1000.0
+    pods: dict[str, Real] = field(default_factory=dict)
+    news: list[GuestNews] = field(default_factory=list)
+    binds: list[Bind] = field(default_factory=list)
+    evictions: list[Evict] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
+    rows: list[Any] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """A new scheduler that is told what is there; orders that were under way are lost."""
+        self.state = State()
+        self.guests = ExternalPodReconciler(
+            ReconcilerAccess(self.state, lambda _: None, lambda _: None),
+            stale_grace_s=self.stale_grace_s,
+        )
+        self.guests.hands = self._take
+        self.binds.clear()
+        self.evictions.clear()
+        self.news.clear()
+        for number in range(self.nodes):
+            self.news.append(NodeSeen(node(f"n{number}", self.gpus)))
+        self.news += [MemberSeen(real.member) for real in self.pods.values()]
+        self.news.append(Ready())
+
+    def project(self, name: str, gpus: int) -> None:
+        quota = Amounts(1000 * gpus, UNLIMITED, UNLIMITED)
+        self.state.apply(QueueSet(name, quota, over_quota=True))
+        self.guests.project_changed(name)
+
+    def _take(self, orders: Orders) -> None:
+        self.binds += orders.binds
+        self.evictions += orders.evictions
+        self.rows += orders.rows
+        self.notes += orders.notes
+        self.told |= {one.pod.name: one.message for one in orders.tells}
+
+    def turn(self) -> None:
+        """One turn of the loop over all news."""
+        news, self.news = self.news, []
+        self.guests.handle(news, self.now)
+        self.guests.reconcile(self.now)
+        if not self.guests.ready:
+            return
+        plan = decide(self.state, self.now)
+        for binding in plan.bindings:
+            assert self.guests.place(binding)
+        for eviction in plan.evictions:
+            assert self.guests.evict(eviction)
+        for nomination in plan.nominations:
+            self.state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+            assert self.guests.nominate(nomination)
+        self.guests.reconcile(self.now)
+        self.guests.act()
+        invariants.check(self.state)
+
+    # What happens in the cluster
+
+    def arrive(self, name: str, grouping: Grouping, gpus: int = 1, role: str = "") -> None:
+        self.arrive_as(pod(name, gpus), grouping, role)
+
+    def arrive_as(self, one: Pod, grouping: Grouping, role: str = "") -> None:
+        """A pod as its manifest says it."""
+        meta = one.metadata
+        member = Member(PodRef(meta.namespace, meta.name, meta.uid), grouping, one, role)
+        self.pods[meta.uid] = Real(member)
+        self.news.append(MemberSeen(member))
+
+    def evict(self, uid: str) -> None:
+        """The scheduler has a pod give way, and it does."""
+        home = self.guests.book.home(uid)
+        assert home is not None
+        self.guests.give_way(*home, "Reclaimed", "others want their own")
+        self.guests.act()
+        while self.evictions:
+            self.carry_out()
+
+    def see(self, uid: str, **changes: Any) -> None:
+        real = self.pods[uid]
+        real.member = seen_as(real.member, **changes)
+        self.news.append(MemberSeen(real.member))
+
+    def delete(self, uid: str) -> None:
+        if self.pods.pop(uid, None) is not None:
+            self.news.append(PodGone(uid))
+
+    def carry_out(self, fails: Callable[[], str] = lambda: "") -> None:
+        """Do one order; ``fails`` says "", "again" or "final"."""
+        if self.binds:
+            self._bind(self.binds.pop(0), fails())
+        elif self.evictions:
+            self._evict(self.evictions.pop(0))
+
+    def _bind(self, order: Bind, failure: str) -> None:
+        uid = order.pod.uid
+        real = self.pods.get(uid)
+        if real is None or failure or real.member.node or real.member.ending:
+            final = failure != "again"
+            self.news.append(BindingFailed(order.pod, "refused", final=final))
+            return
+        bound = msgspec.structs.replace(
+            real.member.pod,
+            spec=msgspec.structs.replace(real.member.pod.spec, node_name=order.node),
+        )
+        self._check_free(order)
+        self.see(uid, node=order.node, devices=order.devices, pod=bound)
+
+    def _check_free(self, order: Bind) -> None:
+        """No device is given away that a live pod has."""
+        for uid, real in self.pods.items():
+            if uid != order.pod.uid and real.alive and real.member.node == order.node:
+                assert not set(real.member.devices or ()) & set(order.devices), (order, real)
+
+    def _evict(self, order: Evict) -> None:
+        if order.pod.uid in self.pods:
+            self.see(order.pod.uid, ending=True)
+
+    def settle(self, turns: int = 50) -> None:
+        """Let everything happen until nothing more does."""
+        for _ in range(turns):
+            self.turn()
+            if not (self.binds or self.evictions or self.news):
+                return
+            while self.binds or self.evictions:
+                self.carry_out()
+
+    def bound(self) -> dict[str, str]:
+        return {r.member.ref.name: r.member.node for r in self.pods.values() if r.member.node}
+
+
+def seen_as(member: Member, **changes: Any) -> Member:
+    return replace(member, **changes)
+
+
+def grouping(uid: str, project: str = "a", **more: Any) -> Grouping:
+    more.setdefault("preemptible", Preemptibility.YES)
+    return Grouping(uid=uid, name=uid, project=project, **more)
