@@ -5,17 +5,17 @@ queues, waiting rows, capacity rows); what is read per workload stands in record
 count room. ``State`` adds how events change it.
 """
 
+from carrel_scheduler.core.cache import Memory
 from carrel_scheduler.core.capacity.capacity import Capacity
-from carrel_scheduler.core.capacity.eligible import Eligible
-from carrel_scheduler.core.choosing.choose import Chooser
+from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.errors import UnknownWorkload
-from carrel_scheduler.core.memory import Memory
+from carrel_scheduler.core.mig.instances import WarmInstances
 from carrel_scheduler.core.nodes.nodes import NodeColumns
-from carrel_scheduler.core.nodes.warm import WarmInstances
-from carrel_scheduler.core.queues.borrowed import Borrowed
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.over_quota import OverQuota
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns
+from carrel_scheduler.core.scoring.chooser import Chooser
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.topology.topology import Topologies
 from carrel_scheduler.core.work.jobs import Job, JobTable
@@ -55,7 +55,7 @@ class Columns:
         self.chooser = Chooser(self.classes, self.nodes, self.eligible, settings)
         self.topologies = Topologies()
         self.waiting = WaitingRows(self.classes)
-        self.borrowed = Borrowed()
+        self.over_quota = OverQuota(self.jobs, self.tasks)
         self.warm = WarmInstances()
         self.memory = Memory()
         self.partial: dict[str, Job] = {}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause, Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.core.events import Devices, Place
-from carrel_scheduler.core.explaining.evicted import eviction_reason
+from carrel_scheduler.core.explaining.explain import eviction_reason
 from carrel_scheduler.core.explaining.explanations import Reasons, service_order
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.reasons import Reason

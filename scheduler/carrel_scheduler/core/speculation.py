@@ -4,23 +4,30 @@ What is asked about is put into the columns, decided upon and taken out again, a
 it touches and of one decision. Nothing is learned from it, no event is counted, and the plan of the
 next decision is the same, byte for byte, as without the question. What stays are caches: the
 number of a class that was seen, the width of a column.
+
+What would unblock a waiting workload: changes that were tried, and only those that help.
+
+Which ones are tried follows from its reason: the rule that bars it is opened, it becomes
+preemptible, or somebody who holds what is short ends. Nothing is changed by trying.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
-from carrel_scheduler.core.changes.asking import ask, stop_asking
 from carrel_scheduler.core.changes.cluster import queue_set
-from carrel_scheduler.core.changes.promises import end_promise, hold
+from carrel_scheduler.core.changes.reservations import ask, end_promise, hold, stop_asking
 from carrel_scheduler.core.changes.workloads import check_workload, enter, forget
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
-from carrel_scheduler.core.events import QueueSet, WorkloadQueued
-from carrel_scheduler.core.explaining.possible import never_reason
+from carrel_scheduler.core.events import Preemptibility, QueueSet, WorkloadQueued
+from carrel_scheduler.core.explaining.impossible import never_reason
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
 from carrel_scheduler.core.reasons import Reason, Token
+from carrel_scheduler.core.resources import UNLIMITED, Amounts
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.columns import Columns
@@ -190,3 +197,98 @@ def _served(plan: Plan) -> tuple[str, ...]:
     starting = [binding.uid for binding in plan.bindings]
     held = [nomination.uid for nomination in plan.nominations if nomination.places]
     return tuple(dict.fromkeys(starting + held))
+
+
+TRIED: Final = 3
+"""Of so many holders it is tried what their end would do."""
+
+
+class Change(StrEnum):
+    """What would be changed."""
+
+    QUOTA = "more-quota"
+    LIMIT = "higher-limit"
+    BORROW = "may-borrow"
+    PREEMPTIBLE = "preemptible"
+    ENDS = "ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change after which the workload would start, or have room made for it.
+
+    Attributes:
+        queue: whose rule is changed, or to whom the ending workload belongs.
+        resource, amount: what the quota or limit would have to be, in the unit of the resource.
+        uid, name: of the workload that ends.
+    """
+
+    change: Change
+    queue: str = ""
+    resource: str = ""
+    amount: int = 0
+    uid: str = ""
+    name: str = ""
+
+
+def remedies(state: "Columns", uid: str, now: float) -> tuple[Remedy, ...]:
+    """What would unblock a waiting workload, the least effort first.
+
+    Each candidate costs one decision; there are at most five. Empty for what starts anyway.
+
+    Raises:
+        UnknownWorkload: nobody of that uid.
+        KeyError: it does not ask for room.
+    """
+    job = state.job(uid)
+    found = preview(decide(state, now, asked=uid), uid)
+    if found.served:
+        return ()
+    reason = found.reason
+    return tuple(remedy for remedy, helps in _candidates(state, job.spec.uid, reason, now) if helps)
+
+
+def _candidates(
+    state: "Columns", uid: str, reason: Reason, now: float
+) -> Iterator[tuple[Remedy, bool]]:
+    spec = state.job(uid).spec
+    if spec.preemptible is Preemptibility.NO and not spec.interactive:
+        freely = replace(spec, preemptible=Preemptibility.YES)
+        yield Remedy(Change.PREEMPTIBLE), what_if(state, freely, now).served
+    for remedy, rules in _other_rules(state, reason):
+        with rules_for_now(state, rules):
+            helps = preview(decide(state, now, asked=uid), uid).served
+        yield remedy, helps
+    for holder in reason.holders[:TRIED]:
+        remedy = Remedy(Change.ENDS, holder.project, uid=holder.uid, name=holder.name)
+        yield remedy, if_ended(state, [holder.uid], uid, now).served
+
+
+def _other_rules(state: "Columns", reason: Reason) -> list[tuple[Remedy, QueueSet]]:
+    if reason.project not in state.queues.slots or reason.resource not in RESOURCE_NAMES:
+        return []
+    rule = state.queues.rule(state.queues.slots[reason.project])
+    place, needed = RESOURCE_NAMES.index(reason.resource), reason.bound + reason.short
+    if reason.token is Token.OVER_LIMIT:
+        remedy = Remedy(Change.LIMIT, rule.name, reason.resource, needed)
+        return [(remedy, replace(rule, limit=_with(rule.limit, place, needed)))]
+    if reason.token is Token.OVER_QUOTA_OFF:
+        return [(Remedy(Change.BORROW, rule.name), replace(rule, over_quota=True))]
+    if reason.token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA:
+        remedy = Remedy(Change.QUOTA, rule.name, reason.resource, needed)
+        return [(remedy, replace(rule, quota=_with(rule.quota, place, needed)))]
+    if reason.token is Token.QUOTA_USED:
+        held = int(state.queues.used[state.queues.slots[rule.name], place])
+        remedy = Remedy(Change.QUOTA, rule.name, reason.resource, held + reason.requested)
+        quota = _with(rule.quota, place, held + reason.requested)
+        return [(remedy, replace(rule, quota=quota))]
+    return []
+
+
+def _with(amounts: Amounts, place: int, value: int) -> Amounts:
+    """The amounts with one at least so large."""
+    gpu, cpu, memory = (
+        amount if index != place or amount == UNLIMITED else max(amount, value)
+        for index, amount in enumerate(amounts.as_tuple())
+    )
+    return Amounts(gpu, cpu, memory)

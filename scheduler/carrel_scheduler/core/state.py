@@ -7,8 +7,8 @@ changes the columns stands in ``changes``.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from carrel_scheduler.core import events, node_views, views
-from carrel_scheduler.core.changes import cluster, promises, tasks, workloads
+from carrel_scheduler.core import events, views
+from carrel_scheduler.core.changes import cluster, reservations, tasks, workloads
 from carrel_scheduler.core.columns import Columns
 
 HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
@@ -26,7 +26,7 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
     events.TaskReleasing: tasks.told_to_stop,
     events.TaskStuck: tasks.found_stuck,
     events.TaskReleased: tasks.released,
-    events.RoomPromised: promises.promised,
+    events.RoomPromised: reservations.promised,
 }
 
 
@@ -77,9 +77,9 @@ class State(Columns):
         """The same of every queue, by name."""
         return views.use_of_all(self)
 
-    def node_views(self) -> Sequence[node_views.NodeView]:
+    def node_views(self) -> Sequence[views.NodeView]:
         """All nodes with their devices and who holds them, by name."""
-        return node_views.node_views(self)
+        return views.node_views(self)
 
     def waiting_uids(self) -> Sequence[str]:
         """The uids of all waiting workloads, oldest submission first."""
@@ -92,4 +92,4 @@ class State(Columns):
     def is_borrowed(self, uid: str) -> bool:
         """Whether a running workload lies beyond its queue's GPU quota."""
         job = self.jobs.by_uid.get(uid)
-        return job is not None and self.borrowed.has(self, job)
+        return job is not None and self.over_quota.has(self.queues, job)

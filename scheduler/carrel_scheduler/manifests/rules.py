@@ -6,7 +6,7 @@ They are those of the REST API's models; each is kept cheap by the bounds of wha
 from collections.abc import Mapping
 from typing import Any, Final
 
-from carrel_scheduler.core.mig.parts import EXPECTED, FORM
+from carrel_scheduler.core.mig.models import EXPECTED, FORM
 from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
 from carrel_scheduler.ledger.resources import quantities

@@ -13,12 +13,12 @@ from unittest.mock import patch
 import numpy as np
 
 from carrel_scheduler.core.actions import stale
-from carrel_scheduler.core.capacity.eligible import Eligible
+from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.changes import tasks as task_changes
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import Placing
-from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
+from carrel_scheduler.core.nodes.free_capacity import Room
 from carrel_scheduler.core.preemption import (
     combining,
     consolidate,
@@ -30,14 +30,12 @@ from carrel_scheduler.core.preemption import (
 from carrel_scheduler.core.preemption.candidates import VictimTable
 from carrel_scheduler.core.preemption.legality import Claim
 from carrel_scheduler.core.preemption.sequential import Search
-from carrel_scheduler.core.queues import standings
-from carrel_scheduler.core.queues.barriers import Barrier, find_barrier
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues import usage
+from carrel_scheduler.core.queues.usage import Barrier, Standings, find_barrier
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.members import protected_members
+from carrel_scheduler.core.work.jobs import Job, protected_members
 
 Wrong = tuple[object, str, object]
 
@@ -136,17 +134,17 @@ def _all_nodes(
 BROKEN = (
     Broken(
         "limits are overlooked",
-        ((standings, "find_barrier", _without(Token.OVER_LIMIT)),),
+        ((usage, "find_barrier", _without(Token.OVER_LIMIT)),),
         ("limits_held", "starts_keep_to_rules"),
     ),
     Broken(
         "non-preemptible work goes beyond quota",
-        ((standings, "find_barrier", _without(Token.NON_PREEMPTIBLE_BEYOND_QUOTA)),),
+        ((usage, "find_barrier", _without(Token.NON_PREEMPTIBLE_BEYOND_QUOTA)),),
         ("non_preemptible_within_quota", "starts_keep_to_rules"),
     ),
     Broken(
         "everybody borrows",
-        ((standings, "find_barrier", _without(Token.OVER_QUOTA_OFF)),),
+        ((usage, "find_barrier", _without(Token.OVER_QUOTA_OFF)),),
         ("starts_keep_to_rules",),
     ),
     Broken(

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from carrel_scheduler.core.capacity.capacity import Capacity
-from carrel_scheduler.core.capacity.eligible import Eligible
-from carrel_scheduler.core.choosing.choose import Chooser
-from carrel_scheduler.core.cycle.room import Room
+from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.nodes.free_capacity import Room
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.requests import Request
+from carrel_scheduler.core.scoring.chooser import Chooser
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 
 GIB = 1024

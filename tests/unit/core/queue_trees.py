@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues.usage import Standings
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts, Triple
 
 OPEN_HOST = (UNLIMITED, UNLIMITED)

@@ -14,8 +14,8 @@ import pytest
 
 from carrel_scheduler.core.actions import promises
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle.answers import Answer, answered
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.cycle.placing import place

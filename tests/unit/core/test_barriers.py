@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.queues.barriers import lasting_barrier
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
+from carrel_scheduler.core.queues.usage import lasting_barrier
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
 from unit.core.queue_trees import columns, gpus, hold, queue, standings

@@ -9,10 +9,10 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event, NodeSet, QueueSet, TaskPlaced, WorkloadQueued
-from carrel_scheduler.core.explaining.blame import to_blame
+from carrel_scheduler.core.explaining.impossible import to_blame
+from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.core.words.wording import help_text, sentence
 from unit.core.situations import node, queue, state_of, training, workspace
 
 NAMES = ("gpu", "cpu", "memory")

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.choosing.choose import NOWHERE
 from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.scoring.chooser import NOWHERE
 from carrel_scheduler.core.settings import Settings, Strategy
 from unit.core.clusters import Cluster, cluster, node
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.preemption.legality import Claim, Keeps, Need
 from carrel_scheduler.core.preemption.minimum_runtimes import preempt_protects_s, reclaim_protects_s
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues.usage import Standings
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
 from unit.core.queue_trees import columns, gpus, hold, queue, standings, want

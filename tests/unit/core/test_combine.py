@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended

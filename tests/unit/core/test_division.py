@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrel_scheduler.core.events import QueueSet, UsageSeen
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.choosing.value import FIRST
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
@@ -13,6 +12,7 @@ from carrel_scheduler.core.events import (
     TaskReleased,
     WorkloadGone,
 )
+from carrel_scheduler.core.scoring.value import FIRST
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, node, queue, training, workspace

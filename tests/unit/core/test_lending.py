@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.cycle.barred import barred
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.starvation import barred
 from carrel_scheduler.core.events import (
     NodeSet,
     Outcome,
@@ -22,7 +22,7 @@ from carrel_scheduler.core.preemption.node_prefilter import in_reach, likely_nod
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.lending import COLUMNS, Lending
+from carrel_scheduler.core.work.tasks import COLUMNS, Lending
 
 NODES, QUEUES = 6, 4
 

@@ -4,7 +4,7 @@ import pytest
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import Preemptibility, TaskPlaced, TopologySet, WorkloadQueued
-from carrel_scheduler.core.explaining import possible
+from carrel_scheduler.core.explaining import impossible
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST, Where
@@ -51,7 +51,7 @@ def test_what_nodes_have_is_looked_at_anew_when_they_change(
     assert facts(never(state, large)) == (Token.NEVER_FITS, "cpu", 65_000, 64_000)
     state.apply(node("n2", 4, cpu=65, labels=(("rack", "r2"),), draining=True))
     assert never(state, large) is None
-    monkeypatch.setattr(possible, "MOST_LOOKS", 1)
+    monkeypatch.setattr(impossible, "MOST_LOOKS", 1)
     for cpu in (63, 64, 66):
         assert (never(state, training("y", "open", 1, cpu=cpu)) is None) == (cpu < 66)
     assert state.memory.rooms is not None

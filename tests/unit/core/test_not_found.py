@@ -2,8 +2,8 @@
 
 from benchmarks.decision_cases import borrowed, hard_no, reclaim
 from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.messages.render import sentence
 from carrel_scheduler.core.reasons import ReasonClass, Token
-from carrel_scheduler.core.words.wording import sentence
 
 NODES = 60
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.order import Service, VictimOrder, queue_key
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues.usage import Standings
 from carrel_scheduler.core.resources import Amounts, Triple
 from unit.core.queue_trees import columns, gpus, queue, standings
 

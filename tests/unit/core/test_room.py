@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.cycle.room import Room
+from carrel_scheduler.core.nodes.free_capacity import Room
 from unit.core.clusters import cluster, node
 
 NODES = 24

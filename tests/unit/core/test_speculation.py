@@ -12,9 +12,8 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import node_prefilter
 from carrel_scheduler.core.reasons import ReasonClass, Token
-from carrel_scheduler.core.remedies import Change, remedies
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.core.speculation import forecast, if_ended, impact, what_if
+from carrel_scheduler.core.speculation import Change, forecast, if_ended, impact, remedies, what_if
 from carrel_scheduler.core.state import State
 from unit.core.digest import digest
 from unit.core.situations import (

@@ -3,10 +3,10 @@
 import pytest
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.queues.standings import SCALE, Standings, dominant_share
+from carrel_scheduler.core.queues.usage import SCALE, Standings, dominant_share
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from unit.core.queue_trees import columns, gpus, queue, standings
 

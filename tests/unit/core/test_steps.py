@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carrel_scheduler.core.gangs import Group, Growth, leaves
 from carrel_scheduler.core.requests import Request
-from carrel_scheduler.core.work.steps import (
+from carrel_scheduler.core.work.gang_steps import (
     LeafState,
     Step,
     Structure,

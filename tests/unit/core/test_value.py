@@ -5,13 +5,13 @@ import random
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.choosing import value as value_module
-from carrel_scheduler.core.choosing.shapes_seen import FADE_EVERY, ShapesSeen
-from carrel_scheduler.core.choosing.value import FIRST, Value
-from carrel_scheduler.core.choosing.value_states import QUANTUM
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.requests import Request, Where
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.scoring import value as value_module
+from carrel_scheduler.core.scoring.typical_requests import FADE_EVERY, ShapesSeen
+from carrel_scheduler.core.scoring.value import FIRST, Value
+from carrel_scheduler.core.scoring.value_states import QUANTUM
 from unit.core.clusters import Cluster, cluster, node
 
 X = Where(labels=(("gpu", frozenset({"x"})),))

@@ -5,12 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.choosing.shapes_seen import CPU_STEP, TypicalNeed
-from carrel_scheduler.core.choosing.value_single import Single
-from carrel_scheduler.core.choosing.value_tables import FEW, NeedTables
 from carrel_scheduler.core.layers import Counts, Milli
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.scoring.typical_requests import CPU_STEP, TypicalNeed
+from carrel_scheduler.core.scoring.value_tables import FEW, NeedTables, Single
 
 NEEDS = (
     TypicalNeed(2000, 1, MILLI, Request(gpus=1), 0.3),

@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.node_views import DeviceHolding
+from carrel_scheduler.core.views import DeviceHolding
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 

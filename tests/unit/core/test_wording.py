@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from carrel_scheduler.core.messages.amounts import amount
+from carrel_scheduler.core.messages.render import data, help_text, sentence
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
-from carrel_scheduler.core.words.amounts import amount
-from carrel_scheduler.core.words.wording import data, help_text, sentence
 
 NEVER, NOT_NOW = ReasonClass.NEVER, ReasonClass.NOT_NOW
 HELD_BACK, EVICTED = ReasonClass.HELD_BACK, ReasonClass.EVICTED

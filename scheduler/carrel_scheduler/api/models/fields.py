@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.core.mig.parts import EXPECTED, is_profile
+from carrel_scheduler.core.mig.models import EXPECTED, is_profile
 from carrel_scheduler.ledger import project_names
 
 MOST_GPUS: Final = 65_536

@@ -6,12 +6,11 @@ elsewhere at once when other room has become free. Beyond its minimum a job grow
 time at the end of its queue's line.
 """
 
-from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.offers import Offers
-from carrel_scheduler.core.cycle.openings import Openings
+from carrel_scheduler.core.cycle.failed_searches import Answer
+from carrel_scheduler.core.cycle.offers import Offers, Openings
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.cycle.starving import is_held_back
+from carrel_scheduler.core.cycle.starvation import is_held_back
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.work.jobs import Job
 

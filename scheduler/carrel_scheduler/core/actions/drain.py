@@ -11,8 +11,8 @@ from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.work.gang_steps import shed_steps
 from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.steps import shed_steps
 
 
 def run(cycle: Cycle) -> None:

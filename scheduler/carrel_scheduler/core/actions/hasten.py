@@ -7,8 +7,8 @@ What leads nowhere leaves the places held.
 
 from collections.abc import Iterable
 
-from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.preemption import consolidate, preempt, preempt_and_reclaim, reclaim
 from carrel_scheduler.core.work.jobs import Job

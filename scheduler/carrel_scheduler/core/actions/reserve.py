@@ -15,7 +15,7 @@ import numpy as np
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.cycle.starving import starving
+from carrel_scheduler.core.cycle.starvation import starving
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.preemption.candidates import victims_of
 from carrel_scheduler.core.preemption.node_prefilter import likely_nodes, looks_at_all

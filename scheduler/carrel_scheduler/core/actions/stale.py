@@ -3,8 +3,8 @@
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.work.gang_steps import stale_tasks
 from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.steps import stale_tasks
 
 
 def run(cycle: Cycle) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from carrel_scheduler.core.capacity.class_needs import ClassNeeds, Rows
-from carrel_scheduler.core.capacity.eligible import Eligible
-from carrel_scheduler.core.capacity.gpu_room import ANY
+from carrel_scheduler.core.capacity.counts import ANY, ClassNeeds, Rows
+from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices import device_choice
 from carrel_scheduler.core.devices.classes import Classes, Form
 from carrel_scheduler.core.layers import Bools, Counts, Layer

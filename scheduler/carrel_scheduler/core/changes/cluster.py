@@ -1,8 +1,11 @@
-"""Nodes, topologies and queues appear, change and go."""
+"""Nodes, topologies and queues appear, change and go.
 
-from carrel_scheduler.core.changes.asking import ask, stop_asking
-from carrel_scheduler.core.changes.needs import recount_needs
-from carrel_scheduler.core.changes.promises import end_promise
+What workloads ask for is counted again when the kinds of GPUs in the cluster change.
+
+GPU memory and MIG profiles count as what they take at most on the nodes that are known.
+"""
+
+from carrel_scheduler.core.changes.reservations import ask, end_promise, stop_asking
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -77,3 +80,16 @@ def usage_seen(state: Columns, event: UsageSeen) -> None:
 def instance_removed(state: Columns, event: InstanceRemoved) -> None:
     """A MIG instance that nobody used is gone."""
     state.warm.removed(state.nodes.slot(event.node), event.device, event.slots)
+
+
+def recount_needs(state: Columns) -> None:
+    """Let everybody whose tasks count for more or less now ask for that."""
+    renewed = state.shapes.renewed()
+    if not renewed:
+        return
+    jobs = [job for _, job in sorted(state.jobs.by_uid.items()) if job.shape.id in renewed]
+    for job in jobs:
+        stop_asking(state, job)
+    for job in jobs:
+        job.shape = renewed[job.shape.id]
+        ask(state, job)

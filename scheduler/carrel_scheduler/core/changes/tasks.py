@@ -1,8 +1,15 @@
 """Tasks get places, are told to stop, end."""
 
-from carrel_scheduler.core.changes.asking import ask, stop_asking
-from carrel_scheduler.core.changes.cores import next_is_fixed, settle_core
-from carrel_scheduler.core.changes.promises import end_promise, follow_minimum
+from carrel_scheduler.core.changes.reservations import (
+    ask,
+    check_free,
+    end_promise,
+    follow_minimum,
+    footprint_of,
+    next_is_fixed,
+    settle_core,
+    stop_asking,
+)
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -14,10 +21,8 @@ from carrel_scheduler.core.events import (
 )
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import added
-from carrel_scheduler.core.work.footprints import check_free, footprint_of
-from carrel_scheduler.core.work.jobs import NOTHING, Job
-from carrel_scheduler.core.work.members import leaf_states, protected_members
-from carrel_scheduler.core.work.steps import is_stale
+from carrel_scheduler.core.work.gang_steps import is_stale
+from carrel_scheduler.core.work.jobs import NOTHING, Job, leaf_states, protected_members
 from carrel_scheduler.core.work.tasks import NOBODY
 
 

@@ -1,7 +1,6 @@
 """Workloads come and go."""
 
-from carrel_scheduler.core.changes.asking import ask, stop_asking
-from carrel_scheduler.core.changes.promises import end_promise
+from carrel_scheduler.core.changes.reservations import ask, end_promise, stop_asking
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import CheckpointSeen, WorkloadGone, WorkloadQueued

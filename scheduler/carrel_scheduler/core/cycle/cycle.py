@@ -2,6 +2,16 @@
 
 Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
 What there is room for stands in ``cycle_room``.
+
+What there is room for in one cycle, as its moves leave it.
+
+Capacity rows belong to the state and follow the overlay while the cycle lasts: the nodes that moves
+have touched are marked, so that the next look at them, in this cycle or after it, counts anew; also
+when another cycle has looked in between.
+
+What the queues share out: the room of the nodes that take new work.
+
+Others' tasks on nodes that take none count too, as long as they run.
 """
 
 from collections.abc import Sequence
@@ -11,26 +21,25 @@ from itertools import chain
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle.cluster_total import cluster_total
-from carrel_scheduler.core.cycle.cycle_room import CycleRoom
 from carrel_scheduler.core.cycle.moves import Moves
-from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.layers import LARGEST, Bools, Counts
-from carrel_scheduler.core.queues.barriers import Barrier
-from carrel_scheduler.core.queues.standing_columns import StandingColumns
-from carrel_scheduler.core.queues.standings import Standings
-from carrel_scheduler.core.resources import NONE, Triple, added
+from carrel_scheduler.core.devices.classes import Form
+from carrel_scheduler.core.devices.device_choice import Hardware, View, choose, hardware_of
+from carrel_scheduler.core.events import NodeSet, Preemptibility
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Footprint
+from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.queues.usage import Barrier, StandingColumns, Standings
+from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.settings import Settings
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.members import leaf_states, protected_members
-from carrel_scheduler.core.work.steps import LeafState, next_step, satisfied, stale_tasks
+from carrel_scheduler.core.work.gang_steps import LeafState, next_step, satisfied, stale_tasks
+from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
 
+FEW_MOVES = 256
 SMALL = 60
 WORK = 64_000
 SERVED = 200_000
 
 
-class Cycle(CycleRoom):
+class Cycle:
     """What one call of ``decide`` works on.
 
     Attributes:
@@ -44,7 +53,11 @@ class Cycle(CycleRoom):
 
     def __init__(self, state: Columns, now: float, asked: str | None = None) -> None:
         """``asked``: the uid of the workload that a question is about."""
-        super().__init__(state)
+        self.state = state
+        self.room = Room(state.nodes)
+        self._seen = 0
+        self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
+        state.capacity.forget_tried()
         self.asked = None if asked is None else state.job(asked)
         self._now, self.time_asked = now, False
         self.standings = Standings(state.queues, state.division, cluster_total(state))
@@ -288,7 +301,80 @@ class Cycle(CycleRoom):
             found = self._lendable[key] = (gpu, cpu)
         return found
 
-    # Room
+    # Free capacity as the moves leave it
+
+    def free_in_all(self) -> Triple:
+        """The room of all nodes together, coming room included."""
+        view = self.room.soon
+        devices = int(view.devices.sum(dtype=np.int64))
+        return devices, int(view.host[0].sum()), int(view.host[1].sum())
+
+    def sync(self) -> None:
+        """Bring the capacity rows up to date with the moves."""
+        log, capacity = self.room.log, self.state.capacity
+        if not capacity.sees(self.room.idle):
+            self._seen = 0
+        if self._seen < len(log):
+            capacity.mark_tried(log[self._seen :])
+            self._seen = len(log)
+        elif capacity.follows(self.room.idle):
+            return
+        capacity.sync(self.room.idle)
+
+    def counts(self, cls: int, *, soon: bool) -> Counts:
+        """(N,) how many tasks of a class fit on each node, at once or soon."""
+        if soon:
+            return self.state.capacity.counts(self.room.soon, cls)
+        self.sync()
+        return self.state.capacity.column(cls).astype(np.int64)
+
+    def counts_kept(self, cls: int, *, soon: bool) -> Counts:
+        """``counts``, kept for the cycle and brought up to date. Do not change it."""
+        log, view = self.room.log, self.room.soon if soon else self.room.idle
+        seen, found = self._kept.get((cls, soon), (0, None))
+        if found is None or len(log) - seen > FEW_MOVES:
+            found = self.state.capacity.counts(view, cls)
+        elif seen < len(log):
+            self.state.capacity.recount(found, view, cls, set(log[seen:]))
+        self._kept[cls, soon] = len(log), found
+        return found
+
+    def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
+        """What a task of this class takes on a node, or ``None`` where it does not fit."""
+        state = self.state
+        view = self.room.soon if soon else self.room.idle
+        host = state.classes.host(cls)
+        for row, amount in enumerate(host):
+            if amount and amount > view.host.item(row, node):
+                return None
+        kind = state.classes.kinds[cls]
+        counted = state.classes.request(cls).counted_milli
+        if kind.form is Form.NONE:
+            return Footprint(node, (), 0, host, counted=counted)
+        if not soon and kind.form is Form.SHARE:
+            device = state.chooser.device(cls, view, node)
+            if device >= 0:
+                return Footprint(node, (device,), kind.amount, host, counted=counted)
+        fact = state.nodes.fact(node)
+        idle = self.room.idle
+        choice = choose(
+            kind,
+            self._hardware(node, fact),
+            View(view.devices[:, node], view.slots[:, node]),
+            idle=View(idle.devices[:, node], idle.slots[:, node]) if soon else None,
+            warm=state.warm.by_device(node, fact.devices) if fact.mig_model else (),
+            tasks=tasks,
+        )
+        if choice is None:
+            return None
+        return Footprint(node, choice.devices, choice.milli, host, choice.slots, counted)
+
+    def _hardware(self, node: int, fact: NodeSet) -> Hardware:
+        """``hardware_of`` a node, kept as long as it stays what it is."""
+        known = self.state.memory.hardware.get(node)
+        if known is None or known[0] is not fact:
+            known = self.state.memory.hardware[node] = fact, hardware_of(fact)
+        return known[1]
 
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
         """(N,) where tasks of a job run on or have room, among ``indices`` of it."""
@@ -302,3 +388,38 @@ class Cycle(CycleRoom):
                 if places and index in places:
                     mask[places[index].node] = True
         return mask
+
+
+def cluster_total(state: Columns) -> Triple:
+    """GPU thousandths, millicores and MiB; counted anew when nodes changed, or some rest."""
+    nodes, memory = state.nodes, state.memory
+    version = nodes.version + nodes.amounts_version
+    if memory.total is not None and memory.total[0] == version:
+        return memory.total[1]
+    total, resting = _counted(state), ~nodes.schedulable
+    some_rest = bool((nodes.capacity * resting).any() or (nodes.usable & resting).any())
+    memory.total = None if some_rest else (version, total)
+    return total
+
+
+def _counted(state: Columns) -> Triple:
+    """The room of schedulable nodes, and what tasks hold elsewhere."""
+    nodes = state.nodes
+    usable = nodes.usable.sum(axis=0)
+    healthy = int((usable * nodes.schedulable).sum()) * MILLI
+    healthy += int((nodes.counted * nodes.schedulable).sum())
+    cpu, memory = (nodes.capacity[:2] * nodes.schedulable).sum(axis=1)
+    resting = ~nodes.schedulable
+    if resting.any():
+        used = (nodes.capacity[:2] - nodes.free.host[:2]) * resting
+        cpu, memory = cpu + used[0].sum(), memory + used[1].sum()
+        held = nodes.usable & resting & (nodes.free.devices < MILLI)
+        healthy += int(held.sum()) * MILLI + _counted_on(state, resting)
+    return healthy, int(cpu), int(memory)
+
+
+def _counted_on(state: Columns, nodes: Bools) -> int:
+    """Thousandths of GPUs that tasks on these nodes, (N,), hold beside devices."""
+    tasks = state.tasks
+    rows = tasks.used()
+    return int(tasks.counted.take(rows)[nodes.take(tasks.node.take(rows))].sum())

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.queues.usage import Standings
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
 from carrel_scheduler.core.work.jobs import Job

@@ -4,32 +4,35 @@ Looked at in this order: it starts; its room is on its way; it could never be; i
 work; a limit or quota bars it; no node is large enough; the room went to those served before it;
 the room is held for somebody; something is short (``scarcity``). Jobs of one row share the facts,
 so each row is looked into once, and only when somebody asks.
+
+What is special about a workload that has begun, or whose tasks do not all ask for room.
+
+Why somebody has to give way: the same structure as why somebody waits.
 """
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from carrel_scheduler.core.explaining.case import Case
-from carrel_scheduler.core.explaining.gang_reasons import gang_reason
+from carrel_scheduler.core.capacity.views import Rooms, Sight
 from carrel_scheduler.core.explaining.holders import Holders, held_places
-from carrel_scheduler.core.explaining.possible import (
+from carrel_scheduler.core.explaining.impossible import (
     on_nodes,
     on_rules,
     resource_name,
     too_large,
     too_wide,
 )
-from carrel_scheduler.core.explaining.rooms import Rooms, Sight
-from carrel_scheduler.core.explaining.scarcity import Reach
-from carrel_scheduler.core.explaining.shortage import Shortage
-from carrel_scheduler.core.queues.barriers import Barrier
-from carrel_scheduler.core.queues.standings import RESOURCE_NAMES
+from carrel_scheduler.core.explaining.reclaimable import Reach
+from carrel_scheduler.core.explaining.shortage import Case, Shortage
+from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, Barrier
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.waiting import WaitingRow
+from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 if TYPE_CHECKING:
     from carrel_scheduler.core.cycle.cycle import Cycle
+    from carrel_scheduler.core.cycle.moves import Cause
+
 
 Key = tuple[int, tuple[int, ...]]
 """Number of a shape and the tasks of it that are looked for."""
@@ -42,13 +45,70 @@ SHORT = (Token.WAITS_FOR_ROOM, Token.NO_NODE_FITS)
 """Reasons behind which a search for victims may stand."""
 
 
+def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | None:
+    """Whether it grows, waits for members or is gated; ``None`` when it just starts.
+
+    Args:
+        cycle: after all actions.
+        job: it has tasks that are not placed.
+        step: the tasks that it asks a place for next.
+    """
+    spec, tasks = job.spec, job.shape.tasks
+    states = cycle.states_of(job)
+    there = sum(state.there for state in states)
+    if job.rows and cycle.grows(job):
+        return Reason(
+            ReasonClass.NOT_NOW, Token.GROWING, project=spec.project, tasks=tasks, there=there
+        )
+    if step:
+        return None
+    may = there + sum(len(state.pending) for state in states)
+    if not may and spec.gated:
+        return Reason(ReasonClass.HELD_BACK, Token.GATED, project=spec.project, tasks=tasks)
+    return Reason(
+        ReasonClass.HELD_BACK,
+        Token.WAITS_FOR_GANG,
+        resource="tasks",
+        requested=len(job.shape.first_step),
+        short=max(0, len(job.shape.first_step) - may),
+        bound=may,
+        project=spec.project,
+        tasks=tasks,
+        there=may,
+    )
+
+
+def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
+    """The reason behind a cause.
+
+    ``bound`` is the quota of the claimer's queue when it claims within it, 0 when it claims more.
+    """
+    claimer = cause.claimer
+    if claimer is None:
+        return Reason(ReasonClass.EVICTED, cause.token, nodes=cause.nodes)
+    demand = claimer.shape.first
+    asked = next((r for r in RESOURCES if demand[r]), 0)
+    quota = cycle.standings.quota[claimer.queue][asked]
+    within = cause.within_quota and quota < NO_BOUND
+    return Reason(
+        ReasonClass.EVICTED,
+        cause.token,
+        resource=RESOURCE_NAMES[asked],
+        requested=demand[asked],
+        bound=quota if within else 0,
+        project=claimer.spec.project,
+        workload=claimer.spec.name,
+        workload_uid=claimer.spec.uid,
+    )
+
+
 class Explainer:
     """Makes the reasons of one cycle, after all actions."""
 
     def __init__(self, cycle: "Cycle") -> None:
-        self._cycle = cycle
-        self._rooms = Rooms(cycle.state, cycle.room)
-        self._holders = Holders(cycle, cycle.state.borrowed)
+        self._cycle, state = cycle, cycle.state
+        self._rooms = Rooms(state.nodes, state.classes, state.eligible, cycle.room)
+        self._holders = Holders(cycle)
         self._reach = Reach(cycle)
         self._shortage = Shortage(cycle, self._rooms, self._holders, self._reach)
         self._of_row: dict[int, Reason] = {}

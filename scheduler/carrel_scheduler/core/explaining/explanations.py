@@ -14,7 +14,7 @@ from typing_extensions import override
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.explain import Explainer
 from carrel_scheduler.core.queues.order import Service
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues.usage import Standings
 from carrel_scheduler.core.reasons import Reason, ReasonClass, code_of
 from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job

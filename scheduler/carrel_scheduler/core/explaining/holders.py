@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.cycle.moves import Kind, ManyHeld, ManyStopped, Move
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
-from carrel_scheduler.core.queues.borrowed import Borrowed
+from carrel_scheduler.core.messages.sentences import MOST
 from carrel_scheduler.core.reasons import Holder
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.core.words.sentence_parts import MOST
 from carrel_scheduler.core.work.tasks import device_mask, devices_of
 
 Floats = npt.NDArray[np.float64]
@@ -36,8 +35,8 @@ LOOKED_AT = 8
 class Holders:
     """Those who hold room, as of one cycle."""
 
-    def __init__(self, cycle: "Cycle", borrowed: Borrowed) -> None:
-        self._cycle, self._borrowed = cycle, borrowed
+    def __init__(self, cycle: "Cycle") -> None:
+        self._cycle = cycle
         self._rows: Counts | None = None
         self._amounts: dict[int, Counts] = {}
         self._known: dict[object, tuple[Holder, ...]] = {}
@@ -90,7 +89,7 @@ class Holders:
             job = cycle.state.jobs.at(slot)
             amount = self._sum(resource, rows)
             other = job.queue != claimer.queue
-            borrowed = other and (told or self._borrowed.has(cycle.state, job))
+            borrowed = other and (told or self._is_over_quota(job))
             found.append(self._holder(job, amount, borrowed=borrowed))
         return _first(found)
 
@@ -173,10 +172,14 @@ class Holders:
                     found.setdefault(int(tasks.job[row]), []).append(row)
         return found
 
+    def _is_over_quota(self, job: "Job") -> bool:
+        state = self._cycle.state
+        return state.over_quota.has(state.queues, job)
+
     def _holder(self, job: "Job", amount: int, *, borrowed: bool | None = None) -> Holder:
         spec = job.spec
         if borrowed is None:
-            borrowed = self._borrowed.has(self._cycle.state, job)
+            borrowed = self._is_over_quota(job)
         return Holder(spec.project, spec.uid, spec.name, spec.user, amount, borrowed, job.started)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.events import Outcome, Preemptibility
 from carrel_scheduler.core.invariants.recount import (
     Uses,
@@ -23,6 +22,7 @@ from carrel_scheduler.core.invariants.recount import (
 )
 from carrel_scheduler.core.layers import Layer
 from carrel_scheduler.core.mig import full_slots
+from carrel_scheduler.core.nodes.free_capacity import Room
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI, added
 from carrel_scheduler.core.work.jobs import Job

@@ -22,7 +22,7 @@ from carrel_scheduler.core.invariants.recount import (
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.mig import model_of
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
-from carrel_scheduler.core.queues.standings import RESOURCE_NAMES
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES
 from carrel_scheduler.core.resources import MILLI, Triple, added
 
 Invariant = Callable[[Columns], list[str]]

@@ -7,15 +7,14 @@ places of tasks, from promises and from a plan's decisions. Slow and plain on pu
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from carrel_scheduler.core.changes.reservations import footprint_of
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Outcome, Preemptibility, QueueSet
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.resources import Triple
-from carrel_scheduler.core.work.footprints import footprint_of
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.members import minimum_of
+from carrel_scheduler.core.work.jobs import Job, minimum_of
 
 Task = tuple[str, int]
 Places = dict[int, Footprint]

@@ -12,7 +12,20 @@ every model also keeps the compute slices within bounds. So every question is a 
 Where somebody else divides the GPUs, ``parts`` says what an instance counts as.
 """
 
-from carrel_scheduler.core.mig.clearing import Clearing, Occupant, cheapest_clearing
+from carrel_scheduler.core.mig.instances import (
+    MASKS,
+    Clearing,
+    Instance,
+    Occupant,
+    Placement,
+    cheapest_clearing,
+    count,
+    fitting,
+    memory_rows,
+    place,
+    profile_rows,
+    removals,
+)
 from carrel_scheduler.core.mig.models import (
     MEDIA,
     MODELS,
@@ -20,14 +33,13 @@ from carrel_scheduler.core.mig.models import (
     Profile,
     full_slots,
     has_profile,
+    is_profile,
+    milli_of_profile,
     model_code,
     model_of,
     slots_of,
     smallest_profile,
 )
-from carrel_scheduler.core.mig.parts import is_profile, milli_of_profile
-from carrel_scheduler.core.mig.placing import Instance, Placement, place, removals
-from carrel_scheduler.core.mig.slots import MASKS, count, fitting, memory_rows, profile_rows
 
 __all__ = [
     "MASKS",

@@ -13,9 +13,8 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.search.claims import Ground, Victims
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.members import leaf_states
-from carrel_scheduler.core.work.steps import shed_steps
+from carrel_scheduler.core.work.gang_steps import shed_steps
+from carrel_scheduler.core.work.jobs import Job, leaf_states
 
 Times = npt.NDArray[np.float64]
 

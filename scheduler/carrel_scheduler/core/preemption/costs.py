@@ -80,7 +80,7 @@ def _costs(table: VictimTable) -> Counts:
 def _covered(table: VictimTable, slots: Counts) -> Counts:
     """(U,) 1 where a job is shown as covered by its quota while others of its queue are not."""
     state = table.cycle.state
-    borrowed = [state.borrowed.has(state, state.jobs.at(slot)) for slot in slots.tolist()]
+    borrowed = [state.over_quota.has(state.queues, state.jobs.at(slot)) for slot in slots.tolist()]
     shown = np.array(borrowed, np.int64).reshape(-1)
     queue = state.jobs.queue.take(slots)
     some = np.bincount(queue, shown, minlength=1) > 0

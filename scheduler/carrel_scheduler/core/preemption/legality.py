@@ -28,10 +28,9 @@ from typing import Final
 
 import numpy as np
 
-from carrel_scheduler.core.queues.barriers import Barrier, find_barrier, lasting_barrier
 from carrel_scheduler.core.queues.queues import Counts
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, smaller
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues.usage import Barrier, Standings, find_barrier, lasting_barrier
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
 

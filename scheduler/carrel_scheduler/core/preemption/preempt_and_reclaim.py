@@ -7,9 +7,8 @@ that is beyond its fair share already takes from nobody, so no more of its own w
 the sake of the claim than is claimed.
 """
 
-from carrel_scheduler.core.cycle.answers import Answer, answered
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.in_vain import unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_in_vain
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.preemption import preemptors, vectorised
 from carrel_scheduler.core.preemption.combining import make_room

@@ -10,9 +10,8 @@ the room that is left, and an answer should not depend on whose turn it happens 
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.barred import barred
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.starving import held_back
+from carrel_scheduler.core.cycle.starvation import barred, held_back
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
 from carrel_scheduler.core.work.jobs import Job

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from carrel_scheduler.core.cycle.moves import TAKEN, ManyStopped, Move
-from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.layers import Footprint
+from carrel_scheduler.core.nodes.free_capacity import Room
 from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.own_queue import OwnSide
 from carrel_scheduler.core.preemption.victim_order import Share

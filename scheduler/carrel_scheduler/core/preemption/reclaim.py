@@ -6,9 +6,8 @@ way, in ``giving``.
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.answers import Answer, answered
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.in_vain import unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_in_vain
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.preemption import preemptors, vectorised

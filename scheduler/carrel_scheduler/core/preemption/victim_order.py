@@ -16,8 +16,8 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.queues.order import VictimOrder
 from carrel_scheduler.core.resources import MILLI, Triple, added
+from carrel_scheduler.core.work.gang_steps import Shed, shed_steps
 from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.steps import Shed, shed_steps
 
 MILLISECONDS = 1000
 
@@ -138,7 +138,8 @@ class Giving:
         stage = 2 if before > least else 1
         if job.rows:
             lost = lost_work(job, share.amounts[0], self._cycle.now)
-            kept = not self._cycle.state.borrowed.has(self._cycle.state, job)
+            state = self._cycle.state
+            kept = not state.over_quota.has(state.queues, job)
         else:  # it would only start in this cycle
             lost, kept = 0, False
         tie = (-spec.created_at, *(-ord(c) for c in spec.uid))

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from typing_extensions import override
 
-from carrel_scheduler.core.queues.division import KnownKeys
+from carrel_scheduler.core.queues.fair_share import KnownKeys
 from carrel_scheduler.core.queues.rules import RESOURCES
-from carrel_scheduler.core.queues.standings import Standings, dominant_share
+from carrel_scheduler.core.queues.usage import Standings, dominant_share
 from carrel_scheduler.core.resources import NONE
 
 Key = tuple[int, ...]

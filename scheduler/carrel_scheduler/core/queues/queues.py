@@ -16,8 +16,15 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import QueueSet, UsageSeen
-from carrel_scheduler.core.queues.checks import check_parent, check_rules, check_usage
-from carrel_scheduler.core.queues.rules import RuleTable, larger, open_ended, path_of
+from carrel_scheduler.core.queues.rules import (
+    RuleTable,
+    check_parent,
+    check_rules,
+    check_usage,
+    larger,
+    open_ended,
+    path_of,
+)
 from carrel_scheduler.core.resources import NONE, Triple
 
 Counts = npt.NDArray[np.int64]

@@ -4,16 +4,23 @@ Everything here stays the same from cycle to cycle, so what a cycle asks often i
 reading: an open bound is ``NO_BOUND``, larger than any amount, so that comparing needs no case;
 the bounds that a leaf can meet stand in one list, open ones left out. The object is never changed:
 a new rule makes a new one, and its identity tells caches whether rules changed.
+
+The tree of queues by depth, so that sums go up and bounds come down a level at a time.
+
+Columns have a value for each slot, (Q,) or (Q, resources).
+
+What a queue's rules may say: each wrong field is named with what would be right.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from carrel_scheduler.core.events import QueueSet
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import QueueSet, UsageSeen
 from carrel_scheduler.core.layers import Counts
-from carrel_scheduler.core.queues.tree import Tree
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts, Triple
 
@@ -110,3 +117,108 @@ def smaller(one: Triple, other: Triple) -> Triple:
 def larger(one: Triple, other: Triple) -> Triple:
     """The larger amount of each resource."""
     return max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2])
+
+
+class Tree:
+    """Made once for a set of rules; all methods change the column that they are given.
+
+    Attributes:
+        parent: (Q,) the slot above, -1 at the top and where a slot is unused.
+        size: Q.
+        below: slots that have a parent, the deepest level first.
+        above: their parents, level by level.
+    """
+
+    __slots__ = ("above", "below", "parent", "size")
+
+    def __init__(self, parent: Counts) -> None:
+        self.parent, self.size = parent, len(parent)
+        depth = np.zeros(self.size, np.int64)
+        above = parent
+        while (inside := above >= 0).any():
+            depth += inside
+            above = np.where(inside, parent.take(above, mode="clip"), -1)
+        self.below = [
+            np.flatnonzero(depth == level) for level in range(int(depth.max(initial=0)), 0, -1)
+        ]
+        self.above = [parent.take(level) for level in self.below]
+
+    def sums(self, values: Counts) -> Counts:
+        """(Q,) ``values`` of the leaves with every queue's descendants added."""
+        for level, above in zip(self.below, self.above, strict=True):
+            np.add.at(values, above, values[level])
+        return values
+
+    def largest(self, values: Counts) -> Counts:
+        """(Q,) the largest of ``values`` in every queue's subtree."""
+        for level, above in zip(self.below, self.above, strict=True):
+            np.maximum.at(values, above, values[level])
+        return values
+
+    def divisors(self, values: Counts) -> Counts:
+        """(Q,) the greatest common divisor in every queue's subtree."""
+        for level, above in zip(self.below, self.above, strict=True):
+            np.gcd.at(values, above, values[level])
+        return values
+
+    def along_paths(self, values: Counts) -> Counts:
+        """(Q,) the sum of ``values`` from the top down to every queue."""
+        for level, above in zip(reversed(self.below), reversed(self.above), strict=True):
+            values[level] += values[above]
+        return values
+
+    def least_on_paths(self, values: Counts) -> Counts:
+        """(Q, ...) the least of ``values`` from the top down to every queue."""
+        for level, above in zip(reversed(self.below), reversed(self.above), strict=True):
+            values[level] = np.minimum(values[level], values[above])
+        return values
+
+
+MOST: Final = 1 << 50
+"""Larger amounts are mistakes, and sums of them might not fit 64 bits."""
+
+
+def check_rules(event: QueueSet) -> None:
+    """Refuse rules that mean nothing, whatever the other queues are."""
+    if not event.name:
+        raise InvalidEvent("bad_name", "name", event.name, "a name that is not empty")
+    for field, amounts in (("quota", event.quota), ("limit", event.limit)):
+        for value in amounts.as_tuple():
+            if not UNLIMITED <= value <= MOST:
+                expected = f"an amount from 0 to {MOST}, or -1 for unlimited"
+                raise InvalidEvent("bad_amount", field, value, expected)
+    if event.weight is not None and (
+        len(event.weight) != 3 or not all(0 <= part <= MOST for part in event.weight)
+    ):
+        expected = "weights of GPUs, CPU and memory that are not negative"
+        raise InvalidEvent("bad_amount", "weight", event.weight, expected)
+    if not math.isfinite(event.created_at):
+        raise InvalidEvent("bad_time", "created_at", event.created_at, "seconds since the epoch")
+    for field, runtime in (
+        ("preempt_min_runtime_s", event.preempt_min_runtime_s),
+        ("reclaim_min_runtime_s", event.reclaim_min_runtime_s),
+    ):
+        if runtime is not None and not runtime >= 0:
+            raise InvalidEvent("bad_time", field, runtime, "seconds that are not negative")
+
+
+def check_parent(event: QueueSet, *, known: bool, below: bool) -> None:
+    """Refuse a parent that cannot be one.
+
+    Args:
+        event: names the parent.
+        known: there is a queue of that name.
+        below: it is the queue itself or one of its descendants.
+    """
+    if event.parent == event.name or below:
+        expected = "a queue that is not the queue itself or below it"
+        raise InvalidEvent("queue_cycle", "parent", event.parent, expected)
+    if not known:
+        raise InvalidEvent("unknown_queue", "parent", event.parent, "the name of a known queue")
+
+
+def check_usage(event: UsageSeen) -> None:
+    """Refuse past use that is not a part of the cluster."""
+    if len(event.part) != 3 or not all(0 <= part <= MOST for part in event.part):
+        expected = "millionths of GPU, CPU and memory that are not negative"
+        raise InvalidEvent("bad_amount", "part", event.part, expected)

@@ -1,4 +1,9 @@
-"""Topology between nodes: in which sets of nodes a group that wants to lie together is tried.
+"""The levels that topologies name, and the tiers of the nodes that the nodes' labels make.
+
+Tiers are built when they are asked for and kept until a label that they read changes: most
+events of nodes change none.
+
+Topology between nodes: in which sets of nodes a group that wants to lie together is tried.
 
 A topology is an ordered list of label keys, coarse to fine. For a ``Level`` (required, preferred)
 the sets are tried deepest level first, from the preferred one up to the required one, or up to all
@@ -7,15 +12,169 @@ of inner groups are the same question asked again with the chosen set as ``withi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import TopologySet
 from carrel_scheduler.core.gangs import Level
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.topology.fit import Alike, Fit, Unlike
-from carrel_scheduler.core.topology.gathering import candidate_sets, gathering_scores
-from carrel_scheduler.core.topology.levels import Levels
+from carrel_scheduler.core.requests import HOST
+from carrel_scheduler.core.topology.domains import (
+    Alike,
+    Fit,
+    Span,
+    Tier,
+    Unlike,
+    build_tiers,
+    candidate_sets,
+    gathering_scores,
+)
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(eq=False)
+class Levels:
+    """All topologies and the labels of all nodes."""
+
+    _levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _nodes: dict[int, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    _columns: dict[str, Counts] = field(default_factory=dict)
+    _trees: dict[tuple[str, ...], tuple[Tier, ...]] = field(default_factory=dict)
+    _size: int = 0
+
+    def copy(self) -> Self:
+        """One that changes by itself; what is built is shared, as it never changes in place."""
+        return type(self)(
+            self._levels.copy(),
+            self._nodes.copy(),
+            self._columns.copy(),
+            self._trees.copy(),
+            self._size,
+        )
+
+    def set_topology(self, event: TopologySet) -> None:
+        """Take in a topology, or its new levels.
+
+        Raises:
+            InvalidEvent: a level named twice, or ``HOST`` anywhere but last.
+        """
+        levels = event.levels[:-1] if event.levels[-1:] == (HOST,) else event.levels
+        if HOST in levels:
+            raise InvalidEvent("host_not_last", "levels", event.levels, f"{HOST!r} is the last one")
+        if len(set(levels)) < len(levels):
+            raise InvalidEvent("level_twice", "levels", event.levels, "each key stands once")
+        self._levels[event.name] = (*levels, HOST)
+
+    def set_node(self, slot: int, name: str, labels: Labels) -> None:
+        """A node appeared in a slot, or changed its labels."""
+        new = (name, {**dict(labels), HOST: name})
+        old = self._nodes.get(slot)
+        if old == new:
+            return
+        self._nodes[slot] = new
+        was = old[1] if old else {}
+        self._forget({key for key in self._columns if was.get(key) != new[1].get(key)})
+
+    def remove_node(self, slot: int) -> None:
+        """A node left its slot."""
+        if (old := self._nodes.pop(slot, None)) is not None:
+            self._forget(self._columns.keys() & old[1].keys())
+
+    def check(self, level: Level) -> None:
+        """Whether a level names what exists.
+
+        Raises:
+            InvalidEvent: the topology is not known, or does not have the level.
+        """
+        if not level.topology:
+            return
+        keys = self._levels.get(level.topology)
+        if keys is None:
+            known = ", ".join(sorted(self._levels)) or "none"
+            raise InvalidEvent(
+                "unknown_topology", "topology", level.topology, f"one of the topologies: {known}"
+            )
+        for name, key in (("required", level.required), ("preferred", level.preferred)):
+            if key and key not in keys:
+                raise InvalidEvent("unknown_level", name, key, f"one of {', '.join(keys)}")
+
+    def known(self) -> dict[str, tuple[str, ...]]:
+        """The keys of each topology, coarse to fine."""
+        return dict(self._levels)
+
+    def domains(self, key: str, size: int, topology: str = "") -> npt.NDArray[np.int32]:
+        """(N,) the domain of each of ``size`` node slots at a level; -1 where it is in none."""
+        span = self.span(Level(required=key, topology=topology), size)
+        if span is None:
+            return np.full(size, -1, dtype=np.int32)
+        return span.tiers[span.top].domain
+
+    def path(self, key: str, slot: int, topology: str = "") -> str:
+        """The path of a node's domain for people, such as ``zone-a/r1``; empty without one."""
+        keys = self._keys(Level(required=key, topology=topology)) or ()
+        if key not in keys or slot not in self._nodes:
+            return ""
+        labels = self._nodes[slot][1]
+        if key == HOST:
+            return labels[HOST]
+        path = [labels.get(each, "") for each in keys[: keys.index(key) + 1]]
+        return "/".join(path) if all(path) else ""
+
+    def span(self, level: Level, size: int) -> Span | None:
+        """The tiers for a level; ``None`` where what it requires does not exist."""
+        if not level.required and not level.preferred:
+            return Span((), -1)
+        keys = self._keys(level)
+        if keys is None or (level.required and level.required not in keys):
+            return None if level.required else Span((), -1)
+        top = keys.index(level.required) if level.required else -1
+        deepest = keys.index(level.preferred) if level.preferred in keys else top
+        return Span(self._tree(keys, size)[: max(top, deepest) + 1], top)
+
+    def _keys(self, level: Level) -> tuple[str, ...] | None:
+        """The levels of the topology that a level speaks of.
+
+        Keys that no topology has are levels by themselves, so that a plain label key will do.
+        """
+        if level.topology:
+            return self._levels.get(level.topology)
+        wanted = {level.required, level.preferred} - {""}
+        for name in sorted(self._levels):
+            if wanted <= set(self._levels[name]):
+                return self._levels[name]
+        own = dict.fromkeys(key for key in (level.required, level.preferred) if key != HOST)
+        return (*(key for key in own if key), HOST)
+
+    def _tree(self, keys: tuple[str, ...], size: int) -> tuple[Tier, ...]:
+        if size != self._size:
+            self._columns.clear()
+            self._trees.clear()
+            self._size = size
+        if keys not in self._trees:
+            for key in keys:
+                if key not in self._columns:
+                    self._columns[key] = self._column(key)
+            self._trees[keys] = build_tiers(keys, self._columns)
+        return self._trees[keys]
+
+    def _column(self, key: str) -> Counts:
+        """(N,) the place of each node's value among the sorted values; -1 without."""
+        values = {slot: labels.get(key, "") for slot, (_, labels) in self._nodes.items()}
+        places = {value: place for place, value in enumerate(sorted(set(values.values()) - {""}))}
+        column = np.full(self._size, -1, dtype=np.int64)
+        for slot, value in values.items():
+            column[slot] = places.get(value, -1)
+        return column
+
+    def _forget(self, keys: set[str]) -> None:
+        for key in keys:
+            del self._columns[key]
+        self._trees = {tree: d for tree, d in self._trees.items() if keys.isdisjoint(tree)}
 
 
 @dataclass(eq=False)

@@ -2,11 +2,12 @@
 
 A *job* here is the state's record of a workload. Facts that are asked of all jobs at once stand in
 columns beside the records, by the job's slot.
+
 """
 
+import heapq
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +16,8 @@ from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import Outcome, Preemptibility, WorkloadQueued
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.resources import Triple
+from carrel_scheduler.core.work.gang_steps import LeafState, shed_steps
 from carrel_scheduler.core.work.shapes import Shape
-
-if TYPE_CHECKING:
-    from carrel_scheduler.core.work.waiting import WaitingRow
 
 NEVER_SAVED = -1.0
 NOTHING: frozenset[int] = frozenset()
@@ -130,6 +129,41 @@ class Job:
         return (-self.spec.priority, self.spec.created_at, self.spec.uid)
 
 
+class WaitingRow:
+    """Jobs that look alike.
+
+    ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
+    """
+
+    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape")
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.id = number
+        self.queue = job.queue
+        self.shape: Shape = job.shape
+        self.priority = job.spec.priority
+        self.preemptible = job.spec.preemptible
+        self.members: dict[str, Job] = {}
+        self.heap: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def first(self) -> Job | None:
+        """The oldest job of the row."""
+        heap, members = self.heap, self.members
+        while heap:
+            job = members.get(heap[0][1])
+            if job is not None and job.spec.created_at == heap[0][0]:
+                return job
+            heapq.heappop(heap)
+        return None
+
+    def in_order(self) -> list[Job]:
+        """All its jobs, oldest first."""
+        return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
+
+
 class JobTable:
     """All jobs, by uid and by slot.
 
@@ -238,3 +272,65 @@ class JobTable:
         self.by_slot += [None] * (slots - old)
         self.uids += [""] * (slots - old)
         self._spare += range(slots - 1, old - 1, -1)
+
+
+def leaf_states(
+    job: Job, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
+) -> tuple[LeafState, ...]:
+    """Where the tasks of each leaf are.
+
+    Of those that run the protected ones stand first, and what a plan places stands last: what goes
+    first is what came last.
+
+    Args:
+        job: the workload.
+        started: indices of tasks that a plan places; they count as running.
+        stopped: indices of running tasks that a plan stops; they count as waiting again.
+    """
+    rows, out, halted = job.rows, job.out or {}, job.halted
+    leaves: list[tuple[list[int], list[int]]] = [([], []) for _ in job.shape.structure.leaves]
+    succeeded = [0] * len(leaves)
+    for index, leaf in enumerate(job.shape.leaf_of):
+        pending, running = leaves[leaf]
+        if index in started or (index in rows and index not in halted and index not in stopped):
+            running.append(index)
+        elif index in out:
+            succeeded[leaf] += out[index] is Outcome.SUCCEEDED
+        elif index in rows:
+            if index not in halted:
+                pending.append(index)
+        elif job.queued and index not in job.spec.gated:
+            pending.append(index)
+    if (core := job.core) or started:
+        for _, running in leaves:
+            running.sort(key=lambda index: (index not in core, index in started))
+    return tuple(
+        LeafState(tuple(pending), tuple(running), ended)
+        for (pending, running), ended in zip(leaves, succeeded, strict=True)
+    )
+
+
+def protected_members(job: Job) -> frozenset[int]:
+    """Indices of the placed tasks that are never stopped for others.
+
+    All of a non-preemptible workload, none of a preemptible one, and of a semi-preemptible one
+    its core (``changes.cores``).
+    """
+    if job.spec.preemptible is Preemptibility.YES or not job.rows:
+        return NOTHING
+    return job.core if has_core(job) else frozenset(job.rows)
+
+
+def has_core(job: Job) -> bool:
+    """Whether some of its tasks may be protected and others not."""
+    return job.spec.preemptible is Preemptibility.SURPLUS and job.shape.elastic
+
+
+def minimum_of(
+    job: Job, started: Collection[int] = NOTHING, stopped: Collection[int] = NOTHING
+) -> frozenset[int]:
+    """Indices of the running tasks without which it would fall below its minimum."""
+    core: tuple[int, ...] = ()
+    for step in shed_steps(job.shape.structure, leaf_states(job, started, stopped)):
+        core = step.tasks if step.core else ()
+    return frozenset(core)

@@ -11,7 +11,7 @@ from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group, leaves
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import Triple, added
-from carrel_scheduler.core.work.steps import Structure, first_step, structure_of
+from carrel_scheduler.core.work.gang_steps import Structure, first_step, structure_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

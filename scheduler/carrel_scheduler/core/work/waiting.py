@@ -14,8 +14,7 @@ import numpy.typing as npt
 from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.shapes import Shape
+from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
 Times = npt.NDArray[np.float64]
 Key = tuple[int, int, int, Preemptibility]
@@ -24,41 +23,6 @@ FEW = 64
 """So many rows are looked at by themselves, without the whole columns."""
 PARTS = 4
 """One of so many rows are put in order by themselves, where the order of all is not known."""
-
-
-class WaitingRow:
-    """Jobs that look alike.
-
-    ``members`` maps slots of jobs to jobs; the heap behind it may still hold jobs that have left.
-    """
-
-    __slots__ = ("heap", "id", "members", "preemptible", "priority", "queue", "shape")
-
-    def __init__(self, number: int, job: Job) -> None:
-        self.id = number
-        self.queue = job.queue
-        self.shape: Shape = job.shape
-        self.priority = job.spec.priority
-        self.preemptible = job.spec.preemptible
-        self.members: dict[str, Job] = {}
-        self.heap: list[tuple[float, str]] = []
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def first(self) -> Job | None:
-        """The oldest job of the row."""
-        heap, members = self.heap, self.members
-        while heap:
-            job = members.get(heap[0][1])
-            if job is not None and job.spec.created_at == heap[0][0]:
-                return job
-            heapq.heappop(heap)
-        return None
-
-    def in_order(self) -> list[Job]:
-        """All its jobs, oldest first."""
-        return sorted(self.members.values(), key=lambda job: (job.spec.created_at, job.spec.uid))
 
 
 class WaitingRows:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from carrel_scheduler.core.words.sentence_parts import join
+from carrel_scheduler.core.messages.sentences import join
 from carrel_scheduler.engines.external import NodeHealth
 from carrel_scheduler.ledger.objects import ReasonInfo
 

@@ -1,4 +1,4 @@
-"""The words of reasons that the life cycle itself gives (the core's own: ``core.words.wording``).
+"""The words of reasons that the life cycle itself gives (the core's own: ``core.messages.render``).
 
 Tokens are stable; sentences are for people and follow one voice: what happened, then what helps.
 """
@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.core.words import wording
 from carrel_scheduler.ledger.kinds import WorkloadKind
 from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadSpec
 
@@ -39,14 +39,14 @@ def duration(seconds: float) -> str:
 
 def from_core(reason: Reason, project: str) -> ReasonInfo:
     """A reason of a plan as it is stored; the wording without foreign names lies beside it."""
-    facts = wording.data(reason, project)
-    facts["sentence_without_names"] = wording.sentence(reason, project, names=False)
-    facts["help_without_names"] = wording.help_text(reason, project, names=False)
+    facts = render.data(reason, project)
+    facts["sentence_without_names"] = render.sentence(reason, project, names=False)
+    facts["help_without_names"] = render.help_text(reason, project, names=False)
     return ReasonInfo(
         token=reason.token.value,
         cls=reason.cls.value,
-        sentence=wording.sentence(reason, project),
-        help=wording.help_text(reason, project),
+        sentence=render.sentence(reason, project),
+        help=render.help_text(reason, project),
         data=facts,
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from carrel_scheduler.core.cycle.cluster_total import cluster_total
+from carrel_scheduler.core.cycle.cycle import cluster_total
 from carrel_scheduler.core.events import UsageSeen
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.core import node_views, speculation
+from carrel_scheduler.core import speculation, views
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
@@ -257,7 +257,7 @@ class LiveView:
             waiting=use.waiting,
         )
 
-    def _node(self, view: node_views.NodeView) -> NodeView:
+    def _node(self, view: views.NodeView) -> NodeView:
         known = self._loop.nodes.get(view.name)
         facts = _facts(view) if known is None else known.facts
         told = {device.index: device for device in facts.devices}
@@ -284,14 +284,14 @@ class LiveView:
             devices=devices,
         )
 
-    def _status(self, view: node_views.NodeView, known: NodeState | None) -> str:
+    def _status(self, view: views.NodeView, known: NodeState | None) -> str:
         standing = self._loop.external_pods.node_health(view.name)
         if known is None or standing is NodeHealth.GONE:
             return "lost"
         return "ready" if view.schedulable else "cordoned"
 
     def _device(
-        self, node: NodeState | None, device: Device, shown: node_views.DeviceView
+        self, node: NodeState | None, device: Device, shown: views.DeviceView
     ) -> DeviceView:
         use = node.use.get(device.index) if node else None
         holders = [
@@ -340,7 +340,7 @@ class LiveView:
         )
 
 
-def _facts(view: node_views.NodeView) -> NodeFacts:
+def _facts(view: views.NodeView) -> NodeFacts:
     """A node that work is recorded on and that nobody tells of."""
     return NodeFacts(
         name=view.name,
@@ -351,7 +351,7 @@ def _facts(view: node_views.NodeView) -> NodeFacts:
     )
 
 
-def _untold(shown: node_views.DeviceView) -> Device:
+def _untold(shown: views.DeviceView) -> Device:
     """A device that work is recorded on and that its node does not show."""
     return Device(
         index=shown.index,

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.core.words import wording
 
 NO_PROJECT: Final = "ProjectNotFound"
 CAN_NOT_BE_PLACED: Final = "CanNotBePlaced"
@@ -25,14 +25,14 @@ def no_project(name: str) -> str:
 
 def waits(reason: Reason, project: str) -> tuple[str, str]:
     """Why a pod waits: token and sentence, with what would help. Names of others are left out."""
-    sentence = wording.sentence(reason, project, names=False)
-    helps = wording.help_text(reason, project, names=False)
+    sentence = render.sentence(reason, project, names=False)
+    helps = render.help_text(reason, project, names=False)
     return reason.token.value, f"{sentence} {helps}".strip()
 
 
 def evicted(reason: Reason, project: str) -> tuple[str, str]:
     """Why a pod gives way."""
-    return reason.token.value, wording.sentence(reason, project, names=False)
+    return reason.token.value, render.sentence(reason, project, names=False)
 
 
 def does_not_give_way(why: str) -> str:

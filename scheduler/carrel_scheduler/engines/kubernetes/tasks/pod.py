@@ -7,7 +7,7 @@ any; what a task may do it does with its own token at the scheduler's API.
 import math
 from typing import Any, Final
 
-from carrel_scheduler.core.mig.parts import EXPECTED, is_profile
+from carrel_scheduler.core.mig.models import EXPECTED, is_profile
 from carrel_scheduler.engines.contract import EngineError, TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import environment, names, payload, program
 from carrel_scheduler.engines.kubernetes.tasks import settings as at

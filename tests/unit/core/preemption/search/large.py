@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from carrel_scheduler.core.preemption.search.claims import Budgets, Claim, Ground, Ints, Room
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 from unit.core.preemption.search.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]

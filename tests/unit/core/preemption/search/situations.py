@@ -7,7 +7,7 @@ import numpy as np
 
 from carrel_scheduler.core.preemption.search.claims import Budgets, Claim, Ground, Ints, Victims
 from carrel_scheduler.core.preemption.search.fitting import fitting_one
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 
 Set = frozenset[int]
 

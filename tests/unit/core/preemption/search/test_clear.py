@@ -14,7 +14,7 @@ from carrel_scheduler.core.preemption.search.claims import (
     NotFound,
 )
 from carrel_scheduler.core.preemption.search.clear import clear
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 from unit.core.preemption.search.situations import flat, free_ground, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]

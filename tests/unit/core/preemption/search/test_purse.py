@@ -9,7 +9,7 @@ from carrel_scheduler.core.preemption.search.claims import Budgets
 from carrel_scheduler.core.preemption.search.items import Items
 from carrel_scheduler.core.preemption.search.purse import Caps, Purse
 from carrel_scheduler.core.preemption.search.walk import Walk
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 
 
 def purse(amounts: list[int], queue: list[int], excess: int = 4) -> Purse:

@@ -1,0 +1,225 @@
+"""How much of what a class of tasks asks for is there, in the views that reasons look at.
+
+For each view and class the answer is kept resource by resource, (N,) tasks per node, so that "would
+it fit if it did not ask for this" is a minimum over the others. Resources are numbered as in quotas
+(0 GPU, 1 CPU, 2 memory), then the extended ones: always the host row plus one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+
+from carrel_scheduler.core.capacity.eligibility import Eligible
+from carrel_scheduler.core.devices import device_choice
+from carrel_scheduler.core.devices.classes import Classes, Form, GpuKind
+from carrel_scheduler.core.layers import Bools, Counts, Layer
+from carrel_scheduler.core.mig import MODELS, full_slots
+from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.nodes.nodes import NodeColumns
+from carrel_scheduler.core.resources import MILLI
+
+GPU = 0
+
+
+class Sight(Enum):
+    """Which room is looked at."""
+
+    BEFORE = auto()
+    """Idle when the cycle began."""
+    IDLE = auto()
+    """Idle after everything that the cycle decided."""
+    SOON = auto()
+    """Idle, and what is being released."""
+    UNPROMISED = auto()
+    """Idle, also what is held for others."""
+    EMPTY = auto()
+    """All of the nodes that take new work, if nobody held anything."""
+    WHOLE = auto()
+    """All that there is, broken, drained and switched off too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """Of one class in one view.
+
+    Attributes:
+        mask: (N,) the nodes on which it may run.
+        by_resource: resource -> (N,) how many tasks fit as far as this resource goes.
+    """
+
+    mask: Bools
+    by_resource: dict[int, Counts]
+
+    def counts(self, resources: Sequence[int] | None = None) -> Counts:
+        """(N,) how many tasks fit that ask for these of the resources only; ``None`` all."""
+        wanted = self.by_resource if resources is None else resources
+        found = self.mask.astype(np.int64) * device_choice.UNBOUNDED
+        for resource in wanted:
+            found = np.minimum(found, self.by_resource[resource])
+        return found * self.mask
+
+    def total(self, resources: Sequence[int] | None = None) -> int:
+        """How many on all nodes."""
+        return int(self.counts(resources).sum())
+
+
+class Rooms:
+    """All views of one cycle, made when asked for."""
+
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        classes: Classes,
+        eligible: Eligible,
+        room: Room | None = None,
+    ) -> None:
+        """``room``: of the cycle; without it only ``EMPTY`` and ``WHOLE`` are known."""
+        self._nodes, self._classes, self._eligible, self._room = nodes, classes, eligible, room
+        self._layers: dict[Sight, Layer] = {}
+        self._parts: dict[tuple[Sight, int], Parts] = {}
+        self._totals: dict[tuple[Sight, int, tuple[int, ...] | None], int] = {}
+        self._gpus: dict[tuple[Sight, GpuKind], Counts] = {}
+        self._hosts: dict[tuple[Sight, int, int], Counts] = {}
+        self._asked: dict[int, dict[int, int]] = {}
+        self._same: dict[Sight, Sight] = {}
+
+    @property
+    def looks(self) -> int:
+        """How many classes stand here, each in one view."""
+        return len(self._parts)
+
+    def layer(self, sight: Sight) -> Layer:
+        """The room in a view."""
+        sight = self._plain(sight)
+        found = self._layers.get(sight)
+        if found is None:
+            found = self._layers[sight] = self._make(sight)
+        return found
+
+    def parts(self, sight: Sight, cls: int) -> Parts:
+        """What is there for a class."""
+        key = (self._plain(sight), cls)
+        found = self._parts.get(key)
+        if found is None:
+            found = self._parts[key] = self._look(*key)
+        return found
+
+    def total(self, sight: Sight, cls: int, resources: tuple[int, ...] | None = None) -> int:
+        """How many tasks of a class fit, as far as these resources go."""
+        key = (self._plain(sight), cls, resources)
+        found = self._totals.get(key)
+        if found is None:
+            found = self._totals[key] = self.parts(sight, cls).total(resources)
+        return found
+
+    def amounts(self, sight: Sight, resource: int) -> Counts:
+        """(N,) of a resource on each node."""
+        layer = self.layer(sight)
+        if resource == GPU:
+            gpus: Counts = layer.devices.sum(axis=0, dtype=np.int64)
+            return gpus
+        host: Counts = layer.host[resource - 1]
+        return host
+
+    def pieces(self, sight: Sight, resource: int, cls: int) -> Counts:
+        """``amounts``, of GPUs only what one task can use: whole devices, or one device's rest."""
+        form = self._classes.kinds[cls].form
+        if resource != GPU or form in (Form.NONE, Form.MIG):
+            return self.amounts(sight, resource)
+        devices = self.layer(sight).devices
+        if form is Form.WHOLE:
+            found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
+            return found
+        most = self._classes.kinds[cls].devices
+        best: Counts = np.sort(devices, axis=0)[-most:].sum(axis=0, dtype=np.int64)
+        return best
+
+    def asked(self, cls: int) -> dict[int, int]:
+        """Resource -> what one task asks for, GPUs first; GPUs as they count against quotas."""
+        found = self._asked.get(cls)
+        if found is None:
+            classes = self._classes
+            found = {GPU: classes.amounts(cls)[0]} if classes.takes_gpu(cls) else {}
+            for row, amount in enumerate(classes.host(cls)):
+                if amount:
+                    found[row + 1] = amount
+            self._asked[cls] = found
+        return found
+
+    def _look(self, sight: Sight, cls: int) -> Parts:
+        request, kind = self._classes.request(cls), self._classes.kinds[cls]
+        ever = sight is Sight.WHOLE
+        mask = self._eligible.ever(request) if ever else self._eligible.of(request)
+        found: dict[int, Counts] = {}
+        if kind.form is not Form.NONE:
+            found[GPU] = self._by_gpu(sight, kind)
+        for row, amount in enumerate(self._classes.host(cls)):
+            if amount:
+                found[row + 1] = self._by_host(sight, row, amount)
+        return Parts(mask, found)
+
+    def _by_gpu(self, sight: Sight, kind: GpuKind) -> Counts:
+        found = self._gpus.get((sight, kind))
+        if found is None:
+            layer = self.layer(sight)
+            memory, models = self._nodes.gpu_memory, self._eligible.models()
+            found = device_choice.capacity(kind, layer.devices, layer.slots, memory, models)
+            self._gpus[sight, kind] = found
+        return found
+
+    def _by_host(self, sight: Sight, row: int, amount: int) -> Counts:
+        found = self._hosts.get((sight, row, amount))
+        if found is None:
+            found = self._hosts[sight, row, amount] = self.layer(sight).host[row] // amount
+        return found
+
+    def _plain(self, sight: Sight) -> Sight:
+        """A view that holds the same as this one, the same for all that do."""
+        found = self._same.get(sight)
+        if found is None:
+            found = self._same[sight] = self._equal_to(sight)
+        return found
+
+    def _equal_to(self, sight: Sight) -> Sight:
+        nodes, room = self._nodes, self._room
+        if sight is Sight.WHOLE:
+            there = np.arange(len(nodes.usable))[:, None] < nodes.devices
+            present = np.array([fact is not None for fact in nodes.facts], np.bool_)
+            works = bool(nodes.schedulable[: len(present)][present].all())
+            return Sight.EMPTY if works and bool((nodes.usable == there).all()) else sight
+        if room is None or sight in (Sight.EMPTY, Sight.IDLE):
+            return sight
+        if sight is Sight.SOON:
+            coming = room.releasing.devices.any() or room.releasing.host.any()
+            return sight if coming else Sight.IDLE
+        if sight is Sight.BEFORE:
+            return sight if room.log else Sight.IDLE
+        held = room.promised.devices.any() or room.promised.host.any()
+        return sight if held else Sight.IDLE
+
+    def _make(self, sight: Sight) -> Layer:
+        nodes = self._nodes
+        if sight in (Sight.EMPTY, Sight.WHOLE):
+            return self._full(working=sight is Sight.EMPTY)
+        if self._room is None:
+            raise RuntimeError("no cycle to look at")
+        if sight is Sight.BEFORE:
+            return Room(nodes).idle
+        if sight is Sight.UNPROMISED:
+            free, is_open = self._room.free, self._room.open
+            host = np.maximum(free.host, 0) * nodes.schedulable
+            return Layer(free.devices * is_open, host, free.slots * is_open)
+        return self._room.idle if sight is Sight.IDLE else self._room.soon
+
+    def _full(self, *, working: bool) -> Layer:
+        nodes = self._nodes
+        rows = np.arange(len(nodes.usable))[:, None]
+        there = rows < nodes.devices
+        if working:
+            there = there & nodes.usable & nodes.schedulable
+        by_code = np.array([0, *(full_slots(name) for name in MODELS)], np.uint8)
+        slots = by_code.take(self._eligible.models()) * there
+        host = nodes.capacity * nodes.schedulable if working else nodes.capacity
+        return Layer((there * MILLI).astype(np.int16), host, slots.astype(np.uint8))

@@ -1,0 +1,235 @@
+"""Who asks for room: a job enters and leaves the waiting rows, or the partial jobs.
+
+The core of elastic semi-preemptible work: the members that are protected, as tasks come and go.
+
+The core is the minimum that would be left if all surplus went. It never counts for more than it
+did, except through tasks that were placed to fill the minimum, for these had to be within quota.
+When members end, surplus takes their place in the core if it asks for no more; larger surplus does
+not, since what borrowed would then be beyond reclaim. Where nothing else makes up a minimum, the
+workload is ``uncovered``: preemptible as a whole until it starts anew.
+
+Room that is held for work that waits, or that was told to stop and moves.
+
+From a place named by an event to what it takes, checked.
+"""
+
+from collections.abc import Iterable
+
+from carrel_scheduler.core.columns import Columns
+from carrel_scheduler.core.devices.classes import Classes, Form
+from carrel_scheduler.core.errors import InvalidEvent
+from carrel_scheduler.core.events import Place, Preemptibility, RoomPromised
+from carrel_scheduler.core.layers import Footprint, Layer
+from carrel_scheduler.core.mig import full_slots
+from carrel_scheduler.core.nodes.nodes import NodeColumns
+from carrel_scheduler.core.queues.queues import Sum
+from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
+from carrel_scheduler.core.work.gang_steps import satisfied
+from carrel_scheduler.core.work.jobs import NOTHING, Job, has_core, leaf_states, minimum_of
+
+
+def ask(state: Columns, job: Job) -> None:
+    """Enter a job among those that ask for room, where it belongs now."""
+    if job.fresh and not job.promise:
+        job.asked = job.shape.total
+        state.waiting.add(job)
+    else:
+        pending = job.pending()
+        if not pending:
+            if job.spec.gated and job.queued and not job.rows:
+                state.gated[job.spec.uid] = job
+            return
+        job.asked = added(job.shape.amounts[index] for index in pending)
+        state.partial[job.spec.uid] = job
+        for cls in job.shape.kinds:
+            state.classes.retain(cls)
+    state.queues.add(Sum.WAITING, job.queue, job.asked)
+
+
+def stop_asking(state: Columns, job: Job) -> None:
+    """The opposite of ``ask``; nothing for a job that does not ask."""
+    state.gated.pop(job.spec.uid, None)
+    if job.waiting is not None:
+        state.waiting.remove(job)
+    elif state.partial.pop(job.spec.uid, None) is not None:
+        for cls in job.shape.kinds:
+            state.classes.release(cls)
+    else:
+        return
+    state.queues.add(Sum.WAITING, job.queue, job.asked, sign=-1)
+    job.asked = NONE
+
+
+def next_is_fixed(job: Job) -> bool:
+    """Whether its next tasks, once placed, count as non-preemptible."""
+    if job.spec.preemptible is not Preemptibility.SURPLUS:
+        return job.spec.preemptible is Preemptibility.NO
+    return not (job.uncovered or has_minimum(job))
+
+
+def has_minimum(job: Job) -> bool:
+    """Whether its running tasks make up its minimum."""
+    return satisfied(job.shape.structure, [state.there for state in leaf_states(job)])
+
+
+def settle_core(state: Columns, job: Job, new: frozenset[int] = NOTHING) -> None:
+    """Set the core after a change of a job's tasks; ``new`` was placed to fill the minimum."""
+    if not has_core(job):
+        return
+    if not job.rows:
+        job.core, job.uncovered = NOTHING, False
+        return
+    before, job.core = job.core | new, NOTHING
+    rights = added((job.fixed, _sum(state, job, new)))
+    if job.uncovered:
+        return
+    minimum = minimum_of(job)
+    if _within(_sum(state, job, minimum), rights):
+        job.core = minimum
+        return
+    rest = before.intersection(job.running())
+    if _suffices(job, rest):
+        job.core = rest
+    else:
+        job.uncovered = True
+
+
+def _suffices(job: Job, members: frozenset[int]) -> bool:
+    """Whether these running tasks alone make up the minimum."""
+    others = [index for index in job.running() if index not in members]
+    there = [state.there for state in leaf_states(job, stopped=others)]
+    return satisfied(job.shape.structure, there)
+
+
+def _sum(state: Columns, job: Job, indices: Iterable[int]) -> Triple:
+    footprint = state.tasks.footprint
+    return added(footprint(job.rows[index]).amounts for index in indices)
+
+
+def _within(amounts: Triple, most: Triple) -> bool:
+    return all(amount <= bound for amount, bound in zip(amounts, most, strict=True))
+
+
+def promised(state: Columns, event: RoomPromised) -> None:
+    """Hold places for a workload instead of those held before; no places end the promise."""
+    job = state.jobs.get(event.uid)
+    pending = {*job.pending(), *job.halted}
+    if not pending:
+        raise InvalidEvent(
+            "not_waiting", "uid", event.uid, "a workload that waits for room or moves"
+        )
+    indices = event.indices or tuple(range(len(event.places)))
+    if len(indices) != len(event.places) or not pending.issuperset(indices):
+        expected = "a place for each of some tasks that wait or stop"
+        raise InvalidEvent("bad_places", "places", event.places, expected)
+    if event.places and not event.indices and len(event.places) != job.shape.tasks:
+        expected = f"a place for each of the {job.shape.tasks} tasks, or none"
+        raise InvalidEvent("bad_places", "places", event.places, expected)
+    places = tuple(
+        footprint_of(state.nodes, state.classes, job.shape.classes[index], place)
+        for index, place in zip(indices, event.places, strict=True)
+    )
+    before = job.promise
+    stop_asking(state, job)
+    end_promise(state, job)
+    try:
+        check_promises(state.nodes.promised, places)
+    except InvalidEvent:
+        hold(state, job, before)
+        raise
+    else:
+        hold(state, job, tuple(zip(indices, places, strict=True)))
+    finally:
+        ask(state, job)
+
+
+def end_promise(state: Columns, job: Job) -> None:
+    """What was held for it is free for others."""
+    if not job.promise:
+        return
+    for _, place in job.promise:
+        state.nodes.promised.subtract(place)
+        state.capacity.mark(place.node)
+    _count(state, job, -1)
+    job.promise, job.promise_fixed = (), False
+    del state.promised[job.spec.uid]
+
+
+def hold(state: Columns, job: Job, promise: tuple[tuple[int, Footprint], ...]) -> None:
+    """Hold places for a job that holds none; ``end_promise`` undoes it."""
+    if not promise:
+        return
+    for _, place in promise:
+        state.nodes.promised.add(place)
+        state.capacity.mark(place.node)
+    job.promise, job.promise_fixed = promise, next_is_fixed(job)
+    state.promised[job.spec.uid] = job
+    _count(state, job, 1)
+
+
+def follow_minimum(state: Columns, job: Job) -> None:
+    """Whether what is held for it is for its minimum may have changed with its tasks."""
+    if job.promise and job.promise_fixed != next_is_fixed(job):
+        _count(state, job, -1)
+        job.promise_fixed = not job.promise_fixed
+        _count(state, job, 1)
+
+
+def _count(state: Columns, job: Job, sign: int) -> None:
+    amounts = added(place.amounts for _, place in job.promise)
+    state.queues.add(Sum.PROMISED, job.queue, amounts, sign=sign)
+    if job.promise_fixed:
+        state.queues.add(Sum.PROMISED_FIXED, job.queue, amounts, sign=sign)
+
+
+def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -> Footprint:
+    """What a task of this class takes there. Raises ``InvalidEvent`` for an impossible place."""
+    name, devices, slots = place
+    slot = nodes.slot(name)
+    wanted = classes.devices(cls)
+    there = int(nodes.devices[slot])
+    if len(devices) != wanted or len(set(devices)) != wanted:
+        raise InvalidEvent("bad_devices", "devices", devices, f"{wanted} different devices")
+    if any(not 0 <= device < there for device in devices):
+        expected = f"devices 0 to {there - 1} of {name}"
+        raise InvalidEvent("unknown_device", "devices", devices, expected)
+    if not nodes.mig[slot]:
+        right = not slots
+    elif classes.kinds[cls].form is Form.WHOLE:
+        slots, right = full_slots(nodes.fact(slot).mig_model), True
+    else:
+        right = bool(slots) == bool(devices)
+    if not right:
+        expected = "bits of an instance on nodes with MIG, none otherwise"
+        raise InvalidEvent("bad_slots", "slots", slots, expected)
+    share = classes.share_on(cls, nodes, slot) if devices else 0
+    if devices and share <= 0:
+        raise InvalidEvent("bad_node", "node", name, "a node whose GPUs can be used this way")
+    counted = classes.request(cls).counted_milli
+    return Footprint(slot, tuple(sorted(devices)), share, classes.host(cls), slots, counted)
+
+
+def check_free(free: Layer, place: Footprint) -> None:
+    """Refuse a place whose devices are not free.
+
+    CPU and memory are not refused: a node may report less than it had, and what runs, runs.
+    """
+    for device in place.devices:
+        taken = place.slots & ~int(free.slots[device, place.node])
+        if int(free.devices[device, place.node]) < place.share or taken:
+            raise InvalidEvent("device_taken", "devices", place.devices, "devices with room")
+
+
+def check_promises(promised: Layer, places: tuple[Footprint, ...]) -> None:
+    """Refuse places that are promised twice, to others or among themselves.
+
+    What is promised may still run: the promise then waits for its end.
+    """
+    shares: dict[tuple[int, int], int] = {}
+    for place in places:
+        for device in place.devices:
+            key = (device, place.node)
+            shares[key] = shares.get(key, int(promised.devices[key])) + place.share
+            if shares[key] > MILLI or int(promised.slots[key]) & place.slots:
+                expected = "devices that are promised to nobody else"
+                raise InvalidEvent("device_taken", "devices", place.devices, expected)

@@ -1,0 +1,124 @@
+"""Searches that were in vain are not made again as long as nothing changed that they looked at.
+
+What a search for victims finds follows from: what runs where and holds what, which every event
+about placed tasks and held room changes (``QueueColumns.changes``); the nodes; the rules; those
+fair shares that it asked for; the moves made before it in the same cycle; the values by which nodes
+are chosen; and the time, if it asked for it (lost work grows, protections end). Work that merely
+waits is not among these, so what comes and goes in the queues, a question of a speculation too,
+makes nobody search again. Events that are rare drop the whole memory (``State.apply``).
+
+What becomes of an offer.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+from carrel_scheduler.core.cache import Vain
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import ManyHeld, ManyStopped, Move
+from carrel_scheduler.core.queues.usage import Watched
+from carrel_scheduler.core.work.jobs import Job
+
+
+class Answer(Enum):
+    """What became of an offer."""
+
+    SERVED = auto()
+    NO = auto()
+    """Neither this job nor any that looks like it."""
+    PLAINLY_NO = auto()
+    """Like ``NO``, found out at a glance."""
+    NOT_THIS = auto()
+    """Others that look like it may still be served."""
+
+
+REFUSED = (Answer.NO, Answer.PLAINLY_NO)
+SEARCHED = (Answer.NO, Answer.NOT_THIS)
+
+
+def answered(found: bool) -> Answer:
+    """The answer of a search."""
+    return Answer.SERVED if found else Answer.NO
+
+
+MOST_MOVES = 48
+"""After more moves in a cycle hardly anything would be found again."""
+
+NO_ROW = -1
+"""Of who does not merely wait: room is held for it, which is given up to look for another."""
+
+Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
+
+
+def unless_in_vain(
+    cycle: Cycle, action: str, job: Job, step: tuple[int, ...], find: Find
+) -> Answer:
+    """The answer of ``find``, without asking it where it is known to find nothing.
+
+    Args:
+        cycle: the cycle.
+        action: whose search it is.
+        job: who is to be served.
+        step: which of its tasks.
+        find: searches; what it finds in vain leaves no trace but in ``Cycle.not_found``.
+    """
+    row, memory = job.waiting, cycle.state.memory
+    spec = job.spec
+    promised = spec.uid in cycle.state.promised and not job.rows
+    if (row is None and not promised) or len(cycle.moves.log) > MOST_MOVES:
+        return find(cycle, job, step)
+    number, alone = (NO_ROW, spec.uid) if row is None else (row.id, "")
+    key = (action, job.queue, job.shape.id, spec.priority, spec.preemptible, step, alone)
+    stamp, moment = _stamp(cycle), (cycle.now, cycle.state.jobs.saves)
+    known = memory.searches.get(key)
+    if known is not None and _holds(cycle, known, stamp, moment):
+        if known.not_found:
+            cycle.not_found.add(number)
+        return Answer.PLAINLY_NO if known.plainly else Answer.NO
+    before = number in cycle.not_found
+    cycle.not_found.discard(number)
+    cycle.time_asked, every = False, cycle.standings.fair
+    cycle.standings.fair = fair = Watched(every)
+    try:
+        answer = find(cycle, job, step)
+    finally:
+        cycle.standings.fair = every
+    not_found = number in cycle.not_found
+    if answer in REFUSED:
+        asked = moment if cycle.time_asked else None
+        found = Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
+        memory.note(key, found, cycle.state.queues.changes)
+    if before:
+        cycle.not_found.add(number)
+    return answer
+
+
+def _holds(cycle: Cycle, known: Vain, stamp: tuple[object, ...], moment: tuple[float, int]) -> bool:
+    """Whether everything that a search followed from is the same."""
+    fair = cycle.standings.fair
+    return (
+        known.moment in (None, moment)
+        and known.stamp == stamp
+        and all(fair[slot] == share for slot, share in known.fair)
+    )
+
+
+def _stamp(cycle: Cycle) -> tuple[object, ...]:
+    """What every search follows from, but for the time."""
+    state, standings = cycle.state, cycle.standings
+    return (
+        *(state.queues.changes, state.nodes.version, standings.table, state.chooser.value.prices),
+        *(standings.allocatable, cycle.borrowers.tobytes()),
+        tuple(map(_told, cycle.moves.log)),
+    )
+
+
+def _told(move: Move | ManyStopped | ManyHeld) -> tuple[object, ...]:
+    """A move without the records that it names."""
+    if isinstance(move, ManyHeld):
+        where = move.nodes.tobytes(), move.masks.tobytes()
+        return move.kind, move.job.spec.uid, move.indices, *where, move.fixed
+    claimer = move.cause.claimer.spec.uid if move.cause and move.cause.claimer else ""
+    if isinstance(move, ManyStopped):
+        return move.kind, move.rows.tobytes(), claimer
+    return move.kind, move.job.spec.uid, move.index, move.place, move.fixed, claimer

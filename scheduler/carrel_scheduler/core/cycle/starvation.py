@@ -1,0 +1,178 @@
+"""Who has waited too long for room that small work keeps taking.
+
+Small work of equal standing takes every GPU that becomes free, so a large gang could wait for as
+long as there is small work. Whoever needs more than one GPU, has waited longer than the patience of
+the settings and is the next in its queue *starves*, if it has a right to its room: its queue, less
+what runs there and would be served after it, stays within its fair share and its bounds with it,
+and empty nodes would hold it. For those who starve two things are done: what would be served after
+them in their queue does not start (here), and places are held for them on which others still run
+(``actions.reserve``). Held room stands idle, so few starve at a time; the oldest come first.
+
+Which waiting rows a limit or quota keeps from starting, for all rows at once.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Layer
+from carrel_scheduler.core.resources import MILLI, Triple
+from carrel_scheduler.core.work.jobs import Job
+
+LOOKS = 8
+"""So many of those who have waited longest are looked at in a cycle."""
+
+
+def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
+    """(r,) whether the first step of these rows breaks a bound of its queue or of one above.
+
+    The same as ``Standings.barrier``: a resource that is not asked for never stands in the way.
+    With ``for_ever`` as if nobody held anything.
+    """
+    if not len(rows):
+        return np.zeros(0, np.bool_)
+    waiting, table, columns = cycle.state.waiting, cycle.standings.table, cycle.columns
+    left = table.caps if for_ever else table.caps - columns.used
+    found = ~waiting.within(rows, table.tree.least_on_paths(np.maximum(left, 0)))
+    some = waiting.fixed.take(rows).nonzero()[0]
+    if len(some):
+        left = table.quotas if for_ever else table.quotas - columns.fixed
+        left = table.tree.least_on_paths(np.maximum(left, 0))
+        found[some] |= ~waiting.within(rows.take(some), left)
+    return found
+
+
+def starving(cycle: Cycle) -> tuple[Job, ...]:
+    """Those who starve, the oldest first; worked out once in a cycle."""
+    if cycle.starving is None:
+        cycle.starving = _starving(cycle) if cycle.settings.patience_s >= 0 else ()
+    return cycle.starving
+
+
+def held_back(cycle: Cycle, rows: Counts) -> Bools:
+    """(r,) whether the jobs of these waiting rows wait for one who starves in their queue."""
+    waiting = cycle.state.waiting
+    found = np.zeros(len(rows), np.bool_)
+    for job in starving(cycle):
+        cycle.sync()
+        if _fits(job, cycle.state.capacity.total):
+            continue
+        mine = job.waiting.id if job.waiting is not None else -1
+        places = (waiting.queue.take(rows) == job.queue).nonzero()[0]
+        some = rows.take(places)
+        priority, spec = waiting.priority.take(some), job.spec
+        later = waiting.since.take(some) > spec.created_at
+        after = (priority < spec.priority) | ((priority == spec.priority) & later)
+        found[places] |= after & (some != mine)
+    return found
+
+
+def is_held_back(cycle: Cycle, job: Job) -> bool:
+    """Whether a job that runs in part, or has room held, waits for one who starves."""
+    return any(
+        job.queue == first.queue and job is not first and job.order > first.order
+        for first in starving(cycle)
+    )
+
+
+def _starving(cycle: Cycle) -> tuple[Job, ...]:
+    waiting, found = cycle.state.waiting, []
+    queues: set[int] = set()
+    for number in _late_rows(cycle)[:LOOKS].tolist():
+        row = waiting.rows[number]
+        job = row.first() if row is not None else None
+        if job is not None and job.queue not in queues and _has_right(cycle, job):
+            queues.add(job.queue)
+            found.append(job)
+            if len(found) == cycle.settings.most_reserved:
+                break
+    return tuple(found)
+
+
+def _late_rows(cycle: Cycle) -> Counts:
+    """Rows of large work that has waited too long and is next in its queue; oldest first."""
+    waiting = cycle.state.waiting
+    rows = waiting.used()
+    large = (waiting.demand[0].take(rows) > MILLI) | (waiting.need.take(rows) > 1)
+    late = large & (waiting.since.take(rows) + cycle.settings.patience_s < cycle.now)
+    if not late.any():
+        return rows[:0]
+    possible = ~barred(cycle, rows, for_ever=True)
+    rows, every = rows[late & possible], rows[possible]
+    highest = np.full(len(cycle.standings.used), -LARGEST, np.int64)
+    np.maximum.at(highest, waiting.queue.take(every), waiting.priority.take(every))
+    rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
+    ordered: Counts = rows.take(np.lexsort((rows, waiting.since.take(rows))))
+    return ordered
+
+
+def _has_right(cycle: Cycle, job: Job) -> bool:
+    step, standings = job.shape.first_step, cycle.standings
+    if cycle.waited_s(job) <= cycle.settings.patience_s or cycle.answered(job):
+        return False
+    right = _is_free(cycle, job, step)
+    if not right:
+        behind = _behind_known(cycle, job)
+        standings.add(job.queue, behind, sign=-1)
+        right = _is_free(cycle, job, step)
+        standings.add(job.queue, behind)
+    return right and _fits(job, lambda cls: _on_empty_nodes(cycle, cls))
+
+
+def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+    return cycle.within_share(job, step) and cycle.barrier(job, step) is None
+
+
+def _behind_known(cycle: Cycle, job: Job) -> Triple:
+    """``_behind``, worked out again when the queue's work has changed."""
+    if cycle.moves.stopped.any():
+        return _behind(cycle, job)
+    memory, changed_at = cycle.state.memory, cycle.state.queues.changed_at
+    stamp = changed_at.get(job.queue, 0), job.spec.priority, job.spec.created_at
+    known = memory.behind.get(job.queue)
+    if known is None or known[0] != stamp:
+        known = memory.behind[job.queue] = stamp, _behind(cycle, job)
+    return known[1]
+
+
+def _behind(cycle: Cycle, job: Job) -> Triple:
+    """What runs in its queue and would be served after it."""
+    state = cycle.state
+    jobs, tasks = state.jobs, state.tasks
+    slots = np.flatnonzero((jobs.queue == job.queue) & (jobs.placed > 0))
+    priority, spec = jobs.priority.take(slots), job.spec
+    later = jobs.created.take(slots) > spec.created_at
+    slots = slots[(priority < spec.priority) | ((priority == spec.priority) & later)]
+    records = map(jobs.by_slot.__getitem__, slots.tolist())
+    rows = np.array([row for job in records if job for row in job.rows.values()], np.int64)
+    rows = rows[~(tasks.stopping.take(rows) | cycle.moves.stopped.take(rows))]
+    host = tasks.host.take(rows, 1).sum(axis=1)
+    return int(tasks.gpu_of(rows).sum()), int(host[0]), int(host[1])
+
+
+def _empty(cycle: Cycle) -> Layer:
+    """All nodes as if nothing ran."""
+    nodes = cycle.state.nodes
+    full = np.where(nodes.usable & nodes.schedulable, np.int16(MILLI), np.int16(0))
+    return Layer(full, nodes.capacity * nodes.schedulable, nodes.empty_slots())
+
+
+def _on_empty_nodes(cycle: Cycle, cls: int) -> int:
+    """How many tasks of a class empty nodes would hold."""
+    state, memory = cycle.state, cycle.state.memory
+    if memory.empty_version != state.nodes.version:
+        memory.empty.clear()
+        memory.empty_version = state.nodes.version
+    found = memory.empty.get(cls)
+    if found is None:
+        counts = state.capacity.counts(_empty(cycle), cls)
+        found = memory.empty[cls] = int(counts.sum())
+    return found
+
+
+def _fits(job: Job, total: Callable[[int], int]) -> bool:
+    """Whether there is room for the first step, by how many tasks of a class fit in all."""
+    needs = Counter(job.shape.classes[index] for index in job.shape.first_step)
+    return all(total(cls) >= need for cls, need in needs.items())

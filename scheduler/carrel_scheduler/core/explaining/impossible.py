@@ -1,0 +1,376 @@
+"""What could never be: asked when a workload is submitted, and told while it waits.
+
+Judged against everything the cluster has, busy, broken, drained or switched off, and against the
+rules of all its queues as they are: only more hardware or other rules would help.
+
+Which of the conditions on nodes leaves none: the one without which some node would do.
+
+Which of the resources asked for stands in the way, wherever "could it be had" has an answer.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from carrel_scheduler.core.capacity.eligibility import ANY_TAINT
+from carrel_scheduler.core.capacity.views import GPU, Parts, Rooms, Sight
+from carrel_scheduler.core.devices.classes import Form, gpu_kind
+from carrel_scheduler.core.events import Preemptibility
+from carrel_scheduler.core.gangs import Group
+from carrel_scheduler.core.layers import Bools
+from carrel_scheduler.core.messages.amounts import GPU_MEMORY
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, lasting_barrier
+from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.core.resources import MILLI, NONE
+from carrel_scheduler.core.work.shapes import Shape
+
+if TYPE_CHECKING:
+    from carrel_scheduler.core.columns import Columns
+
+
+MOST_LOOKS = 64
+"""Of so many classes it is kept how many of their tasks the nodes would hold: a row each."""
+
+
+def never_reason(
+    state: "Columns", queue: int, shape: Shape, kind: Preemptibility, rooms: Rooms | None = None
+) -> Reason | None:
+    """Why no node, quota or limit could ever admit it, or ``None``.
+
+    A cluster without any node is still coming up and refuses nothing.
+
+    Args:
+        state: what there is.
+        queue: the slot of its queue.
+        shape: what it asks for.
+        kind: whether it may be stopped.
+        rooms: where views of empty nodes are kept.
+    """
+    found = on_rules(state, queue, shape, kind)
+    if state.nodes.slots:
+        found = on_nodes(state, shape, rooms or _all_nodes(state)) or found
+    return found
+
+
+def _all_nodes(state: "Columns") -> Rooms:
+    """Views of the nodes as if nobody held anything, the same as long as the nodes are."""
+    nodes, memory = state.nodes, state.memory
+    stamp = nodes.version, nodes.amounts_version, nodes.capacity.shape
+    known = memory.rooms
+    if known is None or known[0] != stamp or known[1].looks >= MOST_LOOKS:
+        known = memory.rooms = stamp, Rooms(nodes, state.classes, state.eligible)
+    return known[1]
+
+
+def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
+    """Which quota or limit of its queues could never admit it, or ``None``."""
+    fixed = NONE if kind is Preemptibility.YES else shape.first
+    found = lasting_barrier(state.queues.table, queue, shape.first, fixed)
+    if found is None:
+        return None
+    return Reason(
+        ReasonClass.NEVER,
+        found.token,
+        resource=RESOURCE_NAMES[found.resource],
+        requested=found.asked,
+        short=found.asked - found.bound,
+        bound=found.bound,
+        project=found.queue,
+    )
+
+
+def on_nodes(state: "Columns", shape: Shape, rooms: Rooms) -> Reason | None:
+    """Why the nodes could never hold it, or ``None``."""
+    for cls, need in needs(shape, shape.first_step).items():
+        parts = rooms.parts(Sight.WHOLE, cls)
+        if not parts.mask.any():
+            detail = unmet_condition(state, state.classes.request(cls))
+            return Reason(ReasonClass.NEVER, Token.NO_ELIGIBLE_NODE, detail=detail)
+        if rooms.total(Sight.WHOLE, cls) < need:
+            return too_large(state, rooms, Sight.WHOLE, cls, need)
+    return too_wide(state, shape, rooms, Sight.WHOLE, ReasonClass.NEVER)
+
+
+def needs(shape: Shape, step: tuple[int, ...]) -> dict[int, int]:
+    """Class -> how many tasks of it a step has."""
+    return dict(Counter(shape.classes[index] for index in step))
+
+
+def resource_name(state: "Columns", resource: int) -> str:
+    """The name of a resource by its number (see ``explaining.rooms``)."""
+    if resource < len(RESOURCE_NAMES):
+        return RESOURCE_NAMES[resource]
+    row = resource - 1
+    return next(name for name, known in state.nodes.extended.items() if known == row)
+
+
+def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int) -> Reason:
+    """No room for so many tasks of a class, even if nobody held anything.
+
+    Where one task is larger than any node's amount (of nodes that have the rest), the bound is the
+    largest such node; else it is what all nodes together hold of such tasks.
+    """
+    parts, asked = rooms.parts(sight, cls), rooms.asked(cls)
+    scarce = to_blame(list(asked), lambda these: parts.total(these) >= need)
+    never = sight is Sight.WHOLE
+    if scarce == GPU and state.classes.kinds[cls].form is Form.MIG:
+        return _no_instance(state, cls, need, parts.total(), never=never)
+    resource, largest = resource_name(state, scarce), largest_with_rest(rooms, sight, cls, scarce)
+    form = _form_too_large(state, cls, parts) if scarce == GPU else None
+    if form is not None:
+        resource, requested, bound = form
+    elif largest < asked[scarce]:
+        requested, bound = asked[scarce], largest
+    else:
+        requested, bound = need * asked[scarce], parts.total() * asked[scarce]
+    return Reason(
+        ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
+        Token.NEVER_FITS if never else Token.NO_NODE_FITS,
+        resource=resource,
+        requested=requested,
+        short=max(0, requested - bound),
+        bound=bound,
+        nodes=largest_nodes(state, rooms, sight, cls, scarce) if never else (),
+        detail="" if bound else _like(state, resource),
+    )
+
+
+def _like(state: "Columns", resource: str) -> str:
+    """Names of what nodes offer countably that begin alike: ``gpu-a`` for ``gpu-b``."""
+    nodes = state.nodes
+    kind = resource.partition("-")[0] + "-"
+    there = [
+        name
+        for name, row in nodes.extended.items()
+        if name.startswith(kind) and nodes.capacity[row].any()
+    ]
+    return ", ".join(f"`{name}`" for name in sorted(there)[:MOST_NAMED])
+
+
+def _form_too_large(state: "Columns", cls: int, parts: Parts) -> tuple[str, int, int] | None:
+    """What of a share no node has, measured as it was asked for: GPUs side by side, their memory.
+
+    The resource, how much of it is asked for, and the most on a node.
+    """
+    kind, nodes = state.classes.kinds[cls], state.nodes
+    if kind.form not in (Form.SHARE, Form.MEMORY):
+        return None
+    most = int(nodes.devices.compress(parts.mask).max(initial=0))
+    if most < kind.devices:
+        return resource_name(state, GPU), kind.devices * MILLI, most * MILLI
+    memory = int(nodes.gpu_memory.compress(parts.mask).max(initial=0))
+    if kind.form is Form.MEMORY and memory < kind.amount:
+        return GPU_MEMORY, kind.amount, memory
+    return None
+
+
+def _no_instance(state: "Columns", cls: int, need: int, bound: int, *, never: bool) -> Reason:
+    return Reason(
+        ReasonClass.NEVER if never else ReasonClass.NOT_NOW,
+        Token.NO_MIG_INSTANCE,
+        resource="mig",
+        requested=need,
+        short=max(0, need - bound),
+        bound=bound,
+        detail=state.classes.request(cls).mig_profile,
+    )
+
+
+def largest_with_rest(rooms: Rooms, sight: Sight, cls: int, scarce: int) -> int:
+    """The largest amount of a resource on one node that has enough of everything else."""
+    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
+    return int((rooms.pieces(sight, scarce, cls) * there).max(initial=0))
+
+
+def largest_nodes(
+    state: "Columns", rooms: Rooms, sight: Sight, cls: int, scarce: int
+) -> tuple[str, ...]:
+    """The name of the first node that has this largest amount."""
+    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
+    amounts = rooms.amounts(sight, scarce) * there
+    best = np.flatnonzero(there & (amounts == amounts.max(initial=0)))
+    return tuple(sorted(state.nodes.names[slot] for slot in best.tolist())[:1])
+
+
+def _nodes_with_rest(parts: Parts, scarce: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    rest = [other for other in parts.by_resource if other != scarce]
+    there = parts.counts(rest) > 0
+    return there if there.any() else parts.mask
+
+
+def too_wide(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    """No domain that the tasks must share holds them, or there are too few to keep them apart."""
+    return _level(state, shape, rooms, sight, cls) or _apart(state, shape, rooms, sight, cls)
+
+
+def _level(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    first = 0
+    wanted = set(shape.first_step)
+    for group, size in _groups(shape.group):
+        begin, first = first, first + (size if group.is_leaf else 0)
+        if group.level is None or not group.level.required:
+            continue
+        step = tuple(i for i in range(begin, begin + size) if i in wanted)
+        found = needs(shape, step)
+        if len(found) != 1:
+            continue
+        ((member, need),) = found.items()
+        parts = rooms.parts(sight, member)
+        proof = state.topologies.impossible(group.level, parts.mask, parts.counts(), need)
+        if proof is not None:
+            return Reason(
+                cls,
+                Token.TOPOLOGY_TOO_SMALL,
+                resource="tasks",
+                requested=need,
+                short=need - proof[0],
+                bound=proof[0],
+                detail=group.level.required,
+            )
+    return None
+
+
+def _groups(group: Group) -> list[tuple[Group, int]]:
+    """All groups in the order of their first tasks, outer ones first, with their sizes."""
+    if group.is_leaf:
+        return [(group, len(group.requests))]
+    inside = [entry for child in group.groups for entry in _groups(child)]
+    return [(group, sum(size for inner, size in inside if inner.is_leaf)), *inside]
+
+
+def _apart(
+    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+) -> Reason | None:
+    for member, need in needs(shape, shape.first_step).items():
+        key = state.classes.request(member).where.apart
+        if not key:
+            continue
+        counts = rooms.parts(sight, member).counts() > 0
+        domains = state.topologies.domains(key, len(counts))
+        have = len(set(domains.compress(counts & (domains >= 0)).tolist()))
+        if have < need:
+            return Reason(
+                cls,
+                Token.TOPOLOGY_TOO_SMALL,
+                resource="tasks",
+                requested=need,
+                short=need - have,
+                bound=have,
+                detail=APART_HOSTS if key == HOST else f"one {key} each",
+            )
+    return None
+
+
+APART_HOSTS = "one node each"
+MOST_NAMED = 8
+
+
+EVERY_TAINT = frozenset({ANY_TAINT})
+
+
+def unmet_condition(state: "Columns", request: Request) -> str:
+    """In words, for a request that no node of the cluster satisfies.
+
+    The one condition without which some node would do; else the first that no node satisfies.
+    """
+    for without, words in _with_one_less(request):
+        mask = state.eligible.ever(without)
+        if mask.any():
+            return words or _taint_of(state, mask)
+    for alone, words in _one_alone(request):
+        if not state.eligible.ever(alone).any():
+            return words
+    return "a combination of conditions that no node has"
+
+
+def _with_one_less(request: Request) -> list[tuple[Request, str]]:
+    """The request without one of its conditions, and that one; empty for taints."""
+    where = request.where
+    found = [(_at(request, replace(where, tolerations=EVERY_TAINT)), "")]
+    if where.nodes is not None:
+        found.append((_at(request, replace(where, nodes=None)), _names(where)))
+    for label in where.labels:
+        rest = tuple(other for other in where.labels if other != label)
+        found.append((_at(request, replace(where, labels=rest)), _label(*label)))
+    found.append((_without_gpus(request), _form(request)))
+    return found
+
+
+def _one_alone(request: Request) -> list[tuple[Request, str]]:
+    """The request with one of its conditions alone."""
+    where = request.where
+    free = Where(tolerations=EVERY_TAINT)
+    bare = _without_gpus(_at(request, free))
+    found = [] if where.nodes is None else [(replace(free, nodes=where.nodes), _names(where))]
+    found += [(replace(free, labels=(label,)), _label(*label)) for label in where.labels]
+    return [
+        *((_at(bare, only), words) for only, words in found),
+        (_at(request, free), _form(request)),
+    ]
+
+
+def _taint_of(state: "Columns", mask: Bools) -> str:
+    """The first of the taints of these nodes, by name."""
+    taints = [state.nodes.fact(slot).taints for slot in np.flatnonzero(mask).tolist()]
+    first = min((taint for each in taints for taint in each), default="")
+    return f"to be without the taint `{first}`"
+
+
+def _without_gpus(request: Request) -> Request:
+    return replace(request, gpus=0, share_milli=0, gpu_memory_mib=0, mig_profile="", devices=1)
+
+
+def _at(request: Request, where: Where) -> Request:
+    return replace(request, where=where)
+
+
+def _names(where: Where) -> str:
+    names = sorted(where.nodes or ())
+    shown = ", ".join(f"`{name}`" for name in names[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"to be one of {shown}{more}" if names else "to be one of none"
+
+
+def _label(key: str, values: frozenset[str]) -> str:
+    shown = " or ".join(f"`{value}`" for value in sorted(values)[:3])
+    more = f" or {len(values) - 3} more" if len(values) > 3 else ""
+    name = "the name" if key == HOST else f"`{key}`"
+    return f"{name} {shown}{more}"
+
+
+def _form(request: Request) -> str:
+    form = gpu_kind(request).form
+    if form is Form.MIG:
+        return f"GPUs that can be divided into `{request.mig_profile}`"
+    if form is Form.MEMORY:
+        return f"GPUs with {request.gpu_memory_mib / 1024:g} GiB of memory to share"
+    if form is Form.SHARE:
+        return "GPUs that are shared by parts"
+    return "nothing in particular"
+
+
+def to_blame(asked: Sequence[int], can_be_had: Callable[[Sequence[int]], bool]) -> int:
+    """The resource that keeps something from being had, where all of ``asked`` cannot.
+
+    One that could not be had even if nothing else were asked for; else one without which the rest
+    could be had, GPUs last, because asking for less of anything else is easier.
+
+    Args:
+        asked: the resources, GPUs first.
+        can_be_had: whether these of them could be had together.
+    """
+    for resource in asked:
+        if not can_be_had([resource]):
+            return resource
+    for resource in reversed(asked):
+        if can_be_had([other for other in asked if other != resource]):
+            return resource
+    return next(iter(asked), 0)

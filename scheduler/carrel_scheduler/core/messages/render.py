@@ -1,0 +1,228 @@
+"""What would help, or when it goes on: one sentence for each kind of reason.
+
+Reasons in plain words: made here once, the same on every surface.
+
+A sentence says what is short and who holds it; the help says what would help or when. With
+``names=False`` nothing tells who of another project works on what: foreign workloads and users
+become "a member of `speech`".
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from carrel_scheduler.core.messages.amounts import amount
+from carrel_scheduler.core.messages.sentences import SENTENCES, Reader, member
+from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
+
+MINUTES_A_DAY: Final = 24 * 60
+
+
+def _waits_for_room(reason: Reason, project: str) -> str:
+    if reason.workload_uid:
+        others = {holder.project for holder in reason.holders} - {project}
+        if reason.holders and not others:
+            return "Its own project's work of lower priority saves its state and stops first."
+        return "Whoever gives way saves its work first; this starts by itself then."
+    if reason.kept:
+        return "It starts when work that holds it ends; asking for less of it may help."
+    return "It starts by itself as soon as enough is free."
+
+
+def _no_victims_found(_reason: Reason, _project: str) -> str:
+    return "It is tried again whenever something changes; fewer or smaller tasks are found sooner."
+
+
+def _quota_used(reason: Reason, project: str) -> str:
+    project = reason.project or project
+    return f"It starts when work of `{project}` ends or somebody leaves enough idle."
+
+
+def _over_limit(reason: Reason, project: str) -> str:
+    project = reason.project or project
+    if reason.cls is ReasonClass.NEVER:
+        return f"Ask for less, or ask an admin to raise the limit of `{project}`."
+    return f"It starts when work of `{project}` ends, or when an admin raises the limit."
+
+
+def _beyond_quota(reason: Reason, project: str) -> str:
+    project = reason.project or project
+    if reason.cls is ReasonClass.NEVER:
+        return "Ask for less, make it preemptible so that it may borrow, or ask for more quota."
+    return f"Make it preemptible so that it may borrow, or stop such work of `{project}`."
+
+
+def _over_quota_off(reason: Reason, project: str) -> str:
+    project = reason.project or project
+    if reason.cls is ReasonClass.NEVER:
+        return f"Ask for less, or ask an admin to let `{project}` borrow."
+    return f"It starts when work of `{project}` ends, or when an admin lets the project borrow."
+
+
+def _no_node_fits(reason: Reason, _project: str) -> str:
+    if reason.bound and reason.requested > reason.bound:
+        return f"Asking for {amount(reason.resource, reason.bound)} or less on a node would fit."
+    return "It starts when running work ends and leaves enough in one piece."
+
+
+def _never_fits(reason: Reason, _project: str) -> str:
+    if not reason.bound:
+        like = f": {reason.detail}" if reason.detail else ""
+        return f"Ask for something that the nodes have{like}."
+    return f"Ask for {amount(reason.resource, reason.bound)} or less."
+
+
+def _held_for(_reason: Reason, _project: str) -> str:
+    return "It starts when other room becomes free."
+
+
+def _queued_behind(_reason: Reason, _project: str) -> str:
+    return "It is tried again as soon as anything changes."
+
+
+def _starting(_reason: Reason, _project: str) -> str:
+    return "Nothing is in the way."
+
+
+def _evicted(_reason: Reason, _project: str) -> str:
+    return "It goes on from its last checkpoint as soon as there is room again."
+
+
+def _moved(_reason: Reason, _project: str) -> str:
+    return "Its new place is held; it goes on there from its last checkpoint."
+
+
+def _no_eligible_node(_reason: Reason, _project: str) -> str:
+    return "Ask less of the nodes, or ask an admin for a node like that."
+
+
+def _nodes_closed(_reason: Reason, _project: str) -> str:
+    return "It starts when they are back in service; asking less of nodes may help."
+
+
+def _no_mig_instance(reason: Reason, _project: str) -> str:
+    if reason.cls is ReasonClass.NEVER:
+        return "Ask for a smaller profile, or for fewer at once."
+    return "It starts when instances end and leave their slots free; a smaller one may fit now."
+
+
+def _topology_too_small(reason: Reason, _project: str) -> str:
+    if reason.cls is not ReasonClass.NEVER:
+        return "It starts when enough comes free in one domain; a wider level may do now."
+    if reason.bound:
+        return f"Ask for {amount('tasks', reason.bound)} or fewer, or only prefer the level."
+    return "Only prefer the level, or require a wider one."
+
+
+def _reserved(_reason: Reason, _project: str) -> str:
+    return "Nobody else starts there; it starts elsewhere at once when there is room."
+
+
+def _preemption_delayed(reason: Reason, _project: str) -> str:
+    ends = -int(-reason.until // 60)  # the next whole minute
+    hour, minute = divmod(ends % MINUTES_A_DAY, 60)
+    return f"It starts when room comes free; others give way from {hour:02}:{minute:02} UTC on."
+
+
+def _waits_for_gang(_reason: Reason, _project: str) -> str:
+    return "It starts when the missing tasks may start too."
+
+
+def _gated(_reason: Reason, _project: str) -> str:
+    return "It takes its place in the queue when whoever submitted it lets it go."
+
+
+def _growing(_reason: Reason, _project: str) -> str:
+    return "Nothing has to be done: it runs already."
+
+
+HELP: Final[dict[Token, Callable[[Reason, str], str]]] = {
+    Token.WAITS_FOR_ROOM: _waits_for_room,
+    Token.NO_VICTIMS_FOUND: _no_victims_found,
+    Token.QUOTA_USED: _quota_used,
+    Token.OVER_LIMIT: _over_limit,
+    Token.NON_PREEMPTIBLE_BEYOND_QUOTA: _beyond_quota,
+    Token.OVER_QUOTA_OFF: _over_quota_off,
+    Token.NO_NODE_FITS: _no_node_fits,
+    Token.NEVER_FITS: _never_fits,
+    Token.HELD_FOR: _held_for,
+    Token.QUEUED_BEHIND: _queued_behind,
+    Token.STARTING: _starting,
+    Token.RECLAIMED: _evicted,
+    Token.PREEMPTED: _evicted,
+    Token.RESERVED: _reserved,
+    Token.CONSOLIDATED: _moved,
+    Token.GANG_INCOMPLETE: _evicted,
+    Token.NODE_DRAINED: _evicted,
+    Token.NO_ELIGIBLE_NODE: _no_eligible_node,
+    Token.NODES_CLOSED: _nodes_closed,
+    Token.NO_MIG_INSTANCE: _no_mig_instance,
+    Token.TOPOLOGY_TOO_SMALL: _topology_too_small,
+    Token.PREEMPTION_DELAYED: _preemption_delayed,
+    Token.WAITS_FOR_GANG: _waits_for_gang,
+    Token.GATED: _gated,
+    Token.GROWING: _growing,
+}
+
+
+def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
+    """One plain sentence for the person whose workload this is.
+
+    Args:
+        reason: why it waits, starts or was evicted.
+        project: the project of that workload.
+        names: whether names of other projects' workloads may be told.
+    """
+    return SENTENCES[reason.token](reason, Reader(project, names))
+
+
+def help_text(reason: Reason, project: str, *, names: bool = True) -> str:
+    """What would help, or when it goes on; never names another project's workloads."""
+    del names  # one signature with ``sentence``: the help names projects at most
+    text = HELP[reason.token](reason, project)
+    if reason.ahead and reason.cls is ReasonClass.NOT_NOW:
+        workloads = "1 workload" if reason.ahead == 1 else f"{reason.ahead:,} workloads"
+        is_are = "is" if reason.ahead == 1 else "are"
+        text = f"{text} {workloads} of `{project}` {is_are} served before it."
+    return text
+
+
+def data(reason: Reason, project: str = "", *, names: bool = True) -> dict[str, Any]:
+    """The facts for machines, in JSON types; amounts in the units of the core.
+
+    Args:
+        reason: the reason.
+        project: whose workload it is; its own names are always told.
+        names: whether names of other projects' workloads and users may be told.
+    """
+    shown = names or not reason.workload or reason.project == project
+    return {
+        "class": reason.cls.value,
+        "token": reason.token.value,
+        "resource": reason.resource,
+        "requested": reason.requested,
+        "short": reason.short,
+        "bound": reason.bound,
+        "project": reason.project,
+        "workload": reason.workload if shown else member(reason.project),
+        "workload_uid": reason.workload_uid if shown else "",
+        "holders": [_holder(holder, project, names=names) for holder in reason.holders],
+        "nodes": list(reason.nodes),
+        "ahead": reason.ahead,
+        "detail": reason.detail,
+        "tasks": reason.tasks,
+        "there": reason.there,
+        "until": reason.until,
+    }
+
+
+def _holder(holder: Holder, project: str, *, names: bool) -> dict[str, Any]:
+    shown = names or holder.project == project
+    return {
+        "project": holder.project,
+        "uid": holder.uid if shown else "",
+        "name": holder.name if shown else member(holder.project),
+        "user": holder.user if shown else "",
+        "amount": holder.amount,
+        "borrowed": holder.borrowed,
+        "since": holder.since,
+    }

@@ -1,0 +1,288 @@
+"""Tables over the 256 masks of free memory slots.
+
+How many more instances fit: the places of one profile never overlap each other, so they are simply
+counted. Which place is best: the one after which most is still possible, measured as the sum over
+the model's profiles of the slots that further instances of that profile alone could fill; of equal
+ones the highest, because the highest slots are of least use to large profiles.
+
+The answer over all nodes is one ``take``: a node's model number selects a row of 256 counts.
+
+Where on a device a new instance goes while instances that nobody uses are still there.
+
+Making and removing an instance takes about a second each, so an instance stays after use and is
+removed only when another profile needs its room. Its slots count as free. Taken is, in this order:
+an idle instance of the same profile; a place that needs no removal; a place that needs the fewest.
+Equal ones by the table of ``slots``: what keeps most possible afterwards, then the highest start.
+
+Whom to evict so that an instance of a profile fits: the cheapest legal place, exactly.
+
+Running instances never move, so sizes alone do not decide: with instances of 2 slots at 0, 2 and 4
+only the one at 4 stands in the way of a 4-slot instance (at 4). A profile has at most 8 places on a
+device; for each, exactly the occupants that overlap it have to go, so all are looked at.
+
+MIG instances that nobody uses are kept: the next task of the same profile starts at once.
+
+Their slots count as free. One is removed only when another profile needs its room; which one a
+placement removes follows from the bits of the two (see ``mig.removals``).
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from carrel_scheduler.core.layers import Footprint, Slots
+from carrel_scheduler.core.mig.models import MEDIA, MODELS, Model, Profile, smallest_profile
+
+MASKS = 256
+
+
+@cache
+def fitting(profile: Profile) -> bytes:
+    """For each mask of free slots, how many more instances of the profile fit on the device.
+
+    Of a profile with media engines at most one; that they are still free is not looked at.
+    """
+    places = profile.places
+    most = 1 if profile.media else len(places)
+    return bytes(min(most, sum(place & free == place for place in places)) for free in range(MASKS))
+
+
+def count(profile: Profile, masks: Iterable[int]) -> int:
+    """How many more instances of the profile fit on devices with these free slots."""
+    table = fitting(profile)
+    return sum(table[free] for free in masks)
+
+
+@cache
+def orders(model: Model, profile: Profile) -> tuple[tuple[int, ...], ...]:
+    """For each mask of free slots, the places (bits) that fit, the best first."""
+    value = _futures(model)
+    places = profile.places
+    return tuple(
+        tuple(
+            sorted(
+                (place for place in places if place & free == place),
+                key=lambda place: (-value[free & ~place], -place),
+            )
+        )
+        for free in range(MASKS)
+    )
+
+
+@cache
+def _futures(model: Model) -> tuple[int, ...]:
+    plain = [profile for profile in model.profiles.values() if not profile.media]
+    return tuple(
+        sum(fitting(profile)[free] * profile.size for profile in plain) for free in range(MASKS)
+    )
+
+
+@lru_cache(maxsize=256)
+def profile_rows(name: str) -> Slots:
+    """(1 + models, 256) how many instances of a profile fit, by model number and free slots."""
+    return _rows([model.profiles.get(name) for model in MODELS.values()])
+
+
+@lru_cache(maxsize=1024)
+def memory_rows(memory_mib: int) -> Slots:
+    """The same for the smallest profile of each model with so much memory."""
+    return _rows([smallest_profile(model, memory_mib) for model in MODELS.values()])
+
+
+def _rows(profiles: list[Profile | None]) -> Slots:
+    rows = np.zeros((1 + len(profiles), MASKS), np.uint8)
+    for code, profile in enumerate(profiles, 1):
+        if profile is not None:
+            rows[code] = np.frombuffer(fitting(profile), np.uint8)
+    rows.setflags(write=False)
+    return rows
+
+
+Instance = tuple[str, int]
+"""An instance that exists on a device and that nobody uses: profile and bits of its slots."""
+
+
+class Placement(NamedTuple):
+    """A place for a new instance.
+
+    Attributes:
+        bits: its memory slots.
+        reused: an instance of this profile is there already.
+        removed: the idle instances that must go first.
+    """
+
+    bits: int
+    reused: bool
+    removed: tuple[Instance, ...]
+
+
+def place(
+    model: Model,
+    profile: Profile,
+    free: int,
+    warm: Sequence[Instance] = (),
+    *,
+    media_used: bool = False,
+) -> Placement | None:
+    """The best place for an instance on a device, or ``None`` where it does not fit.
+
+    Args:
+        model: the GPU model.
+        profile: one of its profiles.
+        free: bits of the slots that nobody uses, those of ``warm`` included.
+        warm: instances that nobody uses.
+        media_used: another instance uses the device's media engines.
+    """
+    if media_used and profile.media:
+        return None
+    places = orders(model, profile)[free]
+    if not places:
+        return None
+    if not warm:
+        return Placement(places[0], reused=False, removed=())
+    options = [
+        Placement(bits, (profile.name, bits) in warm, removals(warm, profile, bits))
+        for bits in places
+    ]
+    return min(options, key=lambda option: (not option.reused, len(option.removed)))
+
+
+def removals(warm: Sequence[Instance], profile: Profile, bits: int) -> tuple[Instance, ...]:
+    """The idle instances that must go before an instance of the profile can lie at these slots.
+
+    None when exactly this instance is there. An idle instance elsewhere that has the media engines
+    must go too when the profile has them.
+    """
+    if (profile.name, bits) in warm:
+        return ()
+    return tuple(
+        (name, there)
+        for name, there in warm
+        if there & bits or (profile.media and name.endswith(MEDIA))
+    )
+
+
+class Occupant(NamedTuple):
+    """A task that holds memory slots of a device.
+
+    Attributes:
+        bits: the slots; all of them for a task that holds the whole device.
+        cost: what evicting it loses; the unit is the caller's.
+        order: its place in the order in which tasks give way; equal for no two tasks.
+        evictable: it may be told to stop.
+        media: its instance has the device's media engines.
+    """
+
+    bits: int
+    cost: int
+    order: int
+    evictable: bool
+    media: bool = False
+
+
+class Clearing(NamedTuple):
+    """A place and what it costs.
+
+    Attributes:
+        device: index of the device; bits: slots of the new instance.
+        victims: who has to go, by ``Occupant.order``.
+        cost: the sum over the victims.
+    """
+
+    device: int
+    bits: int
+    victims: tuple[Occupant, ...]
+    cost: int
+
+    @property
+    def rank(self) -> tuple[int, int, list[int]]:
+        """The order in which places are taken, smallest first."""
+        return (self.cost, len(self.victims), [victim.order for victim in self.victims])
+
+
+def cheapest_clearing(
+    profile: Profile, devices: Sequence[tuple[int, Sequence[Occupant]]]
+) -> Clearing | None:
+    """The place for an instance on one of the devices of a node whose victims cost least.
+
+    Ties: fewer victims, then those that give way first, then the lowest device and highest start.
+
+    Args:
+        profile: what is to fit.
+        devices: of each device the bits of its free slots (those that nobody else was promised)
+            and who holds the others; slots that are neither stay out of reach.
+    """
+    best: Clearing | None = None
+    for device, (free, occupants) in enumerate(devices):
+        for bits in reversed(profile.places):
+            option = _clear(profile, device, bits, free, occupants)
+            if option is not None and (best is None or option.rank < best.rank):
+                best = option
+    return best
+
+
+def _clear(
+    profile: Profile, device: int, bits: int, free: int, occupants: Sequence[Occupant]
+) -> Clearing | None:
+    victims = [o for o in occupants if o.bits & bits or (profile.media and o.media)]
+    for victim in victims:
+        if not victim.evictable:
+            return None
+        free |= victim.bits
+    if bits & ~free:
+        return None
+    ordered = tuple(sorted(victims, key=lambda victim: victim.order))
+    return Clearing(device, bits, ordered, sum(victim.cost for victim in ordered))
+
+
+class WarmInstances:
+    """Unused instances by (node, device)."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], tuple[Instance, ...]] = {}
+
+    def on(self, node: int, device: int) -> tuple[Instance, ...]:
+        """Instances that are kept on a device."""
+        return self._kept.get((node, device), ())
+
+    def all(self) -> dict[tuple[int, int], tuple[Instance, ...]]:
+        """All of them by (node, device)."""
+        return dict(self._kept)
+
+    def by_device(self, node: int, devices: int) -> tuple[tuple[Instance, ...], ...]:
+        """Instances that are kept on each device of a node."""
+        return tuple(self.on(node, device) for device in range(devices))
+
+    def taken(self, place: Footprint) -> None:
+        """A task lies there now: it uses the kept instance, or those in its way were removed."""
+        for device in place.devices:
+            left = tuple(
+                (profile, bits)
+                for profile, bits in self.on(place.node, device)
+                if not bits & place.slots
+            )
+            self._put(place.node, device, left)
+
+    def left(self, place: Footprint, profile: str) -> None:
+        """A task that used an instance ended; the instance stays."""
+        for device in place.devices:
+            kept = (*self.on(place.node, device), (profile, place.slots))
+            self._put(place.node, device, tuple(sorted(kept)))
+
+    def removed(self, node: int, device: int, bits: int) -> None:
+        """An instance is gone."""
+        left = tuple(one for one in self.on(node, device) if one[1] != bits)
+        self._put(node, device, left)
+
+    def forget(self, node: int) -> None:
+        """A node left."""
+        for key in [key for key in self._kept if key[0] == node]:
+            del self._kept[key]
+
+    def _put(self, node: int, device: int, instances: tuple[Instance, ...]) -> None:
+        if instances:
+            self._kept[node, device] = instances
+        else:
+            self._kept.pop((node, device), None)

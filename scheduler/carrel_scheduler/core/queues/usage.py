@@ -1,0 +1,285 @@
+"""How each queue stands in one cycle: plain integers that every tried move changes and undoes.
+
+``used`` includes promised room, so that what is on its way counts as had: a queue cannot claim the
+same right twice while victims still save their work. Fair shares are computed once and hold for
+the whole cycle; what is placed or evicted meanwhile changes ``used``, of the leaf and of every
+queue above it, never the shares.
+
+What stands in a workload's way before any node is looked at: limits and quotas, at every level.
+
+A resource that the workload does not ask for never stands in its way.
+
+The standings of a cycle as columns, for questions about all waiting rows at once.
+
+Shares and rules hold for the whole cycle and become columns once; what is held follows the queues
+that were touched when it is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+import numpy as np
+
+from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.queues.fair_share import Division
+from carrel_scheduler.core.queues.queues import QueueColumns
+from carrel_scheduler.core.queues.rules import RuleTable
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import NONE, Triple
+
+Rows = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A bound that the workload would break.
+
+    Attributes:
+        token: which rule.
+        queue: whose rule, by name; ``slot``: its slot.
+        resource: index of the resource.
+        held: what counts against the bound already.
+        asked: what the workload asks for in all.
+        bound: the quota or limit.
+    """
+
+    token: Token
+    queue: str
+    slot: int
+    resource: int
+    held: int
+    asked: int
+    bound: int
+
+    @property
+    def for_ever(self) -> bool:
+        """Whether it stands even when the queue holds nothing else."""
+        return self.asked > self.bound
+
+
+def find_barrier(
+    table: RuleTable,
+    leaf: int,
+    asked: tuple[Sequence[int], Sequence[int]],
+    held: tuple[Rows, Rows],
+) -> Barrier | None:
+    """The first bound that a leaf's work would break, the nearest queue's first, or ``None``.
+
+    Args:
+        table: the rules.
+        leaf: the slot of its queue.
+        asked: what it asks for in all, and the non-preemptible part of it.
+        held: what each queue holds by slot, in all and by non-preemptible work.
+    """
+    demand, fixed_demand = asked
+    used, fixed = held
+    for slot, resource, bound, token in table.bounds[leaf]:
+        if token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA:
+            amount, has = fixed_demand[resource], fixed[slot][resource]
+        else:
+            amount, has = demand[resource], used[slot][resource]
+        if amount and has + amount > bound:
+            return Barrier(token, table.names[slot], slot, resource, has, amount, bound)
+    return None
+
+
+def lasting_barrier(
+    table: RuleTable, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE
+) -> Barrier | None:
+    """The first bound that the work would break even if nobody held anything, or ``None``."""
+    nobody = (NONE,) * len(table.names)
+    return find_barrier(table, leaf, (demand, fixed_demand), (nobody, nobody))
+
+
+SCALE: Final = 1_000_000_000
+RESOURCE_NAMES: Final = ("gpu", "cpu", "memory")
+
+
+class Shares(Protocol):
+    """An amount of every resource by slot of a queue."""
+
+    def __getitem__(self, slot: int, /) -> Triple:
+        """That of one queue."""
+
+    def __len__(self) -> int:
+        """How many slots there are."""
+
+
+class Watched:
+    """Shares that note whose were asked for: an answer follows from no others."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._asked: set[int] = set()
+
+    def __getitem__(self, slot: int, /) -> Triple:
+        """The share of a queue."""
+        self._asked.add(slot)
+        return self._shares[slot]
+
+    def __len__(self) -> int:
+        """How many slots there are."""
+        return len(self._shares)
+
+    def asked(self) -> tuple[tuple[int, Triple], ...]:
+        """Slots that were asked for, and what the answers were."""
+        return tuple((slot, self._shares[slot]) for slot in sorted(self._asked))
+
+
+class Standings:
+    """All queues by slot. Open bounds are ``NO_BOUND``.
+
+    Attributes:
+        table: the rules; ``quota`` and ``cap`` are its lists.
+        total: the cluster's amounts.
+        used, fixed: held or promised, by all work and by non-preemptible work.
+        fair: its share of the cluster in this cycle.
+        allocatable: what it may keep when others claim theirs (see ``Division``).
+        measure: what dominant shares are parts of.
+        known: places in the order of service, which ``order`` keeps from cycle to cycle.
+        touched: queues of which ``used`` or ``fixed`` changed since whoever cares emptied it.
+    """
+
+    __slots__ = (
+        "allocatable", "cap", "fair", "fixed", "known", "measure", "quota", "table", "total",
+        "touched", "used",
+    )  # fmt: skip
+
+    def __init__(self, columns: QueueColumns, division: Division, total: Triple) -> None:
+        """``total`` is what is shared out; the division is brought up to date."""
+        division.update(columns, total)
+        self.table: RuleTable = columns.table
+        self.total = total
+        self.touched: set[int] = set()
+        self.quota, self.cap = self.table.quota, self.table.cap
+        self.used: list[list[int]] = (columns.used + columns.promised).tolist()
+        self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
+        self.fair: Shares = list(division.fair)
+        self.allocatable = list(division.allocatable)
+        self.measure = list(division.measure)
+        self.known = division.known
+
+    def copy(self) -> "Standings":
+        """An independent copy, for moves that are only tried."""
+        twin = object.__new__(Standings)
+        for name in Standings.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.touched = set(self.touched)
+        twin.used, twin.fixed = [row[:] for row in self.used], [row[:] for row in self.fixed]
+        return twin
+
+    def add(
+        self, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE, sign: int = 1
+    ) -> None:
+        """Count work of a leaf in, or out with ``sign`` -1, up to the top.
+
+        Args:
+            leaf: the slot of its queue.
+            demand: all that it holds.
+            fixed_demand: the non-preemptible part of it.
+            sign: 1 or -1; the same call with the other sign undoes it.
+        """
+        gpu, cpu, memory = sign * demand[0], sign * demand[1], sign * demand[2]
+        path = self.table.path[leaf]
+        self.touched.update(path)
+        for slot in path:
+            row = self.used[slot]
+            row[0] += gpu
+            row[1] += cpu
+            row[2] += memory
+        if any(fixed_demand):
+            gpu, cpu, memory = (sign * amount for amount in fixed_demand)
+            for slot in path:
+                row = self.fixed[slot]
+                row[0] += gpu
+                row[1] += cpu
+                row[2] += memory
+
+    def barrier(
+        self, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE
+    ) -> Barrier | None:
+        """The first rule that keeps work from starting, from its leaf up, or ``None``."""
+        return find_barrier(self.table, leaf, (demand, fixed_demand), self.held)
+
+    @property
+    def held(self) -> tuple[list[list[int]], list[list[int]]]:
+        """``used`` and ``fixed``."""
+        return self.used, self.fixed
+
+    def within(self, bound: Sequence[int], slot: int, demand: Sequence[int]) -> bool:
+        """Whether what a queue has and ``demand`` stay within ``bound`` in every resource."""
+        used = self.used[slot]
+        return (
+            used[0] + demand[0] <= bound[0]
+            and used[1] + demand[1] <= bound[1]
+            and used[2] + demand[2] <= bound[2]
+        )
+
+    def share(self, slot: int, demand: Sequence[int] = NONE) -> int:
+        """Dominant share of a queue with ``demand``, in billionths (see ``dominant_share``)."""
+        used = self.used[slot]
+        amounts = (used[0] + demand[0], used[1] + demand[1], used[2] + demand[2])
+        return dominant_share(amounts, self.measure[slot])
+
+
+def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
+    """The largest part that ``amounts`` are of ``measure``, in billionths.
+
+    What is held of something that a queue has no share of counts a thousandfold.
+    """
+    gpu, cpu, memory = measure
+    held_gpu, held_cpu, held_memory = amounts
+    largest = held_gpu * SCALE // gpu if gpu else held_gpu * SCALE * 1000
+    part = held_cpu * SCALE // cpu if cpu else held_cpu * SCALE * 1000
+    if part > largest:
+        largest = part
+    part = held_memory * SCALE // memory if memory else held_memory * SCALE * 1000
+    return max(largest, part)
+
+
+class StandingColumns:
+    """(Q, 3) columns of one cycle's standings. Do not change them."""
+
+    def __init__(self, standings: Standings, queues: QueueColumns) -> None:
+        """``standings`` of these queues, as nothing has changed them yet."""
+        self._standings = standings
+        self._used = queues.used + queues.promised
+        self._fixed = queues.fixed + queues.promised_fixed
+        standings.touched.clear()
+
+    @cached_property
+    def fair(self) -> Counts:
+        """Fair shares."""
+        fair = self._standings.fair
+        return _column([fair[slot] for slot in range(len(fair))])
+
+    @cached_property
+    def kept(self) -> Counts:
+        """What queues keep against a claimer within its quota."""
+        return np.minimum(_column(self._standings.allocatable), self._standings.table.quotas)
+
+    @property
+    def used(self) -> Counts:
+        """Held or promised, by all work."""
+        self._follow()
+        return self._used
+
+    @property
+    def fixed(self) -> Counts:
+        """Held or promised, by non-preemptible work."""
+        self._follow()
+        return self._fixed
+
+    def _follow(self) -> None:
+        standings = self._standings
+        if standings.touched:
+            slots = list(standings.touched)
+            standings.touched.clear()
+            self._used[slots] = [standings.used[slot] for slot in slots]
+            self._fixed[slots] = [standings.fixed[slot] for slot in slots]
+
+
+def _column(rows: "list[list[int]] | list[tuple[int, int, int]]") -> Counts:
+    return np.array(rows, np.int64).reshape(-1, 3)

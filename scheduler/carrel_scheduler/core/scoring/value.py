@@ -1,0 +1,200 @@
+"""How useful the room of a node is for what is typically asked for, and what a placement costs.
+
+The value of a node with free CPU c and free thousandths L_j of its GPUs, over typical needs m:
+
+    V = sum of w_m (usable_m + a size_m slots_m)
+    usable_m = sum of L_j with L_j >= g_m for a share; all whole GPUs if they are enough
+    slots_m  = min(how many such needs fit by GPU, c / c_m)     both 0 when c < c_m
+    w_m = p_m ((F + e C) / (size_m S_m + e C))^b,   S_m = sum of slots_m over the nodes
+
+with F the free and C the existing thousandths: what only few nodes can still hold is dear, so
+flexible work keeps away from there. It is the gradient of expected log capacity (b = 1); the first
+term is that of fragmentation gradient descent (Weng et al., USENIX ATC'23). The loss of a placement
+is V before - V after + pack x (free GPU of the node before), in steps of ``QUANTUM``: differences
+below one step are left to bin packing. Packing and a smaller a matter only where room comes back,
+so both follow the part of arrivals that have ended.
+
+CPU is counted in steps here, so V is a sum of table look-ups: one per distinct size of share and
+one for all whole needs. Needs are learned from arrivals (``typical_requests``); prices and tables
+are computed again after 32, 64, ... and every ``REFRESH`` arrivals (later, with every sixteenth
+more), from the present state. Losses are kept per need and node until one of them changes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from carrel_scheduler.core.capacity.eligibility import Eligible
+from carrel_scheduler.core.devices.classes import Classes, Form
+from carrel_scheduler.core.layers import CPU, Bools, Counts, Layer
+from carrel_scheduler.core.nodes.nodes import NodeColumns
+from carrel_scheduler.core.resources import MILLI
+from carrel_scheduler.core.scoring.typical_requests import ShapesSeen
+from carrel_scheduler.core.scoring.value_states import States
+from carrel_scheduler.core.scoring.value_tables import Floats, Need, NeedTables
+
+FIRST = 32
+REFRESH = 1_000
+REFRESH_PART = 16
+"""Once many arrivals were seen, so many parts of them more change little."""
+SLOTS_PART, SLOTS_PART_RETURNING = 0.7, 0.4
+PACK_RETURNING = 0.07
+STRENGTH = 3.0
+BOUND = 0.0005
+Memory = tuple[tuple[int, tuple[float, ...]], int, int, "_Prices | None"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prices:
+    """Typical needs and what they weigh, as of one refresh, for nodes of so many devices."""
+
+    devices: int
+    tables: NeedTables
+    price: Floats
+    slots_part: float
+    pack: float
+
+
+class Value:
+    """Losses of value by class and node."""
+
+    def __init__(self, classes: Classes, nodes: NodeColumns, eligible: Eligible) -> None:
+        self._classes, self._nodes, self._eligible = classes, nodes, eligible
+        self._seen = ShapesSeen(classes)
+        self._ended = 0
+        self._due = FIRST
+        self._prices: _Prices | None = None
+        self._states: States | None = None
+        self._needs: dict[int, Need] = {}
+        self._made_for: tuple[object, int] = (None, -1)
+
+    def seen(self, class_id: int, tasks: int = 1) -> None:
+        """Tasks of a class were queued."""
+        self._seen.seen(class_id, tasks)
+        if self._seen.arrivals >= self._due:
+            self._refresh()
+
+    def ended(self, tasks: int = 1) -> None:
+        """Tasks ended for good and their room came back."""
+        self._ended += tasks
+
+    @property
+    def prices(self) -> object:
+        """The prices of now; another object once they are others."""
+        return self._prices
+
+    def memory(self) -> Memory:
+        """What was learned so far; ``recall`` forgets what came after."""
+        return self._seen.memory(), self._ended, self._due, self._prices
+
+    def recall(self, memory: Memory) -> None:
+        """Go back to what ``memory`` gave."""
+        seen, self._ended, self._due, self._prices = memory
+        self._seen.recall(seen)
+
+    def knows(self, class_id: int) -> bool:
+        """Whether enough was seen to tell losses; never for shares of several devices.
+
+        Nor while there are nodes of more devices than when prices were found.
+        """
+        prices = self._prices
+        if prices is None or prices.devices < len(self._nodes.usable):
+            return False
+        return self._classes.kinds[class_id].devices == 1
+
+    def gains(self, class_id: int, view: Layer, nodes: Counts) -> npt.NDArray[np.int32]:
+        """Minus the loss of placing a task on each node, in steps; larger is better.
+
+        Args:
+            class_id: of the task.
+            view: the room.
+            nodes: (n,) slots on which it fits there.
+
+        Returns:
+            (n,)
+
+        Raises:
+            LookupError: not known yet, see ``knows``.
+        """
+        states = self._current(view)
+        states.follow(view, nodes)
+        return states.gains(self._need(class_id), nodes)
+
+    def device(self, class_id: int, view: Layer, node: int) -> int:
+        """The device of a node for a share of one device, -1 without an opinion.
+
+        The one after which the node is worth most; of equal ones the fullest, then the first.
+        """
+        kind = self._classes.kinds[class_id]
+        if kind.form is not Form.SHARE or not self.knows(class_id):
+            return -1
+        return self._current(view).device(self._need(class_id), node, view)
+
+    def _need(self, class_id: int) -> Need:
+        known = self._needs.get(class_id)
+        if known is None:
+            kind, cpu = self._classes.kinds[class_id], self._classes.request(class_id).cpu_milli
+            if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE):
+                return (0, self._classes.amounts(class_id)[0], cpu)
+            if kind.form is Form.SHARE:
+                known = self._needs[class_id] = 0, self._classes.amounts(class_id)[0], cpu
+                return known
+            known = self._needs[class_id] = kind.amount, 0, cpu
+        return known
+
+    def _refresh(self) -> None:
+        """Estimate needs and prices anew, from the room as events have made it."""
+        arrivals, nodes = self._seen.arrivals, self._nodes
+        later = arrivals + max(REFRESH, arrivals // REFRESH_PART)
+        self._due = 2 * self._due if 2 * self._due < REFRESH else later
+        typical = self._seen.typical()
+        if not typical or not nodes.devices.any():
+            return
+        tables = NeedTables(typical, len(nodes.usable), int(nodes.capacity[CPU].max()))
+        open_devices = nodes.free.devices * (nodes.usable & nodes.schedulable)
+        cpu = np.maximum(nodes.free.host[CPU], 0) * nodes.schedulable // tables.step
+        cpu = np.minimum(cpu, tables.steps - 1)
+        held = tables.held(tables.sums(open_devices), cpu, self._allowed(tables))
+        size = np.array([need.milli for need in typical])
+        part = np.array([need.part for need in typical])
+        bound = BOUND * MILLI * int(nodes.devices.sum())
+        free = float(open_devices.sum(dtype=np.int64))
+        price = part * ((free + bound) / (held * size + bound)) ** STRENGTH
+        returning = min(1.0, self._ended / arrivals)
+        slots_part = SLOTS_PART + returning * (SLOTS_PART_RETURNING - SLOTS_PART)
+        devices = len(nodes.usable)
+        self._prices = _Prices(devices, tables, price, slots_part, returning * PACK_RETURNING)
+
+    def _allowed(self, tables: NeedTables) -> Bools:
+        """(N, M) which needs each node may hold."""
+        masks = {need.request: self._eligible.ever(need.request) for need in tables.needs}
+        return np.column_stack([masks[need.request] for need in tables.needs])
+
+    def _current(self, view: Layer) -> States:
+        """The states for the prices of now and views of this shape."""
+        prices = self._prices
+        if prices is None:
+            raise LookupError("too few arrivals were seen")
+        made_for = (prices, self._nodes.version)
+        states = self._states
+        if states is not None and made_for == self._made_for and states.shape == view.devices.shape:
+            return states
+        patterns, group = _grouped(self._allowed(prices.tables))
+        tables = prices.tables.weighted(patterns * prices.price, prices.slots_part)
+        states = States(prices.tables, tables, group, prices.pack, view)
+        self._states, self._made_for = states, made_for
+        return states
+
+
+def _grouped(allowed: Bools) -> tuple[Bools, Counts]:
+    """Distinct rows of (N, M), and (N,) which of them each row is."""
+    group = np.zeros(len(allowed), np.int64)
+    seen: set[bytes] = set()
+    for column in allowed.T:
+        key = column.tobytes()
+        if key not in seen:
+            seen.add(key)
+            group = np.unique(2 * group + column, return_inverse=True)[1]
+    first = np.unique(group, return_index=True)[1]
+    return allowed.take(first, 0), group

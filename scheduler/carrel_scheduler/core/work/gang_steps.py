@@ -1,0 +1,427 @@
+"""The shape of a gang, prepared once for all workloads that share it, and counts over it.
+
+What starts next and what goes first depends on the minima and names of a tree only, not on what its
+tasks ask for; equal shapes are therefore one ``Structure``. Nearly all workloads are a single leaf,
+which ``Structure.single`` says at once. An inner group that needs its only child is that child.
+
+What of a workload starts next: its minimum as a whole, then its surplus step by step.
+
+Below the minimum everything that is missing is one step, so a gang starts as a whole or not at all.
+Above it one surplus task, one doubling, or one more group with its own minimum is a step, so that
+growing workloads take turns. A step that cannot be whole is not offered; a group that waits for
+gated tasks is passed over for one that can start.
+
+A task that succeeded counts towards the minimum: nobody waits for a place that it will not need.
+
+What a running workload gives back first, and what of it runs in vain.
+
+Room is given back in the reverse of the order in which it was taken: surplus tasks one at a time
+(or by halves), then surplus groups whole, and then what is left as one indivisible unit, because a
+gang below its minimum does no work.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from carrel_scheduler.core.gangs import Group, Growth
+
+_RATIO_BITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A group inside a structure.
+
+    Attributes:
+        number: its place in ``Structure.parts``.
+        parent: the number of the group around it; -1 for the root.
+        name: for the order among its siblings.
+        least: tasks or children that must be there.
+        children: numbers of the groups in it; empty for a leaf.
+        leaf: which leaf it is; -1 for an inner group.
+        size: tasks of a leaf.
+        doubles: whether its surplus comes in doublings.
+    """
+
+    number: int
+    parent: int
+    name: str
+    least: int
+    children: tuple[int, ...] = ()
+    leaf: int = -1
+    size: int = 0
+    doubles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A tree of groups in pre-order.
+
+    Attributes:
+        parts: the root first.
+        leaves: the part of each leaf, in the order of the tree.
+        single: the part of the only leaf when no inner group matters.
+    """
+
+    parts: tuple[Part, ...]
+    leaves: tuple[Part, ...]
+    single: Part | None
+
+
+@dataclass(frozen=True, slots=True)
+class LeafState:
+    """Where the tasks of one leaf are; all indices are of the workload, the most important first.
+
+    Attributes:
+        pending: tasks that wait and may start.
+        running: tasks that have a place and are not told to stop.
+        succeeded: number of tasks that ended well.
+    """
+
+    pending: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
+    succeeded: int = 0
+
+    @property
+    def there(self) -> int:
+        """Tasks that count towards the minimum."""
+        return len(self.running) + self.succeeded
+
+
+def structure_of(group: Group) -> Structure:
+    """The structure of a tree; equal shapes give the same object."""
+    return _structure(_shape(group))
+
+
+class _Shape(NamedTuple):
+    """What of a group matters here."""
+
+    name: str
+    least: int
+    size: int
+    doubles: bool
+    inside: tuple["_Shape", ...]
+
+
+def _shape(group: Group) -> _Shape:
+    inside = tuple(_shape(child) for child in group.groups)
+    if len(inside) == 1 and group.least == 1:
+        return inside[0]._replace(name=group.name)
+    doubles = group.is_leaf and group.growth is Growth.DOUBLE
+    return _Shape(group.name, group.least, len(group.requests), doubles, inside)
+
+
+@lru_cache(maxsize=4096)
+def _structure(shape: _Shape) -> Structure:
+    parts: list[Part] = []
+    leaves: list[Part] = []
+    _add(shape, -1, parts, leaves)
+    return Structure(tuple(parts), tuple(leaves), leaves[0] if len(parts) == 1 else None)
+
+
+def _add(shape: _Shape, parent: int, parts: list[Part], leaves: list[Part]) -> int:
+    number = len(parts)
+    part = Part(number, parent, shape.name, shape.least)
+    parts.append(part)
+    if shape.inside:
+        children = tuple(_add(child, number, parts, leaves) for child in shape.inside)
+        parts[number] = replace(part, children=children)
+    else:
+        parts[number] = replace(part, leaf=len(leaves), size=shape.size, doubles=shape.doubles)
+        leaves.append(parts[number])
+    return number
+
+
+class Tally:
+    """How far each group of a structure is, for some number of tasks in each leaf.
+
+    Attributes:
+        there: per part the tasks of a leaf, or the satisfied children of an inner group.
+        met: per part whether it is satisfied.
+    """
+
+    def __init__(self, structure: Structure, tasks: Sequence[int]) -> None:
+        self.parts = structure.parts
+        self.there = [0] * len(self.parts)
+        self.met = [False] * len(self.parts)
+        for leaf, number in zip(structure.leaves, tasks, strict=True):
+            self.there[leaf.number] = number
+        for part in reversed(self.parts):
+            self.met[part.number] = self.there[part.number] >= part.least
+            if self.met[part.number] and part.parent >= 0:
+                self.there[part.parent] += 1
+
+    def add(self, part: Part, tasks: int) -> None:
+        """More (or fewer) tasks of a leaf are there."""
+        self.there[part.number] += tasks
+        while (met := self.there[part.number] >= part.least) != self.met[part.number]:
+            self.met[part.number] = met
+            if part.parent < 0:
+                return
+            part = self.parts[part.parent]
+            self.there[part.number] += 1 if met else -1
+
+    def rank(self, part: Part) -> tuple[int, int, int, str, int]:
+        """The order in which siblings are served, smallest first.
+
+        Below the minimum first, of these what has been begun; then what has a minimum, by how often
+        it has it; then what has none, by how much is there; then by name and place.
+        """
+        there = self.there[part.number]
+        if not self.met[part.number]:
+            return (0, 0, int(there == 0), part.name, part.number)
+        if part.least == 0:
+            return (1, 1, there, part.name, part.number)
+        # Exact: ratios of numbers below 2**20 differ by more than 2**-40.
+        return (1, 0, (there << _RATIO_BITS) // part.least, part.name, part.number)
+
+
+Step = tuple[tuple[int, ...], ...]
+"""Task indices per leaf; the empty tuple where there is no step."""
+
+
+def satisfied(structure: Structure, active: Sequence[int]) -> bool:
+    """Whether the minima are met by so many tasks in each leaf."""
+    if structure.single is not None:
+        return active[0] >= structure.single.least
+    return Tally(structure, active).met[0]
+
+
+def ready(structure: Structure, states: Sequence[LeafState]) -> bool:
+    """Whether the minima can be met by what runs and what may start; releasing tasks do not count.
+
+    They do again once they have been released and wait.
+    """
+    if (leaf := structure.single) is not None:
+        return states[0].there + len(states[0].pending) >= leaf.least
+    return _possible(structure, states).met[0]
+
+
+def next_step(structure: Structure, states: Sequence[LeafState]) -> Step:
+    """The pending tasks that are offered a place next.
+
+    Args:
+        structure: of the workload.
+        states: one for each leaf.
+
+    Returns:
+        Per leaf the indices of tasks; empty when nothing is to be offered.
+    """
+    if (leaf := structure.single) is not None:
+        state = states[0]
+        size = _leaf_step(leaf, len(state.running) + state.succeeded)
+        waiting = state.pending
+        if size == len(waiting):
+            return (waiting,) if size else ()
+        return (waiting[:size],) if 0 < size < len(waiting) else ()
+    return _Steps(structure, states).next()
+
+
+def first_step(structure: Structure) -> tuple[int, ...]:
+    """The tasks with which a fresh workload starts when none of them is gated."""
+    states: list[LeafState] = []
+    index = 0
+    for leaf in structure.leaves:
+        states.append(LeafState(pending=tuple(range(index, index + leaf.size))))
+        index += leaf.size
+    return tuple(task for tasks in next_step(structure, states) for task in tasks)
+
+
+def next_size(there: int, least: int) -> int:
+    """The smallest size above ``there`` in the doublings of a minimum."""
+    size = max(least, 1)
+    while size <= there:
+        size *= 2
+    return size
+
+
+def _leaf_step(leaf: Part, there: int) -> int:
+    """How many tasks the next step of a leaf takes, whether or not so many wait."""
+    if there < leaf.least:
+        return leaf.least - there
+    return next_size(there, leaf.least) - there if leaf.doubles else 1
+
+
+def _possible(structure: Structure, states: Sequence[LeafState]) -> Tally:
+    """What would be met if everything that waits started."""
+    return Tally(structure, [state.there + len(state.pending) for state in states])
+
+
+class _Steps:
+    """The search for the next step in a tree."""
+
+    def __init__(self, structure: Structure, states: Sequence[LeafState]) -> None:
+        self._parts = structure.parts
+        self._states = states
+        self._tally = Tally(structure, [state.there for state in states])
+        self._possible = _possible(structure, states).met
+        self._taken: dict[int, tuple[int, ...]] = {}
+
+    def next(self) -> Step:
+        """See ``next_step``."""
+        root = self._parts[0]
+        if self._tally.met[0]:
+            self._grow(root)
+        elif self._possible[0]:
+            self._complete(root)
+        if not self._taken:
+            return ()
+        return tuple(self._taken.get(leaf, ()) for leaf in range(len(self._states)))
+
+    def _complete(self, part: Part) -> None:
+        """Take all that is missing in a group that can be completed."""
+        if part.leaf >= 0:
+            self._take(part)
+            return
+        missing = part.least - self._tally.there[part.number]
+        unmet = [child for child in self._served(part) if not self._tally.met[child.number]]
+        for child in [child for child in unmet if self._possible[child.number]][:missing]:
+            self._complete(child)
+
+    def _grow(self, part: Part) -> bool:
+        """Take one step of surplus in a satisfied group; whether there is one."""
+        if part.leaf >= 0:
+            return self._take(part)
+        for child in self._served(part):
+            if self._tally.met[child.number]:
+                if self._grow(child):
+                    return True
+            elif self._possible[child.number]:
+                self._complete(child)
+                return True
+        return False
+
+    def _take(self, part: Part) -> bool:
+        """Take the next step of a leaf, if it is whole."""
+        waiting = self._states[part.leaf].pending
+        size = _leaf_step(part, self._tally.there[part.number])
+        if size <= len(waiting):
+            self._taken[part.leaf] = waiting[:size]
+            return True
+        return False
+
+    def _served(self, part: Part) -> list[Part]:
+        return sorted((self._parts[child] for child in part.children), key=self._tally.rank)
+
+
+class Shed(NamedTuple):
+    """Tasks that are given back together.
+
+    ``core``: the last of the steps, which leaves nothing running.
+    """
+
+    tasks: tuple[int, ...]
+    core: bool
+
+
+def shed_steps(structure: Structure, states: Sequence[LeafState]) -> Iterator[Shed]:
+    """The steps in which a running workload gives its tasks back, first to go first.
+
+    Together they are all running tasks, each once. Lazy: taking few steps of many costs little.
+    """
+    if (leaf := structure.single) is not None and states[0].there <= leaf.least:
+        if states[0].running:
+            yield Shed(states[0].running, core=True)
+        return
+    left = _Left(structure, states)
+    while (step := left.surplus(structure.parts[0])) or (step := left.group(structure.parts[0])):
+        yield Shed(step, core=False)
+    if core := left.all():
+        yield Shed(core, core=True)
+
+
+def stale_tasks(structure: Structure, states: Sequence[LeafState]) -> tuple[int, ...]:
+    """Tasks that hold room in vain because others of their gang are missing.
+
+    All of them when the workload as a whole is below its minimum; otherwise those of optional
+    groups that are below theirs, while the rest goes on working. A group beyond the minimum of the
+    group around it that has no task at all is simply not grown yet: counting it as broken would end
+    every workload with optional groups as soon as it has started without them. Nothing is stale
+    once a task has succeeded, for the workload is then ending.
+    """
+    if any(state.succeeded for state in states):
+        return ()
+    if (leaf := structure.single) is not None:
+        running = states[0].running
+        return running if len(running) < leaf.least else ()
+    return _Left(structure, states).in_vain(structure.parts[0])
+
+
+def is_stale(structure: Structure, states: Sequence[LeafState]) -> bool:
+    """Whether some tasks hold room in vain; see ``stale_tasks``."""
+    return bool(stale_tasks(structure, states))
+
+
+def smaller_size(there: int, least: int) -> int:
+    """The largest size below ``there`` in the doublings of a minimum; at least the minimum."""
+    size = max(least, 1)
+    if there <= size:
+        return least
+    while size * 2 < there:
+        size *= 2
+    return size
+
+
+class _Left:
+    """What is still running while steps are taken away."""
+
+    def __init__(self, structure: Structure, states: Sequence[LeafState]) -> None:
+        self._parts = structure.parts
+        self._leaves = structure.leaves
+        self._running = [list(state.running) for state in states]
+        self._tally = Tally(structure, [state.there for state in states])
+
+    def surplus(self, part: Part) -> tuple[int, ...]:
+        """The next surplus tasks of single leaves; empty when there are none."""
+        if part.leaf < 0:
+            return next(filter(None, map(self.surplus, self._reversed(part))), ())
+        there = self._tally.there[part.number]
+        if there <= part.least:
+            return ()
+        return self._drop(part, there - smaller_size(there, part.least) if part.doubles else 1)
+
+    def group(self, part: Part) -> tuple[int, ...]:
+        """The next surplus group, whole: the deepest, and what is broken before what works."""
+        children = self._reversed(part)
+        if step := next(filter(None, map(self.group, children)), ()):
+            return step
+        there = self._tally.there[part.number]
+        if part.leaf >= 0 or there < part.least:
+            return ()
+        broken = [child for child in children if not self._tally.met[child.number]]
+        working = [child for child in children if self._tally.met[child.number]]
+        for child in broken + (working if there > part.least else []):
+            if step := self._drop_all(child):
+                return step
+        return ()
+
+    def all(self) -> tuple[int, ...]:
+        """Everything that is left."""
+        return tuple(sorted(self._drop_all(self._parts[0])))
+
+    def in_vain(self, part: Part) -> tuple[int, ...]:
+        """What runs in groups that are below their minimum."""
+        if not self._tally.met[part.number]:
+            return tuple(sorted(self._drop_all(part)))
+        children = (self._parts[child] for child in part.children)
+        return tuple(task for child in children for task in self.in_vain(child))
+
+    def _drop(self, part: Part, size: int) -> tuple[int, ...]:
+        """Take the least important tasks of a leaf away, the last one first."""
+        running = self._running[part.leaf]
+        kept = max(0, len(running) - size)
+        step = tuple(reversed(running[kept:]))
+        del running[kept:]
+        self._tally.add(part, -len(step))
+        return step
+
+    def _drop_all(self, part: Part) -> tuple[int, ...]:
+        if part.leaf >= 0:
+            return self._drop(part, len(self._running[part.leaf]))
+        return tuple(task for child in self._reversed(part) for task in self._drop_all(child))
+
+    def _reversed(self, part: Part) -> list[Part]:
+        children = (self._parts[child] for child in part.children)
+        return sorted(children, key=self._tally.rank, reverse=True)
