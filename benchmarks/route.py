@@ -35,10 +35,9 @@ from benchmarks.ports import free_port
 from benchmarks.report import Figure, median, show
 from benchmarks.route_load import Caller, serve_target
 from benchmarks.standin_hub import Account, StandInHub
-from carrel_hub.front.program import find_traefik
 from carrel_hub.front.routes import RoutesFile
 from carrel_hub.front.rules import rule
-from carrel_hub.front.static import PUBLIC, Listening, configuration, from_file
+from carrel_hub.front.traefik import PUBLIC, Listening, configuration, find_traefik, from_file
 
 GOAL_MILLISECONDS = 2.0
 CALLERS = 32

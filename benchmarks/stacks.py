@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel_hub.accounts.store import Accounts
-from carrel_hub.front import static
+from carrel_hub.front import traefik
 from carrel_hub.keys import Keys
 from carrel_hub.product import hashed
 from carrel_hub.settings import Gpus, Ports, Settings
@@ -171,8 +171,8 @@ class Stack:
                 proxy_token=self.keys.proxy,
                 proxy_hash=hashed(self.keys.proxy),
                 routes=self.settings.routes_dir,
-                entry=static.PUBLIC,
-                api_entry=static.INTERNAL,
+                entry=traefik.PUBLIC,
+                api_entry=traefik.INTERNAL,
                 password=PASSWORD,
                 python=sys.executable,
                 arguments=["--allow-root"] if os.geteuid() == 0 else [],

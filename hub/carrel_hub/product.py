@@ -7,8 +7,8 @@ import bcrypt
 
 from carrel_hub import scopes, services
 from carrel_hub.accounts.signing_out import HUB_VERSION
-from carrel_hub.front import static
-from carrel_hub.front.origins import host_of, rules_of_traefik
+from carrel_hub.front import traefik
+from carrel_hub.front.rules import host_of, rules_of_traefik
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.queue import handlers
@@ -31,8 +31,8 @@ def lasting(c: Any, places: Places, keys: Keys) -> None:
     c.JupyterHub.cleanup_proxy = False
     c.JupyterHub.proxy_class = RestingRoutes
     c.RestingRoutes.should_start = False
-    c.RestingRoutes.traefik_entrypoint = static.PUBLIC
-    c.RestingRoutes.traefik_api_entrypoint = static.INTERNAL
+    c.RestingRoutes.traefik_entrypoint = traefik.PUBLIC
+    c.RestingRoutes.traefik_api_entrypoint = traefik.INTERNAL
     c.RestingRoutes.traefik_api_username = API_USER
     c.RestingRoutes.traefik_api_password = keys.proxy
     c.RestingRoutes.traefik_api_hashed_password = hashed(keys.proxy)

@@ -5,7 +5,7 @@ from typing import Final, Self
 
 import msgspec
 
-from carrel_hub.front.static import Tls
+from carrel_hub.front.traefik import Tls
 
 HTTP_PORT: Final = 80
 HTTPS_PORT: Final = 443

@@ -24,9 +24,9 @@ from carrel import Client
 from carrel.errors import CarrelError
 from carrel_hub import scopes, services
 from carrel_hub.accounts.store import Accounts
-from carrel_hub.front import static
-from carrel_hub.front.program import find_traefik
+from carrel_hub.front import traefik
 from carrel_hub.front.provided import PROVIDED_PATH
+from carrel_hub.front.traefik import find_traefik
 from carrel_hub.keys import Keys
 from carrel_hub.kubernetes.settings import ClusterSettings
 from contract.hub.stack import wait_until
@@ -222,11 +222,11 @@ class House:
         return (self.folder / f"{name}.log").read_text()
 
     def _proxy(self) -> tuple[list[str], dict[str, str]]:
-        listening = static.Listening(
+        listening = traefik.Listening(
             public=urlsplit(self.url).netloc, internal=urlsplit(self.settings.proxy_api_url).netloc
         )
         routes = f"{self.settings.hub_url}/hub{PROVIDED_PATH}"
-        found = static.configuration(listening, static.from_hub(routes, self.keys.proxy))
+        found = traefik.configuration(listening, traefik.from_hub(routes, self.keys.proxy))
         file = self.folder / "traefik.yaml"
         file.write_bytes(msgspec.json.encode(found))
         return [find_traefik(), f"--configFile={file}"], {}

@@ -19,7 +19,7 @@ from jupyterhub_traefik_proxy.traefik_utils import generate_alias  # type: ignor
 from tornado.httpclient import HTTPClientError
 from traitlets import Dict, Unicode, observe
 
-from carrel_hub.front import static
+from carrel_hub.front import traefik
 from carrel_hub.front.rules import rule
 
 AWAY = "carrel-away"
@@ -149,7 +149,7 @@ def own_part(proxy: FrontProxy) -> dict[str, Any]:
             | {
                 "carrel-api": {
                     "rule": 'PathPrefix("/api")',
-                    "entryPoints": [static.INTERNAL],
+                    "entryPoints": [traefik.INTERNAL],
                     "service": "api@internal",
                     "middlewares": ["carrel-api"],
                 }

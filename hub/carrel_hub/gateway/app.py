@@ -16,24 +16,24 @@ from typing import Final
 import aiohttp
 from aiohttp import web
 from aiohttp.http import SERVER_SOFTWARE
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from carrel.client.config import Settings as ClientSettings
 from carrel.client.transport import Transport
-from carrel_hub.gateway.answers import refusal
-from carrel_hub.gateway.balancing import Balance
-from carrel_hub.gateway.counts import MEDIA, Counts
-from carrel_hub.gateway.door import Door
-from carrel_hub.gateway.feed import Feed
+from carrel_hub.gateway.access import AccessControl
+from carrel_hub.gateway.balancing import LoadBalancer
+from carrel_hub.gateway.exchanges import HttpExchange, WebSocketExchange
+from carrel_hub.gateway.forwarding import Forwarder
 from carrel_hub.gateway.headers import announces_body, wants_websocket
-from carrel_hub.gateway.malformed import server_log
-from carrel_hub.gateway.passing import Passing
-from carrel_hub.gateway.people import HubUnavailable, People
-from carrel_hub.gateway.plain_way import PlainWay
-from carrel_hub.gateway.reporting import Reporter
+from carrel_hub.gateway.identity import HubUnavailable, TokenReviewer
+from carrel_hub.gateway.load_reports import LoadReporter
+from carrel_hub.gateway.metrics import EndpointMetrics
+from carrel_hub.gateway.responses import EarlyResponse, refusal, refuse
+from carrel_hub.gateway.routing import RoutingReflector, RoutingTable
 from carrel_hub.gateway.settings import Settings, SettingsError
 from carrel_hub.gateway.signin import ENTER, SignIn
-from carrel_hub.gateway.socket_way import SocketWay
-from carrel_hub.gateway.table import Table
 from carrel_hub.gateway.upstream import LONGEST_LINE, Upstreams
 from carrel_hub.listening import check, inherited
 
@@ -56,81 +56,78 @@ METRIC_SCOPES: Final = frozenset({"custom:carrel:admin", "custom:carrel:metrics"
 
 
 class Gateway:
-    """Everything of one process. Made inside the event loop."""
+    """All parts of the gateway. Made inside the event loop."""
 
-    def __init__(self, settings: Settings, own: aiohttp.ClientSession) -> None:
+    def __init__(self, settings: Settings, session: aiohttp.ClientSession) -> None:
         self.settings = settings
-        self.table = Table()
-        self.counts = Counts()
-        self.transport = Transport(
-            ClientSettings(url=settings.api_url, token=settings.token), session=own
+        transport = Transport(
+            ClientSettings(url=settings.api_url, token=settings.token), session=session
         )
-        balance = Balance(freed=self.table.tell)
-        self.upstreams = Upstreams(self.table, balance)
-        self.reporter = Reporter(self.transport, self.table, balance, time.time)
-        balance.changed = self.reporter.changed
-        self.balance = balance
-        self.feed = Feed(
-            self.transport,
-            self.table,
+        self.table = table = RoutingTable()
+        self.balancer = balancer = LoadBalancer(freed=table.notify)
+        self.upstreams = Upstreams(table, balancer)
+        self.reporter = LoadReporter(transport, table, balancer, time.time)
+        balancer.changed = self.reporter.changed
+        self.reflector = RoutingReflector(
+            transport,
+            table,
             settings.node_host,
             changed=self.reporter.changed,
-            told=self.reporter.tell_everything,
+            listed=self.reporter.report_everything,
         )
-        people = People(settings, own, time.monotonic, self.transport)
-        self.sign_in = SignIn(settings, own, _cookie_secret(settings.token))
-        self.door = Door(settings, people, self.sign_in, self.table)
-        self.passing = Passing(self.table, balance, self.counts, self.reporter)
+        tokens = TokenReviewer(settings, session, time.monotonic, transport)
+        self.sign_in = SignIn(settings, session, _cookie_secret(settings.token))
+        self.access = AccessControl(settings, tokens, self.sign_in, table)
+        self.metrics = EndpointMetrics()
+        self.forwarder = Forwarder(table, balancer, self.metrics, self.reporter)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """Any request."""
+        """Answer any request."""
         websocket = wants_websocket(request)
         if "Upgrade" in request.headers and announces_body(request.headers):
-            return _closing(
-                refusal(request, 400, "upgrade_with_body", "An upgrade comes without a body.")
-            )
-        own = await self._own(request)
-        visit = await self.door.visit(request) if own is None else own
-        if isinstance(visit, web.Response):
-            return _closing(visit) if websocket else visit
-        way = SocketWay if websocket else PlainWay
-        return await self.passing.pass_on(way(request, self.upstreams), visit)
+            detail = "An upgrade comes without a body."
+            return _closing(refusal(request, 400, "upgrade_with_body", detail))
+        try:
+            response = await self._own_response(request)
+            if response is None:
+                match = await self.access.match(request)
+                exchange = WebSocketExchange if websocket else HttpExchange
+                return await self.forwarder.forward(exchange(request, match, self.upstreams))
+        except EarlyResponse as early:
+            response = early.response
+        except HubUnavailable as error:
+            detail = f"{error}, so nobody can be identified; try again in a moment."
+            response = refusal(request, 503, "hub_unavailable", detail, retry_after=5)
+        return _closing(response) if websocket else response
 
-    async def _own(self, request: web.Request) -> web.Response | None:
-        """What the gateway itself answers."""
+    async def _own_response(self, request: web.Request) -> web.Response | None:
+        """The answer at addresses of the gateway itself, ``None`` at others."""
         path = request.raw_path.partition("?")[0]
         if self.sign_in.origins.label_in(request.headers.get("Host", "")):
             return self.sign_in.enter(request) if path == ENTER else None
-        own = path.removeprefix(self.settings.prefix)
-        try:
-            if own == "oauth_callback":
+        match path.removeprefix(self.settings.prefix):
+            case "oauth_callback":
                 return await self.sign_in.finish(request)
-            if own == "enter":
-                return await self.door.hand_over(request)
-            if own == "metrics":
+            case "enter":
+                return await self.access.issue_pass(request)
+            case "metrics":
                 return await self._metrics(request)
-        except HubUnavailable as error:
-            return refusal(request, 503, "hub_unavailable", f"{error}; try again.", again=5)
-        if own == "away":  # asked by the proxy, for a part that does not answer
-            return refusal(request, 503, "away", AWAY, again=2)
-        if own == "health":
-            return web.json_response({"ready": self.feed.ready})
+            case "away":  # asked by the proxy, for a part that does not answer
+                return refusal(request, 503, "away", AWAY, retry_after=2)
+            case "health":
+                return web.json_response({"ready": self.reflector.ready})
         return None
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        person = await self.door.person(request)
-        if isinstance(person, web.Response):
-            return person
-        if not person.scopes & METRIC_SCOPES:
-            return refusal(
-                request, 403, "missing_scope", "Metrics need the scope custom:carrel:metrics."
-            )
-        self.counts.keep_only({(place.project, place.name) for place in self.table})
-        for place in self.table:
-            ready = {one.uid for targets in place.targets.values() for one in targets}
-            in_flight = self.balance.at_place[place.uid]
-            self.counts.now(place.project, place.name, in_flight, len(ready))
-        return web.Response(body=self.counts.text(), headers={"Content-Type": MEDIA})
+        principal = await self.access.principal(request)
+        if not principal.scopes & METRIC_SCOPES:
+            needed = "Metrics need the scope custom:carrel:metrics."
+            refuse(request, 403, "missing_scope", needed)
+        in_flight = self.balancer.in_flight
+        text = self.metrics.text(
+            (one.project, one.name, in_flight[one.uid], len(one.target_uids)) for one in self.table
+        )
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @asynccontextmanager
@@ -140,13 +137,13 @@ async def running(
     listener: socket.socket | None = None,
 ) -> AsyncIterator[int]:
     """A gateway that listens, at ``listener`` or at a socket of its own; gives its port."""
-    async with aiohttp.ClientSession() as own, AsyncExitStack() as stack:
-        gateway = Gateway(settings, own)
+    async with aiohttp.ClientSession() as session, AsyncExitStack() as stack:
+        gateway = Gateway(settings, session)
         stack.push_async_callback(gateway.upstreams.close)
         runner = _runner(gateway, idle_seconds)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        for one in (gateway.feed.run(), gateway.reporter.run()):
+        for one in (gateway.reflector.run(), gateway.reporter.run()):
             stack.push_async_callback(_end, asyncio.create_task(one))
         await _site(runner, settings, listener).start()
         yield int(runner.addresses[0][1])
@@ -182,6 +179,22 @@ async def _hide_server(_: web.Request, response: web.StreamResponse) -> None:
     """Nobody has to know which version of what passes things on."""
     if response.headers.get("Server") == SERVER_SOFTWARE:
         del response.headers["Server"]
+
+
+def server_log() -> logging.Logger:
+    """The log of aiohttp's server, without an entry for each request that cannot be read.
+
+    aiohttp answers such a request with 400 and writes an error with a traceback, so whoever reaches
+    the port could fill the log. What a handler raises is written down as before.
+    """
+    if _readable not in server_logger.filters:
+        server_logger.addFilter(_readable)
+    return server_logger
+
+
+def _readable(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 def _closing(response: web.Response) -> web.Response:

@@ -1,8 +1,8 @@
-"""Which server gets a request, what each has at once, and which requests wait for a server.
+"""Load balancing: which server gets a request, what each has at once, which requests are held.
 
-A request waits for the first server of what comes when asked for, and for room while servers with
-room may still come: then in the order in which requests came. Where as many servers are ready as
-there may be, or none comes, it goes to the least busy one at once.
+A request waits for the first server of an endpoint that wakes, and for free capacity while more
+servers may still start: then in the order in which requests came. Where as many servers are ready
+as there may be, or none is being started, it goes to the least busy one at once.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from carrel_hub.gateway.table import Place, Table, Target
+from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable, Target
 
 MOST_HELD: Final = 256
 LONGEST_HOLD_SECONDS: Final = 600.0
-# So long a burst waits until the scheduler has heard of it and begun to start more servers.
+# So long a burst waits until the scheduler knows of it and has begun to start more servers.
 REACTION_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0
 
@@ -27,23 +27,24 @@ class TooManyHeld(Exception):  # noqa: N818 - an outcome to handle
 
 
 @dataclass(slots=True)
-class Balance:
-    """Requests in flight by target and by place.
+class LoadBalancer:
+    """Requests in flight by target and by workload.
 
     Attributes:
-        changed: hears the uid of a place whose numbers change.
-        freed: hears the uid of a place where a target has one request less.
+        changed: called with the uid of a workload whose numbers change.
+        freed: called with the uid of a workload where a target has one request less.
+        in_flight: requests by the uid of their workload, held ones too.
     """
 
     changed: Callable[[str], None] = lambda _: None
     freed: Callable[[str], None] = lambda _: None
     _busy: dict[str, Counter[str]] = field(default_factory=dict)
-    at_place: Counter[str] = field(default_factory=Counter)
+    in_flight: Counter[str] = field(default_factory=Counter)
     _queues: dict[str, dict[object, None]] = field(default_factory=dict)
     _turn: int = 0
 
     def at_targets(self, uid: str) -> Mapping[str, int]:
-        """Requests by target of a place; those without any are left out."""
+        """Requests by target of a workload; those without any are left out."""
         return self._busy.get(uid, {})
 
     def busy_targets(self) -> set[str]:
@@ -61,8 +62,8 @@ class Balance:
         return min(left[first:] + left[:first], key=lambda one: busy.get(one.uid, 0))
 
     def request(self, uid: str) -> "_Counted":
-        """A request to a place, from when it comes until it is answered."""
-        return _Counted(self.at_place, uid, self.changed, uid)
+        """A request to a workload, from when it comes until it is answered."""
+        return _Counted(self.in_flight, uid, self.changed, uid)
 
     @contextmanager
     def at(self, uid: str, target: Target) -> Iterator[None]:
@@ -76,15 +77,13 @@ class Balance:
                 del self._busy[uid]
             self.freed(uid)
 
-    def room(self, place: Place, name: str) -> int:
-        """How many more requests its servers should have now."""
-        busy = self.at_targets(place.uid)
-        return sum(
-            max(place.at_once - busy.get(one.uid, 0), 0) for one in place.targets.get(name, ())
-        )
+    def free_capacity(self, workload: RoutedWorkload, route: str) -> int:
+        """How many more requests the servers of a route should have now."""
+        busy, most = self.at_targets(workload.uid), workload.requests_per_server
+        return sum(max(most - busy.get(one.uid, 0), 0) for one in workload.targets.get(route, ()))
 
-    def waiting(self, uid: str) -> int:
-        """Requests that wait for a place."""
+    def held(self, uid: str) -> int:
+        """Requests that wait for a workload."""
         return len(self._queues.get(uid, ()))
 
     def before(self, uid: str, ticket: object) -> int:
@@ -105,7 +104,7 @@ class Balance:
 
 
 class _Counted:
-    """One more as long as it lasts."""
+    """A context manager, cheaper than one of a generator: one more as long as it lasts."""
 
     __slots__ = ("_changed", "_counts", "_key", "_uid")
 
@@ -125,44 +124,41 @@ class _Counted:
         self._changed(self._uid)
 
 
-async def servers(table: Table, balance: Balance, place: Place, name: str) -> Place | None:
-    """The place once a request may go to a server of it, or as it is when none came in time.
+async def await_capacity(
+    table: RoutingTable, balancer: LoadBalancer, workload: RoutedWorkload, route: str
+) -> RoutedWorkload | None:
+    """The workload once a server of it may take a request, or as it is when none came in time.
 
     ``None``: it has gone. Raises ``TooManyHeld``.
     """
-    there = bool(place.targets.get(name))
-    if not _may_wait(place, name) or (
-        there and not balance.waiting(place.uid) and balance.room(place, name)
+    ready = bool(workload.targets.get(route))
+    if not _may_wait(workload, route) or (
+        ready and not balancer.held(workload.uid) and balancer.free_capacity(workload, route)
     ):
-        return place
-    if balance.waiting(place.uid) >= MOST_HELD:
-        if there:
-            return place
+        return workload
+    if balancer.held(workload.uid) >= MOST_HELD:
+        if ready:
+            return workload
         raise TooManyHeld
-    seconds = min(place.startup_seconds, LONGEST_HOLD_SECONDS)
+    seconds = min(workload.startup_seconds, LONGEST_HOLD_SECONDS)
     loop = asyncio.get_running_loop()
     reaction = loop.time() + REACTION_SECONDS
-    now: Place | None = place
-    with balance.queued(place.uid) as ticket, contextlib.suppress(TimeoutError):
+    now: RoutedWorkload | None = workload
+    with balancer.queued(workload.uid) as ticket, contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while now is not None and _may_wait(now, name):
-                if balance.room(now, name) > balance.before(place.uid, ticket):
+            while now is not None and _may_wait(now, route):
+                if balancer.free_capacity(now, route) > balancer.before(workload.uid, ticket):
                     return now
-                if now.targets.get(name) and not now.coming and loop.time() > reaction:
+                if now.targets.get(route) and not now.scaling_up and loop.time() > reaction:
                     return now
-                await _changed(table, place.uid)
-                now = table.find(place.project, place.name)
-    return table.find(place.project, place.name)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await table.changed(workload.uid)
+                now = table.find(workload.project, workload.name)
+    return table.find(workload.project, workload.name)
 
 
-def _may_wait(place: Place, name: str) -> bool:
+def _may_wait(workload: RoutedWorkload, route: str) -> bool:
     """Whether there is something to wait for: a first server, or more of them."""
-    ready = len(place.targets.get(name, ()))
-    return place.comes_by_itself if not ready else ready < place.most_servers
-
-
-async def _changed(table: Table, uid: str) -> None:
-    """Wait for news of a place, and look again without any after a while."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LOOK_SECONDS):
-            await table.changed(uid)
+    ready = len(workload.targets.get(route, ()))
+    return workload.wakes if not ready else ready < workload.max_servers

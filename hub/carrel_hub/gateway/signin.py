@@ -23,9 +23,8 @@ from cachetools import TTLCache
 from cryptography.fernet import Fernet, InvalidToken
 from tornado.web import create_signed_value, decode_signed_value
 
-from carrel_hub.gateway.headers import Request
+from carrel_hub.gateway.identity import ANSWER_SECONDS, HubUnavailable
 from carrel_hub.gateway.origins import LABEL, Origins
-from carrel_hub.gateway.people import ANSWER_SECONDS, HubUnavailable
 from carrel_hub.gateway.settings import Settings
 
 COOKIE: Final = "carrel-gateway"
@@ -47,7 +46,7 @@ class Pass(msgspec.Struct, frozen=True):
     state: str
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _OriginCookie(msgspec.Struct, frozen=True):
     """What the cookie of an origin holds."""
 
     token: str
@@ -65,7 +64,7 @@ class SignIn:
         self._sealed = Fernet(base64.urlsafe_b64encode(key))
         self._used: TTLCache[str, bool] = TTLCache(MOST_PASSES, 2 * PASS_SECONDS)
 
-    def token(self, request: Request) -> str:
+    def token(self, request: web.BaseRequest) -> str:
         """The token in the browser's cookie; empty when there is none that we made for it."""
         of_route = self.origins.label_in(request.headers.get("Host", ""))
         if of_route:
@@ -74,20 +73,19 @@ class SignIn:
         found = decode_signed_value(self._secret, COOKIE, value, max_age_days=COOKIE_DAYS)
         return found.decode() if found else ""
 
-    def _token_at(self, request: Request, of_route: str) -> str:
+    def _token_at(self, request: web.BaseRequest, of_route: str) -> str:
         value = request.cookies.get(self._own_name(COOKIE), "")
         try:
             text = self._sealed.decrypt(value, ttl=int(COOKIE_DAYS * _DAY_SECONDS))
-            kept = msgspec.json.decode(text, type=_Kept)
+            cookie = msgspec.json.decode(text, type=_OriginCookie)
         except (InvalidToken, msgspec.MsgspecError, ValueError):
             return ""
-        return kept.token if kept.label == of_route else ""
+        return cookie.token if cookie.label == of_route else ""
 
-    def begin(self, request: Request) -> web.Response:
+    def begin(self, request: web.BaseRequest) -> web.Response:
         """Send the browser to sign in; it comes back to what it asked for."""
         of_route = self.origins.label_in(request.headers.get("Host", ""))
         state = secrets.token_urlsafe(16)
-        response = web.Response(status=302)
         if of_route:
             query = urlencode({"at": of_route, "state": state})
             to = f"{self.origins.public_url}{self._settings.prefix}enter?{query}"
@@ -101,36 +99,35 @@ class SignIn:
                 }
             )
             to = f"{self._settings.hub_prefix}api/oauth2/authorize?{query}"
-        response.headers["Location"] = to
+        response = web.Response(status=302, headers={"Location": to})
         signed = create_signed_value(self._secret, STATE_COOKIE, f"{state} {request.raw_path}")
         self._set(response, STATE_COOKIE, signed.decode(), STATE_SECONDS, at_origin=bool(of_route))
         return response
 
-    async def finish(self, request: Request) -> web.Response:
+    async def finish(self, request: web.BaseRequest) -> web.Response:
         """The browser comes back with a code, which becomes the token in its cookie."""
-        back_to = self._begun(request, request.cookies.get(STATE_COOKIE, ""))
-        code = request.query.get("code", "")
+        state, code = request.query.get("state", ""), request.query.get("code", "")
+        back_to = self._return_path(request.cookies.get(STATE_COOKIE, ""), state)
         if not back_to or not code:
-            return _not_begun()
+            return _not_begun_here()
         token = await self._token_for(code)
-        response = web.Response(status=302)
-        response.headers["Location"] = back_to
+        response = web.Response(status=302, headers={"Location": back_to})
         value = create_signed_value(self._secret, COOKIE, token).decode()
         self._set(response, COOKIE, value, None)
         response.del_cookie(STATE_COOKIE, path=self._settings.prefix)
         return response
 
-    def hand_over(self, request: Request, token: str) -> web.Response:
+    def issue_pass(self, request: web.BaseRequest, token: str) -> web.Response:
         """Somebody is signed in on the Hub's origin: send the browser back with a pass."""
         of_route, state = request.query.get("at", ""), request.query.get("state", "")
         host = f"{of_route}.{self.origins.netloc}"
         if not state or not LABEL.fullmatch(of_route) or not self.origins.label_in(host):
-            return _not_begun()
+            return _not_begun_here()
         made = self._seal(Pass(token=token, label=of_route, state=state))
         to = f"{self.origins.at(of_route)}{ENTER}?{urlencode({'pass': made})}"
         return web.Response(status=302, headers={"Location": to, "Referrer-Policy": "no-referrer"})
 
-    def enter(self, request: Request) -> web.Response:
+    def enter(self, request: web.BaseRequest) -> web.Response:
         """On the origin of a route: a pass becomes the cookie of this host."""
         of_route = self.origins.label_in(request.headers.get("Host", ""))
         given = request.query.get("pass", "")
@@ -138,27 +135,28 @@ class SignIn:
             text = self._sealed.decrypt(given, ttl=PASS_SECONDS)
             found = msgspec.json.decode(text, type=Pass)
         except (InvalidToken, msgspec.MsgspecError, ValueError):
-            return _not_begun()
+            return _not_begun_here()
         begun = request.cookies.get(self._own_name(STATE_COOKIE), "")
-        back_to = self._begun(request, begun, found.state)
+        back_to = self._return_path(begun, found.state)
         if not back_to or found.label != of_route or given in self._used:
-            return _not_begun()
+            return _not_begun_here()
         self._used[given] = True
-        response = web.Response(status=302)
-        response.headers["Location"] = back_to
-        value = self._seal(_Kept(token=found.token, label=of_route))
+        response = web.Response(status=302, headers={"Location": back_to})
+        value = self._seal(_OriginCookie(token=found.token, label=of_route))
         self._set(response, COOKIE, value, None, at_origin=True)
         self._set(response, STATE_COOKIE, "", 0, at_origin=True)
         return response
 
-    def _seal(self, content: Pass | _Kept) -> str:
+    def _seal(self, content: Pass | _OriginCookie) -> str:
         return self._sealed.encrypt(msgspec.json.encode(content)).decode()
 
-    def _begun(self, request: Request, cookie: str, given: str = "") -> str:
-        """Where a sign-in that was begun in this browser leads back to; empty for another one."""
+    def _return_path(self, cookie: str, given: str) -> str:
+        """Where the sign-in that was begun with the state ``given`` leads back to.
+
+        Empty when ``cookie``, the state cookie of this browser, is of another one or of none.
+        """
         asked = decode_signed_value(self._secret, STATE_COOKIE, cookie, max_age_days=1)
         state, _, back_to = (asked or b"").decode().partition(" ")
-        given = given or request.query.get("state", "")
         if not state or not secrets.compare_digest(state.encode(), given.encode()):
             return ""
         # Two slashes would begin another host.
@@ -180,10 +178,10 @@ class SignIn:
                 self._session.post(url, data=form) as answer,
             ):
                 if answer.status != 200:
-                    raise HubUnavailable(f"the Hub refused the code with {answer.status}")
+                    raise HubUnavailable(f"The Hub refused the code with {answer.status}")
                 return str((await answer.json())["access_token"])
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
-            raise HubUnavailable("the Hub does not answer") from error
+            raise HubUnavailable("The Hub does not answer") from error
 
     def _own_name(self, name: str) -> str:
         """The name of a cookie on the origin of a route; over TLS one that no other host sets."""
@@ -209,7 +207,7 @@ class SignIn:
         )
 
 
-def _not_begun() -> web.Response:
+def _not_begun_here() -> web.Response:
     return web.Response(
         status=400, text="This sign-in was not begun here; open the address again.\n"
     )

@@ -11,8 +11,8 @@ from typing import Final
 
 import aiohttp
 
-from carrel_hub.gateway.balancing import Balance
-from carrel_hub.gateway.table import Table, Target
+from carrel_hub.gateway.balancing import LoadBalancer
+from carrel_hub.gateway.routing import RoutingTable, Target
 
 CONNECT_SECONDS: Final = 10.0
 # Below what servers commonly grant, so that none hangs up while we send.
@@ -27,12 +27,15 @@ class TargetError(Exception):
 
     Attributes:
         sent: it may have seen the request.
-        late: it took too long.
+        timed_out: it took too long.
     """
 
-    def __init__(self, why: str, *, sent: bool, late: bool = False) -> None:
-        super().__init__(why)
-        self.sent, self.late = sent, late
+    def __init__(self, error: Exception, *, sent: bool) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.sent = sent
+        self.timed_out = isinstance(error, TimeoutError) and not isinstance(
+            error, aiohttp.ClientError
+        )
 
 
 @dataclass(slots=True)
@@ -45,11 +48,6 @@ class Attempt:
 
     sent: bool = False
 
-    def failed(self, error: Exception) -> TargetError:
-        """What an error of the call means."""
-        late = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError)
-        return TargetError(f"{type(error).__name__}: {error}", sent=self.sent, late=late)
-
 
 async def _sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
     if isinstance(context.trace_request_ctx, Attempt):  # of a websocket there is none
@@ -59,13 +57,13 @@ async def _sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) 
 class Upstreams:
     """Sessions by server; those of servers that have gone are closed."""
 
-    def __init__(self, table: Table, balance: Balance) -> None:
-        self._table, self._balance = table, balance
+    def __init__(self, table: RoutingTable, balancer: LoadBalancer) -> None:
+        self._table, self._balancer = table, balancer
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def session(self, target: Target) -> aiohttp.ClientSession:
-        """The way to one server."""
+        """The connections to one server."""
         found = self._sessions.get(target.uid)
         if found is None:
             if len(self._sessions) >= MOST_UNUSED:
@@ -74,10 +72,8 @@ class Upstreams:
         return found
 
     def _close_unused(self) -> None:
-        used = self._balance.busy_targets()
-        for place in self._table:
-            used.update(one.uid for targets in place.targets.values() for one in targets)
-        for uid in [one for one in self._sessions if one not in used]:
+        used = self._balancer.busy_targets().union(*(one.target_uids for one in self._table))
+        for uid in self._sessions.keys() - used:
             task = asyncio.create_task(self._sessions.pop(uid).close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from carrel_hub import scopes, services
-from carrel_hub.front import static
-from carrel_hub.front.program import TraefikMissingError, find_traefik
+from carrel_hub.front import traefik
 from carrel_hub.front.provided import PROVIDED_PATH
+from carrel_hub.front.traefik import TraefikMissingError, find_traefik
 from carrel_hub.kubernetes.config import told_part
 from carrel_hub.kubernetes.settings import ClusterSettings
 
@@ -50,11 +50,11 @@ def process(name: str, settings: ClusterSettings, key: str) -> Process:
 def _proxy(settings: ClusterSettings, key: str) -> Process:
     """It asks the Hub for routes, so its configuration has the key and is for its reader alone."""
     api = urlsplit(settings.proxy_api_url).port or PUBLIC_PORT + 1
-    listening = static.Listening(
+    listening = traefik.Listening(
         public=f":{PUBLIC_PORT}", internal=f":{api}", trusted_proxies=settings.trusted_proxies
     )
-    provider = static.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", key)
-    content = msgspec.json.encode(static.configuration(listening, provider))
+    provider = traefik.from_hub(f"{settings.hub_url}/hub{PROVIDED_PATH}", key)
+    content = msgspec.json.encode(traefik.configuration(listening, provider))
     return Process([find_traefik(), f"--configFile={CONFIGURATION}"], {}, {CONFIGURATION: content})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from carrel_hub.front.program import TraefikMissingError, find_traefik
+from carrel_hub.front.traefik import TraefikMissingError, find_traefik
 from carrel_hub.up.trouble import Trouble
 
 OLDEST_PYTHON: Final = (3, 11)

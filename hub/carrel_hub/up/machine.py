@@ -14,7 +14,7 @@ import msgspec
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.front.static import Tls
+from carrel_hub.front.traefik import Tls
 from carrel_hub.keys import KEYS_FILE, Keys
 from carrel_hub.settings import Gpus, Settings
 from carrel_hub.up import checks, ending, facts, readiness

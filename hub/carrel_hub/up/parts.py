@@ -11,8 +11,7 @@ from typing import Final
 import msgspec
 
 from carrel_hub import scopes, services
-from carrel_hub.front.program import find_traefik
-from carrel_hub.front.static import Listening, configuration, from_file
+from carrel_hub.front.traefik import Listening, configuration, find_traefik, from_file
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
 from carrel_hub.up.listeners import Listeners

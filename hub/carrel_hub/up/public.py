@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from carrel_hub.front.static import Tls
+from carrel_hub.front.traefik import Tls
 from carrel_hub.up.trouble import Trouble
 
 LOCALHOST: Final = "localhost"

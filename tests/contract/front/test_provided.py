@@ -12,10 +12,9 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application
 
 from benchmarks.ports import free_ports
-from carrel_hub.front.program import find_traefik
 from carrel_hub.front.provided import PROVIDED_PATH, ProvidedRoutes
 from carrel_hub.front.routes import FrontProxy
-from carrel_hub.front.static import Listening, configuration, from_hub
+from carrel_hub.front.traefik import Listening, configuration, find_traefik, from_hub
 from carrel_hub.product import hashed
 
 KEY: Final = "the-key-of-the-proxy"

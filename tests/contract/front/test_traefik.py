@@ -24,10 +24,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from typing_extensions import override
 
 from benchmarks.ports import free_ports
-from carrel_hub.front.program import find_traefik
 from carrel_hub.front.routes import AWAY, RoutesFile, own_part
 from carrel_hub.front.rules import rule
-from carrel_hub.front.static import PUBLIC, Listening, Tls, configuration, from_file
+from carrel_hub.front.traefik import PUBLIC, Listening, Tls, configuration, find_traefik, from_file
 from carrel_hub.product import hashed
 
 PATIENCE_SECONDS: Final = 30.0

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from carrel_hub.gateway.safety import SANDBOX
+from carrel.web_isolation import SANDBOX
 from contract.gateway.running import PATIENCE_SECONDS, House, house, until
 
 

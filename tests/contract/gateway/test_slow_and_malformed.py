@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from carrel_hub.gateway.malformed import server_log
+from carrel_hub.gateway.app import server_log
 from contract.gateway.test_forwarding import PATH, PATIENCE_SECONDS, Heard, House, house, housing
 
 __all__ = ["house"]

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from carrel_hub.gateway.safety import SANDBOX
+from carrel.web_isolation import SANDBOX
 from contract.hub.stack import PATIENCE_SECONDS, Person, Stack, person
 
 PAGE = {"Accept": "text/html", "Sec-Fetch-Mode": "navigate"}

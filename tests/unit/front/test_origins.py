@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from carrel_hub.front.origins import CANONICAL, ROUTES, host_of, rules_of_traefik
+from carrel_hub.front.rules import CANONICAL, ROUTES, host_of, rules_of_traefik
 from carrel_hub.gateway.origins import Origins
 
 SERVICES = {"carrel": "http://127.0.0.1:1", "gateway": "http://127.0.0.1:2"}

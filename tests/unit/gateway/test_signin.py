@@ -62,7 +62,7 @@ def come(browser: Browser, ours: SignIn, host: str, token: str = "token") -> str
     asked = f"https://{host}/page?a=b"
     to = browser.take(asked, ours.begin(browser.request(asked)))
     assert to.startswith(f"{HUB}/services/gateway/enter?")
-    return browser.take(to, ours.hand_over(browser.request(to), token))
+    return browser.take(to, ours.issue_pass(browser.request(to), token))
 
 
 def test_a_pass_becomes_a_cookie_of_this_host_and_the_page_comes_back() -> None:
@@ -127,14 +127,14 @@ def test_a_pass_is_good_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_passes_are_handed_to_origins_of_routes_only(at: str) -> None:
     request = make_mocked_request("GET", f"/services/gateway/enter?at={at}&state=s")
-    assert sign_in().hand_over(request, "token").status == 400
+    assert sign_in().issue_pass(request, "token").status == 400
 
 
 def test_where_a_sign_in_leads_back_to_is_a_path() -> None:
     browser, ours = Browser(), sign_in()
     asked = f"https://{TOOL}//evil.org/page"
     to = browser.take(asked, ours.begin(browser.request(asked)))
-    enter = browser.take(to, ours.hand_over(browser.request(to), "token"))
+    enter = browser.take(to, ours.issue_pass(browser.request(to), "token"))
     assert browser.take(enter, ours.enter(browser.request(enter))) == "/evil.org/page"
 
 

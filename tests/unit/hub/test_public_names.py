@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ports import free_port
-from carrel_hub.front.static import Tls
+from carrel_hub.front.traefik import Tls
 from carrel_hub.settings import Ports, Settings
 from carrel_hub.up import public
 from carrel_hub.up.trouble import Trouble

@@ -23,6 +23,7 @@ from tornado import web
 from tornado.httputil import HTTPHeaders
 from typing_extensions import override
 
+from carrel.web_isolation import SEPARATE_ORIGINS
 from carrel.workspace.ports import headers
 from carrel.workspace.ports.listeners import foreign_listener
 
@@ -92,7 +93,7 @@ class Guard(ProxyHandler):
 class Port(Guard, LocalProxyHandler):
     """``{workspace}/proxy/{port}/``: a program on a port of the workspace's account."""
 
-    sandboxed = os.environ.get(headers.SEPARATE_ORIGINS) != "1"
+    sandboxed = os.environ.get(SEPARATE_ORIGINS) != "1"
 
 
 def rules(serverapp: Any) -> list[Rule]:

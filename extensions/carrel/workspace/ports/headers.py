@@ -5,23 +5,16 @@ whoever opens it. It sets cookies below its own path only. Where all users share
 pages run in a sandbox without that origin.
 """
 
-from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 
-SEPARATE_ORIGINS: Final = "CARREL_SEPARATE_ORIGINS"
-"""Set in the environment of workspaces whose servers have an origin for each user."""
-SANDBOX: Final = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
+from carrel.web_isolation import BEYOND_PATH, SANDBOX, confined_cookie
+
 _NOT_FOR_PROGRAMS: Final = (
     *("Authorization", "Proxy-Authorization", "Cookie", "X-Xsrftoken", "X-Csrftoken"),
     *("X-Forwarded-User", "Remote-User"),
-)
-_NOT_FOR_BROWSERS: Final = (
-    *("Clear-Site-Data", "Service-Worker-Allowed", "Strict-Transport-Security", "Set-Cookie2"),
-    "Set-Cookie",
 )
 
 
@@ -51,24 +44,11 @@ def for_program(headers: HTTPHeaders) -> HTTPHeaders:
 def for_browser(headers: HTTPHeaders, path: str, *, sandboxed: bool) -> HTTPHeaders:
     """An answer's headers, kept within ``path`` (with a slash at its end)."""
     kept = headers.copy()
-    for name in _NOT_FOR_BROWSERS:
+    for name in (*BEYOND_PATH, "Set-Cookie"):
         kept.pop(name, None)
-    for cookie in _own_cookies(headers.get_list("Set-Cookie"), path):
-        kept.add("Set-Cookie", cookie)
+    for line in headers.get_list("Set-Cookie"):
+        if cookie := confined_cookie(line, path.rstrip("/")):
+            kept.add("Set-Cookie", cookie)
     if sandboxed:
         kept.add("Content-Security-Policy", SANDBOX)
     return kept
-
-
-def _own_cookies(lines: Iterable[str], path: str) -> Iterable[str]:
-    for line in lines:
-        parsed: SimpleCookie = SimpleCookie()
-        try:
-            parsed.load(line)
-        except CookieError:
-            continue
-        for morsel in parsed.values():
-            morsel["domain"] = ""
-            if not morsel["path"].startswith(path):
-                morsel["path"] = path
-            yield morsel.OutputString()

@@ -1,15 +1,14 @@
-"""Who a token belongs to: asked of the Hub with the token itself, remembered for a short while.
+"""Whose token a request carries: asked of the Hub with the token itself, remembered for a while.
 
-A task of some work comes with a token of the scheduler's, which is asked about these. It may ask
-what its user and its project share, in its own project only.
+Tokens of tasks are the scheduler's, which is asked about them. A task may use what its user and
+its project share, in its own project only.
 
-A token has to carry the right to come to this service, as with every service of the Hub. Groups
-come from the same answer or, where the token may not read them, are asked with our own.
+A token has to carry the right to use this service, as with every service of the Hub. Groups come
+from the same answer or, where the token may not read them, are asked with the gateway's own token.
 """
 
 import asyncio
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,13 +16,13 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from cachetools import TTLCache
 
 from carrel.client.transport import Transport
 from carrel.errors import ApiError, CarrelError
 from carrel_hub.gateway.settings import Settings
 
 REMEMBER_SECONDS: Final = 5.0
-REMEMBER_UNKNOWN_SECONDS: Final = 5.0
 REMEMBER_AT_MOST: Final = 4096
 ANSWER_SECONDS: Final = 10.0
 # How the scheduler's tokens of tasks begin; the Hub's have no dots.
@@ -41,12 +40,12 @@ class _Task(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class Principal:
     """An authenticated caller.
 
     Attributes:
         is_user: false for services of the Hub.
-        within: the only project whose work it may ask, of a task; ``None`` is every one.
+        within: the only project whose work a task may use; ``None`` for anybody else.
     """
 
     name: str
@@ -55,15 +54,15 @@ class Person:
     scopes: frozenset[str]
     within: str | None = None
 
-    def may_enter(self, service: str) -> bool:
+    def may_use(self, service: str) -> bool:
         """Whether the token is good for this service."""
         return self.within is not None or bool(
             self.scopes & {"access:services", f"access:services!service={service}"}
         )
 
 
-class People:
-    """Turns tokens into persons. ``clock`` gives seconds, ``scheduler`` is the way to its API."""
+class TokenReviewer:
+    """Turns tokens into principals. ``clock`` gives seconds, ``scheduler`` reaches its API."""
 
     def __init__(
         self,
@@ -72,78 +71,64 @@ class People:
         clock: Callable[[], float],
         scheduler: Transport,
     ) -> None:
-        self._settings, self._session, self._clock = settings, session, clock
-        self._scheduler = scheduler
-        self._known: OrderedDict[bytes, tuple[float, Person | None]] = OrderedDict()
-        self._asking: dict[bytes, asyncio.Task[Person | None]] = {}
+        self._settings, self._session, self._scheduler = settings, session, scheduler
+        self._known: TTLCache[bytes, Principal | None] = TTLCache(
+            REMEMBER_AT_MOST, REMEMBER_SECONDS, timer=clock
+        )
+        self._asking: dict[bytes, asyncio.Task[Principal | None]] = {}
 
-    async def person(self, token: str) -> Person | None:
+    async def principal(self, token: str) -> Principal | None:
         """Whose token it is; ``None`` if nobody's. Raises ``HubUnavailable``."""
         key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        known = self._known.get(key)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
+        try:
+            return self._known[key]
+        except KeyError:
+            pass
         task = self._asking.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._ask(key, token))
-            self._asking[key] = task
+            task = self._asking[key] = asyncio.ensure_future(self._ask(key, token))
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _ask(self, key: bytes, token: str) -> Person | None:
+    async def _ask(self, key: bytes, token: str) -> Principal | None:
         of_task = token.startswith(TASK_TOKEN)
-        person = await (self._task(token) if of_task else self._of_hub(token))
-        keep = REMEMBER_UNKNOWN_SECONDS if person is None else REMEMBER_SECONDS
-        self._known[key] = (self._clock() + keep, person)
-        self._known.move_to_end(key)
-        while len(self._known) > REMEMBER_AT_MOST:
-            self._known.popitem(last=False)
-        return person
+        found = await (self._of_task(token) if of_task else self._of_hub(token))
+        self._known[key] = found
+        return found
 
-    async def _of_hub(self, token: str) -> Person | None:
-        status, model = await self._call("/user", token)
-        if status == 200:
-            return await self._person(model)
-        if status not in (401, 403, 404):
-            raise HubUnavailable(f"the Hub answered {status}")
-        return None
-
-    async def _task(self, token: str) -> Person | None:
+    async def _of_task(self, token: str) -> Principal | None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                told = await self._scheduler.send(
+                answer = await self._scheduler.send(
                     "POST", "/gateway/tasks", body={"token": token}, repeatable=True
                 )
-            model = msgspec.json.decode(told, type=_Task)
+            task = msgspec.json.decode(answer, type=_Task)
         except ApiError as error:
             if error.status in (404, 422):
                 return None
-            raise HubUnavailable(f"the scheduler answered {error.status}") from error
+            raise HubUnavailable(f"The scheduler answered {error.status}") from error
         except (CarrelError, TimeoutError, msgspec.MsgspecError) as error:
-            raise HubUnavailable("the scheduler does not answer") from error
-        return Person(
-            name=model.user,
-            is_user=True,
-            projects=frozenset({model.project}),
-            scopes=frozenset(),
-            within=model.project,
+            raise HubUnavailable("The scheduler does not answer") from error
+        own = frozenset({task.project})
+        return Principal(
+            task.user, is_user=True, projects=own, scopes=frozenset(), within=task.project
         )
 
-    async def _person(self, model: Mapping[str, Any]) -> Person:
+    async def _of_hub(self, token: str) -> Principal | None:
+        status, model = await self._call("/user", token)
+        if status in (401, 403, 404):
+            return None
+        if status != 200:
+            raise HubUnavailable(f"The Hub answered {status}")
         name, is_user = str(model["name"]), model.get("kind", "user") == "user"
         groups = model.get("groups")
         if groups is None and is_user:
             status, found = await self._call(f"/users/{quote(name, safe='')}", self._settings.token)
             groups = found.get("groups") if status == 200 else None
         names = map(str, groups or ())
-        return Person(
-            name=name,
-            is_user=is_user,
-            projects=frozenset(
-                one.removeprefix(GROUP_PREFIX) for one in names if one.startswith(GROUP_PREFIX)
-            ),
-            scopes=frozenset(map(str, model.get("scopes") or ())),
-        )
+        projects = (one.removeprefix(GROUP_PREFIX) for one in names if one.startswith(GROUP_PREFIX))
+        scopes = frozenset(map(str, model.get("scopes") or ()))
+        return Principal(name, is_user=is_user, projects=frozenset(projects), scopes=scopes)
 
     async def _call(self, path: str, token: str) -> tuple[int, Mapping[str, Any]]:
         try:
@@ -154,7 +139,7 @@ class People:
                 ) as answer,
             ):
                 if answer.status >= 500:
-                    raise HubUnavailable(f"the Hub answered {answer.status}")
+                    raise HubUnavailable(f"The Hub answered {answer.status}")
                 return answer.status, await answer.json() if answer.status == 200 else {}
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise HubUnavailable("the Hub does not answer") from error
+            raise HubUnavailable("The Hub does not answer") from error

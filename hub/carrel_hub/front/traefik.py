@@ -1,10 +1,12 @@
-"""Traefik's static configuration: where it listens, for how long, and what it writes down.
+"""Traefik's program and its static configuration: where it listens, how long, and what it logs.
 
 Slow requests end: a request has to arrive, body included, within ``request_seconds``; answers and
 websockets may last. The access log names method, host and path without the query, and no header, so
 no token and no cookie is in it. Nothing is reported to anybody.
 """
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,22 @@ IDLE_SECONDS: Final = 120
 LARGEST_HEAD_BYTES: Final = 64 * 1024
 FAREWELL_SECONDS: Final = 1
 STREAMS: Final = 100
+
+
+class TraefikMissingError(Exception):
+    """Traefik is not installed."""
+
+
+def find_traefik() -> str:
+    """Traefik beside our Python, where its wheel puts it, or on the ``PATH``.
+
+    Raises ``TraefikMissingError``.
+    """
+    beside = str(Path(sys.executable).with_name("traefik"))
+    found = shutil.which(beside) or shutil.which("traefik")
+    if found is None:
+        raise TraefikMissingError("Traefik, the proxy, is not installed")
+    return found
 
 
 class Tls(msgspec.Struct, kw_only=True, frozen=True):

@@ -4,35 +4,34 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
-from carrel_hub.gateway.headers import kept
-from carrel_hub.gateway.safety import (
-    NOT_FOR_TARGETS,
-    SANDBOX,
-    came_from_us,
-    for_browser,
-    for_target,
-)
+from carrel.web_isolation import SANDBOX
+from carrel_hub.gateway.headers import for_browser, for_target, from_same_origin
 
 PREFIX = "/services/gateway/vision/tool"
+FORWARDED = ("X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Host")
 BASE = "http://127.0.0.1:20000"
 
 
 def answered(*pairs: tuple[str, str], keep: bool = False, sandboxed: bool = False) -> list[str]:
-    found = for_browser(pairs, prefix=PREFIX, base=BASE, keep_prefix=keep, sandboxed=sandboxed)
-    return [f"{name}: {value}" for name, value in found]
+    found = for_browser(
+        CIMultiDict(pairs), prefix=PREFIX, base=BASE, keep_prefix=keep, sandboxed=sandboxed
+    )
+    return [f"{name}: {value}" for name, value in found.items()]
 
 
 def test_at_the_root_of_its_own_origin_a_target_keeps_its_cookies_and_redirects() -> None:
-    given = [("Set-Cookie", "own=1; Domain=example.org; Path=/app"), ("Location", "/login")]
+    given = CIMultiDict([("Set-Cookie", "own=1; Domain=example.org; Path=/app")], Location="/login")
     found = for_browser(given, prefix="", base=BASE, keep_prefix=False, sandboxed=False)
-    assert found == [("Set-Cookie", "own=1; Path=/app"), ("Location", "/login")]
-    stolen = [("Set-Cookie", "__Host-carrel-gateway=x; Path=/; Secure")]
-    assert for_browser(stolen, prefix="", base=BASE, keep_prefix=False, sandboxed=False) == []
+    assert dict(found) == {"Set-Cookie": "own=1; Path=/app", "Location": "/login"}
+    stolen = CIMultiDict({"Set-Cookie": "__Host-carrel-gateway=x; Path=/; Secure"})
+    assert not for_browser(stolen, prefix="", base=BASE, keep_prefix=False, sandboxed=False)
 
 
 def told(*pairs: tuple[str, str]) -> dict[str, str]:
-    headers = CIMultiDict(pairs)
-    return dict(kept(headers, NOT_FOR_TARGETS) + for_target(headers, "ada", PREFIX))
+    request = make_mocked_request("GET", "/", headers=CIMultiDict(pairs))
+    found = for_target(request, "ada", PREFIX)
+    assert found.popall("X-Forwarded-Proto") == ["http"]
+    return {name: value for name, value in found.items() if name not in FORWARDED}
 
 
 def test_a_target_learns_who_asks_and_nothing_that_proves_it() -> None:
@@ -127,4 +126,4 @@ def test_cookies_count_only_for_our_own_pages(
     method: str, headers: dict[str, str], websocket: bool, trusted: bool
 ) -> None:
     request = make_mocked_request(method, "/", headers=headers)
-    assert came_from_us(request, websocket=websocket) is trusted
+    assert from_same_origin(request, websocket=websocket) is trusted

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from carrel.models import Workload
-from carrel_hub.gateway.balancing import MOST_HELD, Balance, TooManyHeld, servers
-from carrel_hub.gateway.door import allowed
-from carrel_hub.gateway.people import Person
-from carrel_hub.gateway.table import Place, Table, Target, place_of
+from carrel_hub.gateway.access import allowed
+from carrel_hub.gateway.balancing import MOST_HELD, LoadBalancer, TooManyHeld, await_capacity
+from carrel_hub.gateway.identity import Principal
+from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable, Target, routed_workload
 
 HERE = "127.0.0.1"
 
@@ -38,8 +38,8 @@ def endpoint(*targets: dict[str, Any], least: int = 1, phase: str = "running") -
     )
 
 
-def place(found: Workload) -> Place:
-    made = place_of(found, HERE)
+def place(found: Workload) -> RoutedWorkload:
+    made = routed_workload(found, HERE)
     assert made is not None
     return made
 
@@ -61,8 +61,8 @@ def test_an_endpoints_targets_are_those_that_are_ready() -> None:
 
 
 def test_parts_and_work_without_routes_have_no_place() -> None:
-    assert place_of(workload(spec={"owner": "other"}), HERE) is None
-    assert place_of(workload(spec={"routes": []}), HERE) is None
+    assert routed_workload(workload(spec={"owner": "other"}), HERE) is None
+    assert routed_workload(workload(spec={"routes": []}), HERE) is None
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_who_may_come(
     access: str, name: str, projects: tuple[str, ...], is_user: bool, enters: bool
 ) -> None:
     found = place(workload(spec={"routes": [{"access": access}]}))
-    person = Person(name, is_user, frozenset(projects), frozenset())
+    person = Principal(name, is_user, frozenset(projects), frozenset())
     assert allowed(found, found.routes["main"], person) is enters
 
 
@@ -89,12 +89,12 @@ def test_a_task_may_ask_within_its_project_only(access: str) -> None:
     found = place(workload(spec={"routes": [{"access": access}]}))
     for project, enters in (("vision", True), ("speech", False)):
         own = frozenset({project})
-        task = Person("ada", is_user=True, projects=own, scopes=frozenset(), within=project)
+        task = Principal("ada", is_user=True, projects=own, scopes=frozenset(), within=project)
         assert allowed(found, found.routes["main"], task) is enters
 
 
 def test_routes_are_found_by_the_label_of_their_origin_as_long_as_they_are_there() -> None:
-    table = Table()
+    table = RoutingTable()
     made = place(workload(spec={"routes": [{}, {"name": "docs"}]}))
     table.put(made)
     assert table.at_origin("tool--vision") == (made, "main")
@@ -110,7 +110,7 @@ def test_routes_are_found_by_the_label_of_their_origin_as_long_as_they_are_there
 
 
 def test_old_news_changes_nothing_and_another_one_of_the_name_replaces() -> None:
-    table = Table()
+    table = RoutingTable()
     assert table.put(place(workload(5)))
     assert not table.put(place(workload(4, status={"phase": "stopped"})))
     assert table.put(place(workload(1, uid="u2")))
@@ -121,41 +121,41 @@ def test_old_news_changes_nothing_and_another_one_of_the_name_replaces() -> None
 
 
 def test_requests_go_to_the_least_busy_and_to_equals_in_turn() -> None:
-    balance = Balance()
+    balancer = LoadBalancer()
     targets = [Target(f"r{number}", HERE, number) for number in range(3)]
-    with balance.at("u1", targets[0]), balance.at("u1", targets[1]):
-        assert balance.choose("u1", targets, set()) == targets[2]
-        assert balance.choose("u1", targets, {"r2"}) in targets[:2]
-    assert {balance.choose("u1", targets, set()) for _ in range(6)} == set(targets)
-    assert balance.choose("u1", targets, {"r0", "r1", "r2"}) is None
-    assert balance.at_targets("u1") == {}
+    with balancer.at("u1", targets[0]), balancer.at("u1", targets[1]):
+        assert balancer.choose("u1", targets, set()) == targets[2]
+        assert balancer.choose("u1", targets, {"r2"}) in targets[:2]
+    assert {balancer.choose("u1", targets, set()) for _ in range(6)} == set(targets)
+    assert balancer.choose("u1", targets, {"r0", "r1", "r2"}) is None
+    assert balancer.at_targets("u1") == {}
 
 
 async def test_requests_wait_for_the_first_server_of_what_comes_by_itself() -> None:
-    table, balance = Table(), Balance()
+    table, balancer = RoutingTable(), LoadBalancer()
     asleep = place(endpoint(least=0))
     table.put(asleep)
     waiting = asyncio.create_task(
-        servers(table, balance, replace(asleep, startup_seconds=30.0), "main")
+        await_capacity(table, balancer, replace(asleep, startup_seconds=30.0), "main")
     )
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert balance.waiting("u1") == 1
+    assert balancer.held("u1") == 1
     table.put(place(endpoint(target("r1"), least=0)))
     found = await waiting
     assert found is not None
     assert [one.uid for one in found.targets["main"]] == ["r1"]
-    assert balance.waiting("u1") == 0
+    assert balancer.held("u1") == 0
 
 
 async def test_they_do_not_wait_for_ever_nor_for_what_does_not_come_by_itself() -> None:
-    table, balance = Table(), Balance()
+    table, balancer = RoutingTable(), LoadBalancer()
     asleep, stopped = place(endpoint(least=0)), place(endpoint(least=0, phase="stopped"))
     table.put(asleep)
-    assert await servers(table, balance, asleep, "main") == asleep
-    assert await servers(table, balance, stopped, "main") == stopped
+    assert await await_capacity(table, balancer, asleep, "main") == asleep
+    assert await await_capacity(table, balancer, stopped, "main") == stopped
     with ExitStack() as held:
         for _ in range(MOST_HELD):
-            held.enter_context(balance.queued("u1"))
+            held.enter_context(balancer.queued("u1"))
         with pytest.raises(TooManyHeld):
-            await servers(table, balance, asleep, "main")
+            await await_capacity(table, balancer, asleep, "main")

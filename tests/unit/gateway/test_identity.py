@@ -8,7 +8,7 @@ import pytest
 
 from carrel.client.transport import Transport
 from carrel.errors import ApiError, Unreachable
-from carrel_hub.gateway.people import REMEMBER_SECONDS, HubUnavailable, People, Person
+from carrel_hub.gateway.identity import REMEMBER_SECONDS, HubUnavailable, Principal, TokenReviewer
 from carrel_hub.gateway.settings import Settings
 
 TOKEN = "ct1.uid-1.signature"
@@ -29,24 +29,24 @@ class Scheduler:
 class World:
     def __init__(self, answer: Callable[[], bytes]) -> None:
         self.now, self.scheduler = 0.0, Scheduler(answer)
-        self.people = People(
+        self.tokens = TokenReviewer(
             cast("Settings", None),
             cast("aiohttp.ClientSession", None),
             lambda: self.now,
             cast("Transport", self.scheduler),
         )
 
-    async def person(self) -> Person | None:
-        return await self.people.person(TOKEN)
+    async def person(self) -> Principal | None:
+        return await self.tokens.principal(TOKEN)
 
 
 async def test_a_task_comes_in_its_users_name_and_within_its_project() -> None:
     world = World(lambda: b'{"user": "ada", "project": "vision", "name": "batch"}')
     person = await world.person()
-    assert person == Person(
+    assert person == Principal(
         "ada", is_user=True, projects=frozenset({"vision"}), scopes=frozenset(), within="vision"
     )
-    assert person.may_enter("gateway")
+    assert person.may_use("gateway")
     await world.person()
     assert world.scheduler.asked == [{"token": TOKEN}]
     world.now += REMEMBER_SECONDS

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from carrel_hub.front.static import Listening, Tls, configuration, from_file, from_hub
+from carrel_hub.front.traefik import Listening, Tls, configuration, from_file, from_hub
 
 
 def made(**more: Any) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import pytest
 
 from carrel.models import Workload
 from carrel_hub.gateway import balancing
-from carrel_hub.gateway.balancing import Balance, servers
-from carrel_hub.gateway.table import Place, Table, place_of
+from carrel_hub.gateway.balancing import LoadBalancer, await_capacity
+from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable, routed_workload
 
 HERE = "127.0.0.1"
 
 
-def endpoint(version: int, *ready: str, most: int = 3, starting: int = 0) -> Place:
+def endpoint(version: int, *ready: str, most: int = 3, starting: int = 0) -> RoutedWorkload:
     targets = [{"uid": one, "host": HERE, "ports": {"main": 1}} for one in ready]
     inference = {"max_replicas": most, "in_flight_per_replica": 1}
     told = {
@@ -26,7 +26,7 @@ def endpoint(version: int, *ready: str, most: int = 3, starting: int = 0) -> Pla
         "spec": {"kind": "inference", "user": "ada", "routes": [{}], "inference": inference},
         "status": {"phase": "running", "endpoint": {"targets": targets, "starting": starting}},
     }
-    found = place_of(msgspec.convert(told, Workload), HERE)
+    found = routed_workload(msgspec.convert(told, Workload), HERE)
     assert found is not None
     return found
 
@@ -34,10 +34,10 @@ def endpoint(version: int, *ready: str, most: int = 3, starting: int = 0) -> Pla
 class Burst:
     """Requests that each take their server until they are told to end."""
 
-    def __init__(self, place: Place) -> None:
-        self.table = Table()
+    def __init__(self, place: RoutedWorkload) -> None:
+        self.table = RoutingTable()
         self.table.put(place)
-        self.balance = Balance(freed=self.table.tell)
+        self.balancer = LoadBalancer(freed=self.table.notify)
         self.at: dict[int, str] = {}
         self.most: dict[str, int] = {}
         self.ends: dict[int, asyncio.Event] = {}
@@ -51,11 +51,11 @@ class Burst:
         self.ends[number] = asyncio.Event()
         known = self.table.find("vision", "e")
         assert known is not None
-        found = await servers(self.table, self.balance, known, "main")
+        found = await await_capacity(self.table, self.balancer, known, "main")
         assert found is not None
-        target = self.balance.choose("u1", found.targets["main"], set())
+        target = self.balancer.choose("u1", found.targets["main"], set())
         assert target is not None
-        with self.balance.at("u1", target):
+        with self.balancer.at("u1", target):
             self.at[number] = target.uid
             here = list(self.at.values()).count(target.uid)
             self.most[target.uid] = max(self.most.get(target.uid, 0), here)
@@ -78,7 +78,7 @@ class Burst:
 async def test_a_burst_is_given_to_the_servers_that_come() -> None:
     burst = Burst(endpoint(1, "r1"))
     burst.come(6)
-    await burst.until(lambda: burst.balance.waiting("u1") == 5)
+    await burst.until(lambda: burst.balancer.held("u1") == 5)
     assert burst.at == {0: "r1"}
     burst.table.put(endpoint(2, "r1", starting=2))
     burst.table.put(endpoint(3, "r1", "r2", starting=1))
@@ -119,9 +119,9 @@ async def test_where_none_comes_they_wait_no_longer_than_it_takes_to_be_heard(
 async def test_whoever_leaves_gives_up_the_turn() -> None:
     burst = Burst(endpoint(1, "r1"))
     burst.come(3)
-    await burst.until(lambda: burst.balance.waiting("u1") == 2)
+    await burst.until(lambda: burst.balancer.held("u1") == 2)
     burst.tasks[1].cancel()
-    await burst.until(lambda: burst.balance.waiting("u1") == 1)
+    await burst.until(lambda: burst.balancer.held("u1") == 1)
     burst.ends[0].set()
     await burst.until(lambda: burst.at == {2: "r1"})
     burst.tasks.pop(1)
@@ -136,6 +136,6 @@ def test_what_is_no_endpoint_has_nothing_to_wait_for() -> None:
         "spec": {"kind": "workspace", "user": "ada", "routes": [{}]},
         "status": {"phase": "running", "tasks": [{"index": 0, "ports": {"main": 1}}]},
     }
-    found = place_of(msgspec.convert(told, Workload), HERE)
+    found = routed_workload(msgspec.convert(told, Workload), HERE)
     assert found is not None
-    assert (found.most_servers, found.coming) == (0, False)
+    assert (found.max_servers, found.scaling_up) == (0, False)
