@@ -32,9 +32,9 @@ from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import PODS
 from carrel_scheduler.kube.writes import Writer
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Quota
 from carrel_scheduler.ledger.open import open_ledger
-from carrel_scheduler.ledger.resources.names import SYSTEM_NAMESPACE
+from carrel_schema.names import SYSTEM_NAMESPACE
+from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster import binaries
 from k8s.cluster.waiting import free_port
 

@@ -44,7 +44,6 @@ from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader, Leadersh
 from carrel_scheduler.engines.kubernetes.seats import Seat
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
@@ -53,6 +52,7 @@ from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.reconcile.watchers import pump_projects, pump_workloads
+from carrel_schema.objects import Workload
 
 
 class NoTasks:

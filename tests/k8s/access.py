@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import yaml
 
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.workloads.namespaces import manifests
+from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s.cluster.plane import ControlPlane, Refused
 
 RIGHTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rights"

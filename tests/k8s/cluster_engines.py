@@ -23,7 +23,7 @@ from carrel_scheduler.kube.resources import (
     PODS,
     SERVICE_ACCOUNTS,
 )
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 from k8s.cluster.node import Node
 
 PROJECT = "vision"

@@ -15,7 +15,7 @@ from typing import Final
 
 from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.resources import NODES, PODS
-from carrel_scheduler.ledger.resources.names import TASK
+from carrel_schema.names import TASK
 from k8s.grounds import Grounds
 from k8s.seats import Seat
 

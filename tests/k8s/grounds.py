@@ -21,12 +21,12 @@ from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import LEASES, PODS
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.resources.kinds import WORK
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
-from carrel_scheduler.ledger.resources.names import LEASE, TASK, WORKLOAD_UID
 from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.resources.store import KubernetesStore
+from carrel_schema.names import LEASE, TASK, WORKLOAD_UID
+from carrel_schema.objects import Workload
 from k8s.kubelets import Pod
 from k8s.scheduling import GPU, Site
 from k8s.stores import remove_everything

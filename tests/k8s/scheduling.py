@@ -19,12 +19,12 @@ from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Quota
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.kubelets import Kubelets, Pod, ready
 
 PATIENCE_SECONDS: Final = 120.0

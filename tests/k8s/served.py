@@ -9,7 +9,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 from k8s import access
 from k8s.cluster.loading import Images
 from k8s.cluster.node import Node

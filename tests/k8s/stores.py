@@ -11,10 +11,10 @@ import pytest
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.writes import Writer
-from carrel_scheduler.ledger.objects import Department, ObjectT, Project, Workload
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.resources.store import KubernetesStore
+from carrel_schema.objects import Department, ObjectT, Project, Workload
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import make_namespace
 

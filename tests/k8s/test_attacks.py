@@ -16,10 +16,10 @@ from typing import Any, Final
 import pytest
 
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.workloads.namespaces import manifests
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s import access
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import DEPLOY, MARKS, Kubectl, Told, client, kubectl, make_namespace, ours, until

@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.resources import LEASES, PODS
-from carrel_scheduler.ledger.resources.names import EPOCH, LEASE
+from carrel_schema.names import EPOCH, LEASE
 from k8s.cluster import binaries
 from k8s.cluster.records import Record
 from k8s.fault_runs import Runs

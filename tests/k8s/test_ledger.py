@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from carrel_scheduler.ledger.objects import TaskInfo, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.resources import ledger as ledger_module
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
+from carrel_schema.objects import TaskInfo, Workload
 from contract.ledger.ledger_batches import new
 from contract.ledger.ledger_contract import LedgerContract
 from contract.ledger.ledger_tools import submit, transition

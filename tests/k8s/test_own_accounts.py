@@ -22,9 +22,9 @@ from carrel_scheduler.engines.kubernetes.telling import Said
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_schema.objects import Meta, Project, ProjectSpec
 from k8s import access
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import MARKS, client, kubectl, make_namespace, ours

@@ -14,11 +14,11 @@ import pytest
 from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Quota
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.standalone import Standalone
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_schema.objects import Meta, Project, ProjectSpec, Quota
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS
 from k8s.peers.applying import PATIENCE_SECONDS, Space, define, until

@@ -14,14 +14,6 @@ from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.ledger.objects import (
-    Meta,
-    Project,
-    ProjectSpec,
-    ReasonInfo,
-    Workload,
-    WorkloadSpec,
-)
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Misfit
@@ -29,6 +21,14 @@ from carrel_scheduler.workloads.namespaces.adoption import TakingOn
 from carrel_scheduler.workloads.namespaces.controller import Namespaces, NamespaceTaken
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.events import ProjectChanged
+from carrel_schema.objects import (
+    Meta,
+    Project,
+    ProjectSpec,
+    ReasonInfo,
+    Workload,
+    WorkloadSpec,
+)
 from k8s.cluster.control_plane import ControlPlane, Refused
 from k8s.ours import MARKS, Kubectl, client, kubectl, make_namespace, ours
 from k8s.stores import KubernetesLedgers, ledgers

@@ -14,7 +14,7 @@ import pytest
 
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.objects import Project, Quota
+from carrel_schema.objects import Project, Quota
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import GPU, Site, running, site
 

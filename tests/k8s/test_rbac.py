@@ -13,9 +13,9 @@ import yaml
 
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_schema.objects import Meta, Project, ProjectSpec
 from contract.ledger.store_tools import workload
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import DEPLOY, MARKS, ROOT, Kubectl, Told, client, kubectl, ours, until

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import yaml
 
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.resources import codec, kinds
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import DEPLOY, MARKS, Kubectl, kubectl, make_namespace, ours, until
 

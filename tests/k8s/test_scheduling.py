@@ -16,7 +16,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.own_pods import OwnPods
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import NotFound
 from carrel_scheduler.kube.resources import JOBS, NODES, PODS, REPLICA_SETS, Resource
-from carrel_scheduler.ledger.objects import ReasonInfo
+from carrel_schema.objects import ReasonInfo
 from k8s.cluster.control_plane import ControlPlane
 from k8s.scheduling import PATIENCE_SECONDS, Site, running, site
 

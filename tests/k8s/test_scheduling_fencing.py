@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.hands import Fenced
 from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
 from carrel_scheduler.kube.client import PatchKind
 from carrel_scheduler.kube.resources import LEASES
-from carrel_scheduler.ledger.resources.names import LEASE
+from carrel_schema.names import LEASE
 from k8s.cluster.control_plane import ControlPlane
 from k8s.ours import make_namespace
 from k8s.scheduling import PATIENCE_SECONDS, Site, running, site

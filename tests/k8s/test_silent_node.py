@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from carrel_scheduler.ledger.objects import WorkloadStatus
+from carrel_schema.objects import WorkloadStatus
 from k8s.cluster import binaries, control_plane
 from k8s.cluster.records import Record
 from k8s.fault_runs import install

@@ -7,12 +7,13 @@ import pytest
 
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import Department, DepartmentSpec, Meta, Project, Workload
-from carrel_scheduler.ledger.resources import kinds, listing, names
+from carrel_scheduler.ledger.resources import kinds, listing
 from carrel_scheduler.ledger.resources import store as store_module
 from carrel_scheduler.ledger.resources.store import KubernetesStore
-from carrel_scheduler.ledger.sections import NotebookSpec, ScheduleSpec
 from carrel_scheduler.ledger.store import ChangeType, Expired
+from carrel_schema import names
+from carrel_schema.objects import Department, DepartmentSpec, Meta, Project, Workload
+from carrel_schema.sections import NotebookSpec, ScheduleSpec
 from contract.ledger.store_tools import take, workload
 from contract.object_store import ObjectStoreContract
 from k8s.ours import MARKS, Kubectl, client, kubectl, ours

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from carrel.cli import units
 from carrel.models import Workload
-from carrel.models.sections import EndpointStatus
+from carrel_schema.sections import EndpointStatus
 
 Facts = list[tuple[str, str]]
 OWNER_LABEL: Final = "carrel.dev/owner"

@@ -14,6 +14,7 @@ import msgspec
 from carrel.client.transport import Parameters, Transport
 from carrel.errors import UnexpectedAnswer, Unreachable
 from carrel.models import Event, Report, Workload
+from carrel_schema.reading import read
 
 QUIET_SECONDS: Final = 45.0
 LONGEST_PAUSE_SECONDS: Final = 15.0
@@ -73,8 +74,8 @@ class _Envelope(msgspec.Struct):
 def decode(message: Message) -> Event:
     """The typed event. Raises ``UnexpectedAnswer``."""
     try:
-        around = msgspec.json.decode(message.data, type=_Envelope)
-        workload = around.workload or msgspec.json.decode(message.data, type=Workload)
+        around = read(message.data, _Envelope)
+        workload = around.workload or read(message.data, Workload)
     except msgspec.MsgspecError as error:
         raise UnexpectedAnswer(
             f"An event {message.event!r} was not understood ({error})."

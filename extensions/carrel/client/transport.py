@@ -21,6 +21,7 @@ import msgspec
 
 from carrel.client.config import Settings
 from carrel.errors import ApiError, NotSignedIn, UnexpectedAnswer, Unreachable
+from carrel_schema.reading import read
 
 T = TypeVar("T")
 Parameter = str | int | float | bool | None
@@ -138,7 +139,7 @@ class Transport:
     def read(self, content: bytes, answer: type[T]) -> T:
         """The typed content of an answer. Raises ``UnexpectedAnswer``."""
         try:
-            return msgspec.json.decode(content, type=answer)
+            return read(content, answer)
         except msgspec.MsgspecError as error:
             raise UnexpectedAnswer(
                 f"An answer of {self.settings.url} was not understood ({error})."

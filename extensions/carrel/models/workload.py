@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel.models import sections
+from carrel_schema import sections
 
 HOLDING: Final = frozenset({"starting", "running", "preempting", "stopping"})
 AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})

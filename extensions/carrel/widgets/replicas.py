@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from carrel.models import Event, Workload
-from carrel.models.sections import EndpointStatus
 from carrel.notebook import words
 from carrel.widgets.story import describe, where
+from carrel_schema.sections import EndpointStatus
 
 SAMPLES: Final = 240
 

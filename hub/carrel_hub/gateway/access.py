@@ -10,7 +10,6 @@ from urllib.parse import unquote
 
 from aiohttp.web import BaseRequest, Response
 
-from carrel.models.sections import Route
 from carrel_hub.gateway.headers import from_same_origin, wants_websocket
 from carrel_hub.gateway.identity import Principal, TokenReviewer
 from carrel_hub.gateway.origins import MAIN
@@ -18,6 +17,7 @@ from carrel_hub.gateway.responses import EarlyResponse, redirect, refuse, wants_
 from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable
 from carrel_hub.gateway.settings import Settings
 from carrel_hub.gateway.signin import SignIn
+from carrel_schema.sections import Route
 
 
 @dataclass(frozen=True, slots=True)

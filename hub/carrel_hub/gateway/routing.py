@@ -18,8 +18,9 @@ from carrel.client.stream import QUIET_SECONDS, Message, Parser
 from carrel.client.transport import Transport
 from carrel.errors import CarrelError
 from carrel.models import Reason, Workload
-from carrel.models.sections import Route
 from carrel_hub.gateway.origins import MAIN, label
+from carrel_schema.reading import read
+from carrel_schema.sections import Route
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +206,7 @@ class RoutingReflector:
     def _take(self, message: Message) -> None:
         """One event. One that cannot be read is left out: another one follows every change."""
         try:
-            workload = msgspec.json.decode(message.data, type=Workload)
+            workload = read(message.data, Workload)
         except msgspec.MsgspecError as error:
             log.warning("an event %r was not understood: %s", message.event, error)
             return

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from carrel_scheduler.api.identity import ADMIN, GATEWAY, SPAWN, USE, Principal
-from carrel_scheduler.ledger.objects import Workload
+from carrel_schema.objects import Workload
 
 
 class Access(StrEnum):

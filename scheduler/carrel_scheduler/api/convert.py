@@ -15,9 +15,11 @@ from carrel_scheduler.api.models.projects import (
 )
 from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.ledger import sections
-from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
+from carrel_schema import sections
+from carrel_schema.kinds import KINDS
+from carrel_schema.objects import (
     Department,
     DepartmentSpec,
     InteractiveLimits,
@@ -31,8 +33,6 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
 
 
 def to_workload(

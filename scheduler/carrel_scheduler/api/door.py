@@ -13,9 +13,9 @@ from carrel_scheduler.api.authentication import principal_of
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.operation import Operation
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.lifecycle.phases import has_token
+from carrel_schema.objects import Workload
 
 _FOR_ADMINS: Final = (
     ", which tokens of workspaces never have: use the console, or `carrel login` with a token of "

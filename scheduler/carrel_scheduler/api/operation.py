@@ -14,7 +14,7 @@ from carrel_scheduler.api.access import Access, Visitor
 from carrel_scheduler.api.models.fields import Query, Request
 from carrel_scheduler.api.models.queries import NoQuery
 from carrel_scheduler.api.services import Services
-from carrel_scheduler.ledger.objects import Workload
+from carrel_schema.objects import Workload
 
 ROOT: Final = "/api/v1"
 BYTES: Final = "application/octet-stream"

@@ -14,9 +14,9 @@ from carrel_scheduler.api import convert
 from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models import answers
 from carrel_scheduler.engines.external import DeviceHolder
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.ledger.records import Decision, Transition
 from carrel_scheduler.workloads.views.contract import LiveEvent, NodeView, QueueEntry
+from carrel_schema.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
 
 SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
 HELP_WITHOUT_NAMES: Final = "help_without_names"

@@ -23,7 +23,7 @@ from carrel_scheduler.api.operation import Call
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.event_stream import Watcher
 from carrel_scheduler.engines.contract import EngineError, ExecSession, TaskId
-from carrel_scheduler.ledger.objects import Workload
+from carrel_schema.objects import Workload
 
 log = logging.getLogger(__name__)
 SHELL: Final = ("/bin/sh",)

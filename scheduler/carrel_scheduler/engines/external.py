@@ -18,9 +18,9 @@ from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema.objects import Workload
 
 
 class NodeHealth(StrEnum):

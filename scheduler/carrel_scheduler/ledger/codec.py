@@ -10,7 +10,9 @@ from typing import Any, Final, Generic
 import msgspec
 
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.quarantine import Source
+from carrel_schema.objects import (
     Department,
     DepartmentSpec,
     DepartmentStatus,
@@ -24,8 +26,6 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.quarantine import Source
 
 _SPECS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
     Project: msgspec.json.Decoder(ProjectSpec),

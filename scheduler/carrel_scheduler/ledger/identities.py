@@ -7,7 +7,7 @@ other; entries are dropped oldest first.
 from collections.abc import Mapping
 from typing import Final
 
-from carrel_scheduler.ledger.objects import Meta
+from carrel_schema.objects import Meta
 
 MOST: Final = 100_000
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from carrel_scheduler.ledger.codec import Encoded
-from carrel_scheduler.ledger.objects import ObjectT
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.ledger.watch import Batch
+from carrel_schema.objects import ObjectT
 
 MOST_CHANGES: Final = 10_000
 

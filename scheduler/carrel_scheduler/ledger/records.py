@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import ObjectStore
+from carrel_schema.objects import Meta, ReasonInfo, Workload
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,6 @@ from carrel_scheduler.ledger import (
     usage,
 )
 from carrel_scheduler.ledger.codec import Encoded, EncodedStatus, encode, encode_status, to_json
-from carrel_scheduler.ledger.objects import Meta, Workload
 from carrel_scheduler.ledger.records import (
     Creation,
     Decision,
@@ -31,6 +30,7 @@ from carrel_scheduler.ledger.records import (
 )
 from carrel_scheduler.ledger.sql_store import SqlObjectStore
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_schema.objects import Meta, Workload
 
 
 class SqlLedger(SqlObjectStore):

@@ -19,12 +19,12 @@ from carrel_scheduler.ledger.database import READERS, Database
 from carrel_scheduler.ledger.errors import LedgerClosed
 from carrel_scheduler.ledger.group_commit import GroupCommit
 from carrel_scheduler.ledger.notifier import Notifier
-from carrel_scheduler.ledger.objects import Object, ObjectT
 from carrel_scheduler.ledger.storage import failed
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.transaction import Transaction
 from carrel_scheduler.ledger.watch import Batch, Watch
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema.objects import Object, ObjectT
 
 if TYPE_CHECKING:
     from carrel_scheduler.ledger.listen import Listener

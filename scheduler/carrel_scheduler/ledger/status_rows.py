@@ -14,10 +14,10 @@ from sqlalchemy import Connection, bindparam, select, update
 from carrel_scheduler.ledger.bulk import pieces, placeholders
 from carrel_scheduler.ledger.codec import EncodedStatus
 from carrel_scheduler.ledger.object_rows import change_columns, check_at, meta_of, replaced
-from carrel_scheduler.ledger.objects import Meta, ObjectT
 from carrel_scheduler.ledger.schema import objects
 from carrel_scheduler.ledger.store import ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_schema.objects import Meta, ObjectT
 
 _AT_ONCE: Final = 500
 _STORED: Final = tuple(name for name in Meta.__struct_fields__ if name != "deleting")

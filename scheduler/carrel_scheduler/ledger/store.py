@@ -17,7 +17,7 @@ from typing import Generic, Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import ObjectT
+from carrel_schema.objects import ObjectT
 
 
 class ChangeType(StrEnum):

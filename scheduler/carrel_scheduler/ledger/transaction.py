@@ -19,8 +19,8 @@ from sqlalchemy import (
 from carrel_scheduler.ledger.bulk import insert_many
 from carrel_scheduler.ledger.identities import Identities
 from carrel_scheduler.ledger.news import Commit, Fresh
-from carrel_scheduler.ledger.objects import Meta
 from carrel_scheduler.ledger.schema import changes, objects, specs, store_state
+from carrel_schema.objects import Meta
 
 CHANNEL: Final = "carrel_changes"
 _LOCK: Final = select(

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, Self
 
 from carrel_scheduler.ledger.notifier import Notifier
-from carrel_scheduler.ledger.objects import ObjectT
 from carrel_scheduler.ledger.store import Change
+from carrel_schema.objects import ObjectT
 
 
 class Batch(NamedTuple, Generic[ObjectT]):

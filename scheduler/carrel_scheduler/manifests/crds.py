@@ -6,15 +6,6 @@ from typing import Any, Final
 from carrel_scheduler.api.models.projects import ProjectFields
 from carrel_scheduler.api.models.sections import FOR_KIND, Needs, needs_command
 from carrel_scheduler.api.models.workloads import WorkloadCreate
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import (
-    DepartmentSpec,
-    DepartmentStatus,
-    ProjectSpec,
-    ProjectStatus,
-    WorkloadSpec,
-    WorkloadStatus,
-)
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.groups import (
     NodeGroupSpec,
@@ -22,11 +13,20 @@ from carrel_scheduler.ledger.resources.groups import (
     PodGroupSpec,
     PodGroupStatus,
 )
-from carrel_scheduler.ledger.resources.names import VERSION
 from carrel_scheduler.manifests import rules
 from carrel_scheduler.manifests.columns import GROUP, NODES, POOL, WORK, Column
 from carrel_scheduler.manifests.constraints import Bounds
 from carrel_scheduler.manifests.schema import NOTHING, Schema, of_struct
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.names import VERSION
+from carrel_schema.objects import (
+    DepartmentSpec,
+    DepartmentStatus,
+    ProjectSpec,
+    ProjectStatus,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 
 _SECTIONS: Final = frozenset(
     {

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from carrel_scheduler.core.mig.models import EXPECTED, FORM
-from carrel_scheduler.ledger import project_names
-from carrel_scheduler.ledger.kinds import KINDS, WorkloadKind
 from carrel_scheduler.ledger.resources import quantities
 from carrel_scheduler.ledger.resources.kinds import PROJECT, Named
 from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_schema import project_names
+from carrel_schema.kinds import KINDS, WorkloadKind
 
 Rule = dict[str, Any]
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.engines.mig_resources import PREFIX
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.workloads.launch.fitting import Misfit
 from carrel_scheduler.workloads.views.contract import Live
+from carrel_schema.objects import ReasonInfo, Workload
 
 _CODES: Final[dict[str, str]] = {Token.OVER_LIMIT: "limit_never_met"}
 _WAITS: Final = frozenset(

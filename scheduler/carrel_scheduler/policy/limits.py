@@ -13,8 +13,9 @@ every training; a training without GPUs has nothing to leave idle.
 
 from dataclasses import dataclass
 
-from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import Limits, ProjectSpec, StayRule, WorkloadSpec
+from carrel_scheduler.core.mig import counted_gpu_milli
+from carrel_schema.kinds import KINDS
+from carrel_schema.objects import Limits, ProjectSpec, StayRule, WorkloadSpec
 
 TIME_LIMIT = "TimeLimit"
 IDLE = "Idle"
@@ -47,7 +48,7 @@ def rule_for(project: ProjectSpec, work: WorkloadSpec) -> StayRule:
         return StayRule(idle_timeout_seconds=visited(work), warn_before_seconds=0.0)
     if rules == "interactive":
         return project.interactive
-    holds_gpus = work.resources.counted_gpu_milli > 0
+    holds_gpus = counted_gpu_milli(work.resources.gpu_milli, work.resources.mig_profile) > 0
     return StayRule(
         time_limit_seconds=project.training.time_limit_seconds,
         idle_timeout_seconds=project.training.idle_gpu_seconds if holds_gpus else None,

@@ -26,7 +26,6 @@ from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
@@ -65,6 +64,7 @@ from carrel_scheduler.workloads.reconcile.watchers import (
     pump_workloads,
 )
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import Workload
 
 T = TypeVar("T")
 log = logging.getLogger("carrel_scheduler")

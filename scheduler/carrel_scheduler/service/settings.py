@@ -65,9 +65,9 @@ from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.engines.kubernetes.external_pods.turning import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.engines.local.network.plan import DEFAULT_BLOCK, Network, installation_of
-from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
+from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE
 
 NO_CLAIM = "none"
 HOUR_S = 3600.0

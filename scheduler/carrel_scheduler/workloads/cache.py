@@ -12,11 +12,11 @@ from carrel_scheduler.core.events import QueueSet, WorkloadQueued
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.core.resources import MIB, MILLI, UNLIMITED, Amounts
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
-from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import Department, Project, Quota, Workload
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
 from carrel_scheduler.workloads.views.contract import Activity
+from carrel_schema.kinds import KINDS
+from carrel_schema.objects import Department, Project, Quota, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ A project may name a department that is not there (any more, or yet): it stands 
 
 from carrel_scheduler.core.events import QueueGone
 from carrel_scheduler.core.state import State
-from carrel_scheduler.ledger.objects import Department
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.cache import (
     WorkloadCache,
@@ -13,6 +12,7 @@ from carrel_scheduler.workloads.cache import (
     department_queue,
     project_event,
 )
+from carrel_schema.objects import Department
 
 
 def changed(cache: WorkloadCache, state: State, change: Change[Department]) -> None:

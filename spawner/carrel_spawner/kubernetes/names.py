@@ -1,28 +1,19 @@
-"""Names and labels of a workspace's pod, the same as the scheduler knows them."""
+"""Names and labels of a workspace's pod."""
 
 import hashlib
-import re
-from typing import Final
 
+from carrel_schema.names import (
+    ATTEMPT,
+    KIND,
+    PROJECT,
+    TASK,
+    TASK_INDEX,
+    USER,
+    WORKLOAD,
+    WORKLOAD_UID,
+    label,
+)
 from carrel_spawner.state import Address
-
-GROUP: Final = "carrel.dev"
-SCHEDULER_NAME: Final = "carrel"
-PROJECT: Final = f"{GROUP}/project"
-WORKLOAD: Final = f"{GROUP}/workload"
-WORKLOAD_UID: Final = f"{GROUP}/workload-uid"
-TASK: Final = f"{GROUP}/task"
-TASK_INDEX: Final = f"{GROUP}/task-index"
-ATTEMPT: Final = f"{GROUP}/attempt"
-USER: Final = f"{GROUP}/user"
-KIND: Final = f"{GROUP}/kind"
-LONGEST_LABEL: Final = 63
-_LABEL: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-
-
-def namespace_of(project: str) -> str:
-    """The namespace of a project's work."""
-    return f"carrel-{project}"
 
 
 def task_of(address: Address) -> str:
@@ -42,15 +33,6 @@ def labels(address: Address, user: str) -> dict[str, str]:
         USER: label(user),
         KIND: "workspace",
     }
-
-
-def label(text: str) -> str:
-    """A text as a label's value: itself if it can be one, else what is left of it and a digest."""
-    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    left = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[: LONGEST_LABEL - 9].rstrip("-")
-    return f"{left}-{digest}" if left else digest
 
 
 def ending_of(address: Address) -> str:

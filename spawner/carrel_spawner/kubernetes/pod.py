@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from carrel_schema.names import SCHEDULER_NAME
 from carrel_spawner.environment import split
-from carrel_spawner.kubernetes.names import SCHEDULER_NAME
 from carrel_spawner.options import Choice
 
 CONTAINER: Final = "notebook"

@@ -17,6 +17,7 @@ from kubespawner.spawner import KubeSpawner
 from typing_extensions import override
 
 from carrel.models import Workload
+from carrel_schema.names import PROJECT, label, namespace_of
 from carrel_spawner.arrival import wait_for_answer
 from carrel_spawner.connection import probing_session
 from carrel_spawner.hubside import join_url
@@ -61,7 +62,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
 
     @override
     def settle(self, address: Address) -> None:
-        self.namespace = names.namespace_of(address.project)
+        self.namespace = namespace_of(address.project)
         plain: Any = super()
         slug = plain._expand_user_properties(self.pod_name_template)  # noqa: SLF001 - a base's own
         self.pod_name = f"{slug}-{names.ending_of(address)}"
@@ -185,7 +186,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
     async def _ensure_project_volume(self) -> None:
         if self.storage is None or self.address is None:
             return
-        labels = {names.PROJECT: names.label(self.address.project)}
+        labels = {PROJECT: label(self.address.project)}
         manifest = belongings.claim(self.storage, labels)
         try:
             await self.api.create_namespaced_persistent_volume_claim(self.namespace, manifest)

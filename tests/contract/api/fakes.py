@@ -16,7 +16,6 @@ from carrel_scheduler.api.identity import (
 )
 from carrel_scheduler.engines.contract import TaskId, TaskSpec, TaskStatus, UnknownTask
 from carrel_scheduler.engines.external import DeviceHolder, PodCounts
-from carrel_scheduler.ledger.objects import Limits, ReasonInfo, Resources, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.launch.fitting import Misfit, on_machine
@@ -32,6 +31,7 @@ from carrel_scheduler.workloads.views.contract import (
     QueueEntry,
     Report,
 )
+from carrel_schema.objects import Limits, ReasonInfo, Resources, Workload
 
 
 def person(name: str, *projects: str, scopes: Sequence[str] = (identity.USE,)) -> Principal:

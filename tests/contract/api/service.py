@@ -14,7 +14,14 @@ import aiohttp
 from carrel_scheduler.api.app import make_app
 from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
 from carrel_scheduler.api.results import Results
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.open import open_ledger
+from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
+from carrel_scheduler.service.http import RequestLimits, http_server
+from carrel_scheduler.workloads.controllers.experiments.studies import Studies
+from carrel_scheduler.workloads.controllers.experiments.trials import Trials
+from carrel_scheduler.workloads.controllers.manager import Manager
+from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_schema.objects import (
     Meta,
     Preemption,
     Project,
@@ -26,13 +33,6 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from carrel_scheduler.ledger.open import open_ledger
-from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
-from carrel_scheduler.service.http import RequestLimits, http_server
-from carrel_scheduler.workloads.controllers.experiments.studies import Studies
-from carrel_scheduler.workloads.controllers.experiments.trials import Trials
-from carrel_scheduler.workloads.controllers.manager import Manager
-from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from contract.api.fakes import FakeEngine, FakeIdentity, FakeLive, FakeMembership, waiting_reason
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.api.models.workloads import MOST_ITEMS
-from carrel_scheduler.ledger.objects import Workload
+from carrel_schema.objects import Workload
 from contract.api.service import Desk, Reply
 
 PATH = "/workloads:batch"

@@ -107,7 +107,7 @@ def test_an_option_is_for_the_kinds_that_have_its_section(row: Option, path: str
 
 def test_the_kinds_are_those_of_the_api() -> None:
     from carrel_scheduler.api.models.sections import FOR_KIND
-    from carrel_scheduler.ledger.kinds import KINDS, PARTS
+    from carrel_schema.kinds import KINDS, PARTS
 
     assert {kind.name for kind in options.KINDS} == set(FOR_KIND)
     assert set(options.EVERY) == set(KINDS)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import NotFound
+from carrel_schema.objects import Project, Workload
 from contract.api.service import Desk
 
 

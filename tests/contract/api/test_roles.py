@@ -13,8 +13,8 @@ import pytest
 
 from carrel_scheduler.api import openapi
 from carrel_scheduler.api.table import OPERATIONS
-from carrel_scheduler.ledger.objects import WorkloadStatus
-from carrel_scheduler.ledger.sections import ExperimentSpec, ExperimentStatus
+from carrel_schema.objects import WorkloadStatus
+from carrel_schema.sections import ExperimentSpec, ExperimentStatus
 from contract.api.service import ROOT, Desk
 
 DOCUMENT = msgspec.json.decode(openapi.document(OPERATIONS, "/services/carrel"))

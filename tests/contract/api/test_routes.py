@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import WorkloadStatus
-from carrel_scheduler.ledger.sections import InferenceSpec, Route
+from carrel_schema.objects import WorkloadStatus
+from carrel_schema.sections import InferenceSpec, Route
 from contract.api.service import ROOT, Desk, Reply
 
 DIGITS = "/workloads/vision/digits"

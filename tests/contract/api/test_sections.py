@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from carrel.models import sections as read
-from carrel_scheduler.ledger import sections as written
+from carrel_schema import sections as read
+from carrel_schema import sections as written
 
 
 def structs(module: object) -> dict[str, type[msgspec.Struct]]:

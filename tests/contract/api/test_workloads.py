@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_schema.objects import ReasonInfo, Workload
 from contract.api.service import Desk
 
 BODY: dict[str, Any] = {

@@ -6,10 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Fenced, Ledger
-from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     MOST_STEPS,
     BadSuggestion,
@@ -18,6 +16,8 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     Trial,
 )
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
+from carrel_schema.sections import ExperimentSpec, Parameter
 
 FINITE = {
     "width": Parameter(type="int", low=1, high=4),

@@ -10,9 +10,9 @@ import sys
 import time
 import uuid
 
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Transition
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 CALLERS = 32
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger, NewWorkload
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType
+from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers, transition
 from contract.ledger.store_tools import PATIENCE, workload
 

@@ -10,10 +10,10 @@ import pytest
 
 from carrel_scheduler.ledger.curves import MOST
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.ledger.usage import account, spans
+from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.ledger_tools import (
     DAY,
     NOW,

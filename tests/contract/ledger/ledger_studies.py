@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Fenced, Ledger
 from carrel_scheduler.ledger.store import Conflict, NotFound
+from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers, submit
 
 

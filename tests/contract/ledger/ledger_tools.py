@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Decision, Ledger, Transition
+from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.store_tools import workload
 
 NOW = 1_790_000_000.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Fenced, Ledger, MetricPoint
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
+from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import (
     NOW,
     Ledgers,

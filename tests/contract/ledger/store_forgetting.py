@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import Expired, ObjectStore
+from carrel_schema.objects import Project, Workload
 from contract.ledger.store_tools import Stores, project, story, take, workload
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Project, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, ObjectStore
+from carrel_schema.objects import Project, ReasonInfo, Workload, WorkloadStatus
 from contract.ledger.store_tools import Stores, project, workload
 
 

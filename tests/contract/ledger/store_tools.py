@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.store import Change, ObjectStore
+from carrel_schema.objects import (
     Meta,
     Project,
     ProjectSpec,
@@ -12,7 +13,6 @@ from carrel_scheduler.ledger.objects import (
     Workload,
     WorkloadSpec,
 )
-from carrel_scheduler.ledger.store import Change, ObjectStore
 
 PATIENCE = 120.0
 

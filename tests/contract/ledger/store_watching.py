@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Project, Workload
 from carrel_scheduler.ledger.store import (
     AlreadyExists,
     Change,
     ChangeType,
     ObjectStore,
 )
+from carrel_schema.objects import Project, Workload
 from contract.ledger.store_tools import PATIENCE, Stores, project, story, take, workload
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
+from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import Ledgers
 
 CHILD = Path(__file__).with_name("creating_child.py")

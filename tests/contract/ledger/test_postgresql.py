@@ -7,8 +7,8 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerNotUsable
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.open import open_ledger
+from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import submit
 from contract.ledger.ledgers import Ledgers
 from contract.ledger.store_tools import take, workload

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.ledger.errors import LedgerNotUsable
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.snapshot import write_snapshot
+from carrel_schema.objects import Workload
 from contract.ledger.ledger_tools import submit
 from contract.ledger.ledgers import Ledgers
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.ledger.errors import LedgerNotUsable
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.storage import StorageFull
+from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.ledger_tools import submit, transition
 from contract.ledger.ledgers import Ledgers
 from contract.ledger.store_tools import take

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers import parts as saying
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL, NewPart, Wanted
 from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
 
 PATIENCE_SECONDS = 120.0
 

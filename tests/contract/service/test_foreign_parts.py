@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Meta, Workload, WorkloadSpec, WorkloadStatus
 
 
 def work(kind: WorkloadKind, uid: str, user: str = "ada", project: str = "vision") -> Workload:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger, Transition
-from carrel_scheduler.ledger.sections import NotebookSpec, ScheduleSpec
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.controllers.schedules import Schedules
+from carrel_schema.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
+from carrel_schema.sections import NotebookSpec, ScheduleSpec
 
 PATIENCE_SECONDS = 120.0
 MIDNIGHT = 1_780_272_000.0

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 from carrel_scheduler.policy.admission import NotAdmitted, admit
+from carrel_schema.objects import Meta, ReasonInfo, Resources, Workload, WorkloadSpec
 
 
 def asks(priority: str | int = "") -> Workload:

@@ -9,7 +9,7 @@ from carrel_scheduler.api import convert
 from carrel_scheduler.api.identity import USE, Principal
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
-from carrel_scheduler.ledger.objects import InteractiveLimits, Project, Quota, TrainingLimits
+from carrel_schema.objects import InteractiveLimits, Project, Quota, TrainingLimits
 
 ADA = Principal("ada", "user", frozenset(), frozenset({USE}))
 

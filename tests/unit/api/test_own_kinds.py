@@ -11,7 +11,7 @@ from carrel_scheduler.api.identity import USE, Principal
 from carrel_scheduler.api.models.workloads import ReportIn, WorkloadCreate
 from carrel_scheduler.api.problems import Problem
 from carrel_scheduler.api.requests import read_body
-from carrel_scheduler.ledger.sections import NotebookStatus, Route
+from carrel_schema.sections import NotebookStatus, Route
 
 ADA = Principal("ada", "user", frozenset(), frozenset({USE}))
 NOTEBOOK = {"path": "/a.ipynb"}

@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, NotFound
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 TASK = TaskId("u1", 0, 0)
 META = Metadata(

@@ -7,10 +7,11 @@ import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import payload
-from carrel_scheduler.engines.kubernetes.tasks.names import label, labels
+from carrel_scheduler.engines.kubernetes.tasks.names import labels
 from carrel_scheduler.engines.kubernetes.tasks.pod import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
+from carrel_schema.names import label
 
 SETTINGS = PodSettings(image="trainer:1")
 

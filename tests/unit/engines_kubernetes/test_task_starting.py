@@ -27,7 +27,7 @@ from carrel_scheduler.kube.errors import (
 )
 from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 TASK = TaskSpec(
     id=TaskId("u1", 0, 0),

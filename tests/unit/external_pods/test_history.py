@@ -10,9 +10,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.counting import holder_of
 from carrel_scheduler.engines.kubernetes.external_pods.hands import Hands
 from carrel_scheduler.engines.kubernetes.external_pods.history import close_left_open
 from carrel_scheduler.engines.kubernetes.external_pods.orders import Orders
-from carrel_scheduler.ledger.objects import Meta
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Transition
+from carrel_schema.objects import Meta
 from unit.external_pods.world import World, grouping
 
 

@@ -17,8 +17,8 @@ from carrel_scheduler.engines.kubernetes.seats import Seat
 from carrel_scheduler.kube.client import GIVEN_UP_SECONDS
 from carrel_scheduler.kube.errors import Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from carrel_scheduler.kube.resources import SECRETS
-from carrel_scheduler.ledger.resources.names import EPOCH
 from carrel_scheduler.service.cluster import lead
+from carrel_schema.names import EPOCH
 
 CALM = GIVEN_UP_SECONDS + WRITTEN_SECONDS
 DURATION = 15.0

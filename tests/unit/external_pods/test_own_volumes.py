@@ -28,7 +28,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
     PersistentVolumeClaim,
     Pod,
 )
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 AMOUNTS = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 HOME = "home-ada"

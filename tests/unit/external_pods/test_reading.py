@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
 from carrel_scheduler.engines.kubernetes.pods import counted
 from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.ledger.resources.names import COUNTED
+from carrel_schema.names import COUNTED
 from unit.pods.making import pod
 from unit.pods.test_grouping import World
 

@@ -7,7 +7,9 @@ import pytest
 
 from carrel_scheduler.ledger import codec
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.records import Decision, Transition
+from carrel_scheduler.ledger.schema import decisions, transitions
+from carrel_schema.objects import (
     Meta,
     Preemption,
     Project,
@@ -18,8 +20,6 @@ from carrel_scheduler.ledger.objects import (
     WorkloadSpec,
     WorkloadStatus,
 )
-from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.ledger.schema import decisions, transitions
 
 
 def full_workload() -> Workload:

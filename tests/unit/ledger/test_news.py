@@ -5,8 +5,8 @@ import pytest
 from carrel_scheduler.ledger import news
 from carrel_scheduler.ledger.codec import encode
 from carrel_scheduler.ledger.news import Commit, Fresh, RecentCommits
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec, Workload, WorkloadSpec
 from carrel_scheduler.ledger.store import ChangeType
+from carrel_schema.objects import Meta, Project, ProjectSpec, Workload, WorkloadSpec
 
 
 def commit(began: int, through: int, *versions: int, project: bool = False) -> Commit:

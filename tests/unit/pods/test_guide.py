@@ -7,7 +7,7 @@ import yaml
 
 from carrel_scheduler.engines.kubernetes.pods import sharing, standing
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import POD_GROUPS, RULES
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "kubernetes-pods.md").read_text()

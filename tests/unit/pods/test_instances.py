@@ -7,8 +7,8 @@ from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
 from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
 from carrel_scheduler.engines.kubernetes.pods.places import Places
 from carrel_scheduler.engines.mig_resources import held_milli, milli_of
-from carrel_scheduler.ledger.objects import Resources, WorkloadSpec
 from carrel_scheduler.workloads.gangs import shape
+from carrel_schema.objects import Resources, WorkloadSpec
 from unit.pods.making import container, node, pod
 
 

@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
     node_set,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node
-from carrel_scheduler.ledger.resources.names import NODE_GROUP
+from carrel_schema.names import NODE_GROUP
 from unit.pods.making import container, node, pod
 
 GPUS = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8", "rdma/hca": "4"}

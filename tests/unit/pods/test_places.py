@@ -10,7 +10,7 @@ from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_RESOURCE
 from carrel_scheduler.engines.kubernetes.pods.places import Ask, Places
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
-from carrel_scheduler.ledger.resources.names import NODE_GROUP
+from carrel_schema.names import NODE_GROUP
 from unit.pods.making import container, node, pod
 
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "bare": ""}

@@ -2,15 +2,6 @@
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import (
-    InteractiveLimits,
-    ProjectSpec,
-    Resources,
-    StayRule,
-    TrainingLimits,
-    WorkloadSpec,
-    WorkloadStatus,
-)
 from carrel_scheduler.policy.limits import (
     IDLE,
     TIME_LIMIT,
@@ -21,6 +12,15 @@ from carrel_scheduler.policy.limits import (
     rule_for,
     strikes,
     upcoming,
+)
+from carrel_schema.objects import (
+    InteractiveLimits,
+    ProjectSpec,
+    Resources,
+    StayRule,
+    TrainingLimits,
+    WorkloadSpec,
+    WorkloadStatus,
 )
 
 HOUR = 3600.0

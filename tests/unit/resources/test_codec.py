@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.ledger import sections
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.resources import codec, kinds
+from carrel_scheduler.ledger.resources.codec import Stored
+from carrel_schema import sections
+from carrel_schema.objects import (
     Department,
     DepartmentSpec,
     InteractiveLimits,
@@ -24,8 +26,6 @@ from carrel_scheduler.ledger.objects import (
     Workload,
     WorkloadSpec,
 )
-from carrel_scheduler.ledger.resources import codec, kinds
-from carrel_scheduler.ledger.resources.codec import Stored
 
 FULL = Workload(
     meta=Meta(

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.resources import conditions
+from carrel_schema.objects import (
     Meta,
     Phase,
     ReasonInfo,
@@ -13,7 +14,6 @@ from carrel_scheduler.ledger.objects import (
     Workload,
     WorkloadSpec,
 )
-from carrel_scheduler.ledger.resources import conditions
 
 
 def workload(phase: Phase, **status: Any) -> Workload:

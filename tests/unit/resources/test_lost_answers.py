@@ -10,11 +10,11 @@ from carrel_scheduler.kube.errors import Conflict as Changed
 from carrel_scheduler.kube.errors import Unavailable
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.resources import codec
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.store import LOST_TRIES, KubernetesStore
 from carrel_scheduler.ledger.store import Conflict
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 LOST = Unavailable(0, "Unreachable", "no answer")
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from carrel_scheduler.api.models.workloads import WorkloadCreate
-from carrel_scheduler.ledger.objects import WorkloadSpec
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.manifests.__main__ import differing, files
 from carrel_scheduler.manifests.crds import everything
+from carrel_schema.objects import WorkloadSpec
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 ELSEWHERE = {"name", "name_prefix", "project", "kind", "labels", "secret_environment"}

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Meta, TaskInfo, Workload, WorkloadSpec
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.resources import mending
 from carrel_scheduler.ledger.resources.mending import Mending
+from carrel_schema.objects import Meta, TaskInfo, Workload, WorkloadSpec
 
 NOW = 1000.0
 

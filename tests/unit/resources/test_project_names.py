@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from carrel_scheduler.ledger import project_names
-from carrel_scheduler.ledger.resources.names import namespace_of
+from carrel_schema import project_names
+from carrel_schema.names import namespace_of
 
 WRONG = ["", "A", "a_b", "-a", "a-", "a" * 57, "a\n", "ä", "a.b", "a/b"]
 RESERVED = ["system", "default", "carrel", "kube", "kube-system", "openshift-x"]

@@ -9,11 +9,12 @@ import pytest
 
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
-from carrel_scheduler.ledger.resources import codec, kinds, names
+from carrel_scheduler.ledger.resources import codec, kinds
 from carrel_scheduler.ledger.resources.watching import ManyWatch
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema import names
+from carrel_schema.objects import Meta, Project, ProjectSpec
 
 PATIENCE = 30.0
 [RESOURCE] = kinds.resources_of(Project)

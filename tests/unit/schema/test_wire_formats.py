@@ -14,14 +14,16 @@ import pytest
 
 from carrel_scheduler.api import convert, encoding, openapi
 from carrel_scheduler.api.identity import Principal
-from carrel_scheduler.api.models.projects import ProjectCreate
+from carrel_scheduler.api.models.projects import DepartmentFields, ProjectCreate
 from carrel_scheduler.api.models.workloads import WorkloadCreate
 from carrel_scheduler.api.problems import Problem
 from carrel_scheduler.api.requests import read_body
 from carrel_scheduler.api.table import OPERATIONS
 from carrel_scheduler.ledger import codec as rows
-from carrel_scheduler.ledger import sections
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.resources import codec as manifests
+from carrel_scheduler.manifests.crds import everything
+from carrel_schema import sections
+from carrel_schema.objects import (
     Checkpoint,
     Limits,
     Object,
@@ -33,8 +35,6 @@ from carrel_scheduler.ledger.objects import (
     TaskInfo,
     Workload,
 )
-from carrel_scheduler.ledger.resources import codec as manifests
-from carrel_scheduler.manifests.crds import everything
 
 RECORDED: Final = Path(__file__).with_name("wire_formats.json")
 ADA: Final = Principal("ada", "user", frozenset({"project-vision"}), frozenset())
@@ -96,7 +96,7 @@ WRONG: Final[tuple[dict[str, Any], ...]] = (
     {"name": "s", "project": "vision", "command": ["x"], "notebook": {"path": "x"}},
 )  # fmt: skip
 PROJECT: Final = {
-    "name": "vision", "description": "d", "quota": {"gpus": 1.5, "cpu_millicores": 1500},
+    "name": "vision", "description": "d", "quota": {"gpus": 0.5, "cpu_millicores": 1500},
     "limit": {"gpus": 4.0, "memory_bytes": 2**34}, "over_quota": False, "weight": 3, "rank": -1,
     "interactive": {"time_limit_seconds": 60.0, "busy_cap_seconds": None, "max_extensions": 2},
     "training": {"idle_gpu_seconds": 5.0, "apply_to_running": True}, "department": "science",
@@ -114,7 +114,9 @@ def objects() -> list[Object]:
     for body in ({"name": "plain"}, PROJECT):
         asked = ProjectCreate.model_validate(body)
         found.append(convert.to_project(asked, ADA, color=3, now=7.25))
-        found.append(convert.to_department(asked, ADA, name="science"))
+        rest = {name: body[name] for name in body.keys() & DepartmentFields.model_fields.keys()}
+        group = DepartmentFields.model_validate(rest)
+        found.append(convert.to_department(group, ADA, name="science"))
     return found
 
 
@@ -143,6 +145,12 @@ def shown(obj: Object) -> Any:
     return convert.department_out(obj)
 
 
+def row(obj: Any) -> list[str]:
+    """As the ledger stores it."""
+    encoded = rows.encode(obj)
+    return [encoded.spec, encoded.status]
+
+
 def refused(body: dict[str, Any]) -> Any:
     """What is answered to a wrong request."""
     with pytest.raises(Problem) as caught:
@@ -151,22 +159,32 @@ def refused(body: dict[str, Any]) -> Any:
 
 
 def digests(schemas: dict[str, Any]) -> dict[str, str]:
-    """One for each component."""
+    """One for each component; descriptions may be reworded."""
     return {
-        name: hashlib.sha256(json.dumps(one, sort_keys=True).encode()).hexdigest()[:12]
+        name: hashlib.sha256(json.dumps(plain(one), sort_keys=True).encode()).hexdigest()[:12]
         for name, one in schemas.items()
     }
+
+
+def plain(schema: Any) -> Any:
+    """Without descriptions and summaries."""
+    if isinstance(schema, list):
+        return [plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    said = {key for key in ("description", "summary") if isinstance(schema.get(key), str)}
+    return {key: plain(one) for key, one in schema.items() if key not in said}
 
 
 def formats() -> dict[str, Any]:
     """All of them as they are now."""
     document = msgspec.json.decode(openapi.document(OPERATIONS, "/services/carrel"))
     made = objects()
-    return msgspec.json.decode(
+    found: dict[str, Any] = msgspec.json.decode(
         encoding.to_json(
             {
                 "rest": [shown(obj) for obj in made],
-                "rows": [[rows.encode(obj).spec, rows.encode(obj).status] for obj in made],
+                "rows": [row(obj) for obj in made],
                 "manifests": [[manifests.manifest(obj), manifests.status(obj)] for obj in made],
                 "problems": [refused(body) for body in WRONG],
                 "openapi": digests(document["components"]["schemas"] | document["paths"]),
@@ -174,6 +192,7 @@ def formats() -> dict[str, Any]:
             }
         )
     )
+    return found
 
 
 @pytest.mark.parametrize("of", ["rest", "rows", "manifests", "problems", "openapi", "definitions"])
@@ -181,9 +200,17 @@ def test_a_format_is_as_recorded(of: str) -> None:
     assert formats()[of] == json.loads(RECORDED.read_text("utf-8"))[of]
 
 
+def text(found: Any) -> str:
+    """As JSON with one object in each line."""
+    lines = [
+        f'"{name}": '
+        + "[\n{}\n]".format(",\n".join(json.dumps(one, ensure_ascii=False) for one in of))
+        if isinstance(of, list)
+        else f'"{name}": ' + json.dumps(of, indent=0)
+        for name, of in found.items()
+    ]
+    return "{" + ",\n".join(lines) + "}\n"
+
+
 if __name__ == "__main__":
-    RECORDED.write_text(
-        json.dumps(formats(), ensure_ascii=False, separators=(",", ":")).replace("],[", "],\n[")
-        + "\n",
-        "utf-8",
-    )
+    RECORDED.write_text(text(formats()), "utf-8")

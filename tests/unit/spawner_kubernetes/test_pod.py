@@ -13,7 +13,8 @@ import yaml
 from kubernetes_asyncio.client import ApiClient
 
 from carrel.models import Workload, WorkloadSpec
-from carrel_spawner.kubernetes import belongings, names
+from carrel_schema.names import label
+from carrel_spawner.kubernetes import belongings
 from carrel_spawner.kubernetes.reflectors import is_broken
 from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, size_of
 from carrel_spawner.refusal import Refused
@@ -152,7 +153,7 @@ async def test_names_are_safe_and_differ(user: str, server: str) -> None:
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
     for value in pod["metadata"]["labels"].values():
         assert len(value) <= 63
-        assert not value or names.label(value) == value
+        assert not value or label(value) == value
     other = await manifest(spawner(user.upper() + "-", server))
     assert other["metadata"]["name"] != name
 

@@ -20,17 +20,6 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
-from carrel_scheduler.ledger.objects import (
-    InteractiveLimits,
-    Meta,
-    Project,
-    ProjectSpec,
-    Quota,
-    Resources,
-    TrainingLimits,
-    Workload,
-    WorkloadSpec,
-)
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
@@ -47,6 +36,17 @@ from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
 from carrel_scheduler.workloads.views.contract import Activity
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import (
+    InteractiveLimits,
+    Meta,
+    Project,
+    ProjectSpec,
+    Quota,
+    Resources,
+    TrainingLimits,
+    Workload,
+    WorkloadSpec,
+)
 
 NODE = "desk"
 

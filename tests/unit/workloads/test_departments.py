@@ -1,9 +1,9 @@
 """Departments in the loop: their limit binds all their projects, whatever comes first."""
 
-from carrel_scheduler.ledger.objects import Department, DepartmentSpec, Meta, Quota
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.reconcile.events import DepartmentChanged
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import Department, DepartmentSpec, Meta, Quota
 from unit.workloads.desk import Desk
 
 

@@ -14,9 +14,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Ready,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
-from carrel_scheduler.ledger.objects import ReasonInfo
 from carrel_scheduler.ledger.resources import conditions
 from carrel_scheduler.workloads.reconcile.events import TaskSeen
+from carrel_schema.objects import ReasonInfo
 from unit.workloads.desk import NODE, Desk
 
 SPARE = "spare"

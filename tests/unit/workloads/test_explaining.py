@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import NoExternalPods
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.workloads.cache import WorkloadCache
 from carrel_scheduler.workloads.reconcile import explaining
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 
 @dataclass

@@ -7,8 +7,8 @@ import pytest
 
 from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
-from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_scheduler.workloads.launch import fitting
+from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 
 ON_CLUSTER = fitting.on_cluster(partial(check_runnable, settings=PodSettings(image="trainer")))
 

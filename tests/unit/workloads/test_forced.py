@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.reconcile.events import Touched, WorkloadChanged
+from carrel_schema.objects import Workload
 from unit.workloads.desk import Desk
 
 

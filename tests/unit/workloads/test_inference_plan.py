@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 
-from carrel_scheduler.ledger.sections import InferenceSpec
 from carrel_scheduler.workloads.controllers.inference.plan import (
     Replica,
     Situation,
@@ -15,6 +14,7 @@ from carrel_scheduler.workloads.controllers.inference.plan import (
     plan,
 )
 from carrel_scheduler.workloads.controllers.inference.scaling import Demand
+from carrel_schema.sections import InferenceSpec
 
 WIDE = InferenceSpec(max_replicas=4, startup_seconds=60.0, drain_seconds=30.0)
 QUIET = Demand()

@@ -10,10 +10,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen,
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
-from carrel_scheduler.ledger.objects import Meta, Resources, Workload, WorkloadSpec
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 
 PROFILE = "1g.10gb"

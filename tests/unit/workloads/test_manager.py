@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Conflict
 from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
 from carrel_scheduler.workloads.controllers.manager import Manager
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Workload, WorkloadSpec
 from unit.workloads.desk import Desk
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
+from carrel_schema.objects import Meta, Project, ProjectSpec
 
 NOTHING: Any = None
 

@@ -1,6 +1,6 @@
 """A route that is opened or closed while its work runs: whoever listens hears of it."""
 
-from carrel_scheduler.ledger.sections import Route
+from carrel_schema.sections import Route
 from unit.workloads.desk import Desk
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.workloads.lifecycle.outcomes import (
     LOSSES_AT_MOST,
     STEADY_SECONDS,
@@ -18,6 +17,7 @@ from carrel_scheduler.workloads.lifecycle.phases import (
     IllegalTransition,
     check_transition,
 )
+from carrel_schema.objects import Preemption, ReasonInfo, WorkloadSpec, WorkloadStatus
 
 
 def ended(

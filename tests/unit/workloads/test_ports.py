@@ -3,8 +3,8 @@
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.ledger.sections import Route
 from carrel_scheduler.workloads.launch.ports import FixedPorts, filled_in, told
+from carrel_schema.sections import Route
 
 TWO = (Route(), Route(name="side-car", port=9000))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Meta, Project, ProjectSpec
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled, ProjectChanged
 from carrel_scheduler.workloads.reconcile.watchers import pump_devices, pump_projects
+from carrel_schema.objects import Meta, Project, ProjectSpec
 from unit.workloads.desk import Desk
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from carrel_scheduler.core.events import CheckpointSeen
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.reconcile import explaining
 from carrel_scheduler.workloads.views.contract import Report
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import Workload
 from unit.workloads.desk import Desk
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from carrel_scheduler.ledger.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
-from carrel_scheduler.ledger.sections import Elastic, Rendezvous
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.gangs import rendezvous, shape
+from carrel_schema.objects import Meta, Resources, TaskInfo, Workload, WorkloadSpec
+from carrel_schema.sections import Elastic, Rendezvous
 
 
 def entry(

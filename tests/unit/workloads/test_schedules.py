@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carrel_scheduler.ledger.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
-from carrel_scheduler.ledger.sections import NotebookSpec, ScheduleSpec, ScheduleStatus
 from carrel_scheduler.workloads.controllers.contract import Wanted
 from carrel_scheduler.workloads.controllers.schedules import DUE_LABEL, decide, run_name
+from carrel_schema.objects import Meta, Phase, Workload, WorkloadSpec, WorkloadStatus
+from carrel_schema.sections import NotebookSpec, ScheduleSpec, ScheduleStatus
 
 HOUR = 3600.0
 NOON = 1_780_315_200.0

@@ -12,17 +12,6 @@ from carrel_scheduler.core.invariants import invariants
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
-from carrel_scheduler.ledger.objects import (
-    Department,
-    DepartmentSpec,
-    Meta,
-    Project,
-    ProjectSpec,
-    Quota,
-    Resources,
-    Workload,
-    WorkloadSpec,
-)
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.workloads.faults.audit import MOST_SECONDS, Audit
@@ -41,6 +30,17 @@ from carrel_scheduler.workloads.reconcile.events import (
     WorkloadChanged,
 )
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import (
+    Department,
+    DepartmentSpec,
+    Meta,
+    Project,
+    ProjectSpec,
+    Quota,
+    Resources,
+    Workload,
+    WorkloadSpec,
+)
 from unit.workloads.desk import Desk, node_facts
 
 Corrupt = Callable[[random.Random], Any]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from carrel_scheduler import ids
-from carrel_scheduler.ledger.objects import Meta
 from carrel_scheduler.ledger.records import Fenced
+from carrel_schema.objects import Meta
 from unit.workloads.desk import Desk
 
 

@@ -6,10 +6,10 @@ from typing import Any
 from typing_extensions import override
 
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger.objects import ObjectT, Workload
 from carrel_scheduler.ledger.resources import kinds
 from carrel_scheduler.ledger.resources.codec import ObjectMeta, Stored
 from carrel_scheduler.workloads.namespaces.adoption import TakingOn
+from carrel_schema.objects import ObjectT, Workload
 
 NOTHING: Any = None
 

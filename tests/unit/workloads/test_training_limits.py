@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from carrel_scheduler.ledger.objects import InteractiveLimits, TrainingLimits
 from carrel_scheduler.node.contract import DeviceUse
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled
 from carrel_scheduler.workloads.views.contract import NotAccepted
 from carrel_scheduler.workloads.views.live import LiveView
+from carrel_schema.objects import InteractiveLimits, TrainingLimits
 from unit.workloads.desk import Desk, node_facts
 
 IDLE = TrainingLimits(idle_gpu_seconds=120.0)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.ledger.objects import InteractiveLimits
+from carrel_schema.objects import InteractiveLimits
 from unit.workloads.desk import Desk
 
 

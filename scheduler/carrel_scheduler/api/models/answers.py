@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from carrel_scheduler.api.problems import ProblemBody
-from carrel_scheduler.ledger import sections
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.records import Decision, Transition, Usage
+from carrel_scheduler.workloads.views.contract import NodeView, Report
+from carrel_schema import sections
+from carrel_schema.objects import (
     InteractiveLimits,
     ReasonInfo,
     TrainingLimits,
     WorkloadStatus,
 )
-from carrel_scheduler.ledger.records import Decision, Transition, Usage
-from carrel_scheduler.workloads.views.contract import NodeView, Report
 
 
 class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.sections import Access
+from carrel_schema.sections import Access
 
 
 class InferencePatch(Request):

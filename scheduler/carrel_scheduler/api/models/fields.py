@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.mig.models import EXPECTED, is_profile
-from carrel_scheduler.ledger import project_names
+from carrel_schema import project_names
 
 MOST_GPUS: Final = 65_536
 GPU_SHARES: Final = tuple(hundredths / 100 for hundredths in range(1, 100))

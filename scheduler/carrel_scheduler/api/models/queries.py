@@ -7,8 +7,8 @@ from pydantic import AfterValidator, Field
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Query, refuse
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Phase
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Phase
 
 
 def _pair(value: str) -> str:

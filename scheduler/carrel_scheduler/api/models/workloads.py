@@ -7,9 +7,9 @@ from pydantic import Field, StrictInt, StrictStr, model_validator
 from carrel_scheduler.api.models import fields, sections
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS
+from carrel_schema.kinds import KINDS
 
 MOST_ITEMS: Final = 1000
 Files = Annotated[dict[fields.RelativePath, fields.FileText], Field(max_length=1000)]

@@ -10,8 +10,8 @@ from carrel_scheduler.api.models.workloads import ActivityIn
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.metrics import MEDIA_TYPE
-from carrel_scheduler.ledger.objects import Limits
 from carrel_scheduler.workloads.views.contract import Activity
+from carrel_schema.objects import Limits
 
 DEFAULT_PROJECT: Final = "default_project"
 

@@ -10,14 +10,14 @@ from carrel_scheduler.api.models import experiments as models
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import EXPERIMENT, WORKLOAD
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Workload
-from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Trial
 from carrel_scheduler.workloads.controllers.experiments.parts import environment, filled
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
 from carrel_scheduler.workloads.views.contract import Report
+from carrel_schema.objects import Workload
+from carrel_schema.sections import ExperimentSpec, Parameter
 
 LARGEST_PAGE: Final = 1000
 

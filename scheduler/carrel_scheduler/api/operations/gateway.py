@@ -7,10 +7,10 @@ from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models.gateway import LoadsIn, TaskIn, TaskOut
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.inference.loads import LoadReport
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
+from carrel_schema.objects import Workload
 
 
 @Operation("POST", "/gateway/loads", access=Access.GATEWAY, body=LoadsIn, answers={204: None})

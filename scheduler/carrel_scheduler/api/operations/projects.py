@@ -8,8 +8,8 @@ from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
-from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.workloads.views.contract import ProjectImpact
+from carrel_schema.objects import Project
 
 MEMBERS: Final = f"{PROJECT}/members"
 MEMBER: Final = f"{MEMBERS}/{{user}}"

@@ -9,8 +9,8 @@ from carrel_scheduler.api.models.workloads import Claim, WorkloadBatch, Workload
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import WORKLOAD, WORKLOADS
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.kinds import PARTS
-from carrel_scheduler.ledger.objects import Limits, Workload
+from carrel_schema.kinds import PARTS
+from carrel_schema.objects import Limits, Workload
 
 LONGEST_KEY: Final = 200
 

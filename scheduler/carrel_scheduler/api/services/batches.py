@@ -19,9 +19,9 @@ from carrel_scheduler.api.problems import Code, Problem
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.projects import Projects
 from carrel_scheduler.api.services.submission import check_own_work, first_row, taken
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Creation, NewWorkload
 from carrel_scheduler.policy.admission import Admission, NotAdmitted
+from carrel_schema.objects import Workload
 
 # Others are answered after every so many items.
 PAUSE_EVERY: Final = 100

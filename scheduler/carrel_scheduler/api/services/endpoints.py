@@ -19,9 +19,9 @@ from carrel_scheduler.api.models.sections import InferenceIn
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.refusals import from_validation
 from carrel_scheduler.api.services.control import Control
-from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
-from carrel_scheduler.ledger.sections import Access, InferenceSpec
 from carrel_scheduler.policy import admission
+from carrel_schema.objects import Workload, WorkloadSpec
+from carrel_schema.sections import Access, InferenceSpec
 
 PLAIN: Final = ("command", "environment", "files", "working_dir")
 # They change which replicas are right, not what these run.

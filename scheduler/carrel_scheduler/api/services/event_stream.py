@@ -18,10 +18,10 @@ from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.encoding import server_sent_event
 from carrel_scheduler.api.identity import IdentityUnavailable, Principal
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Phase, Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.lifecycle.phases import AT_REST
 from carrel_scheduler.workloads.views.contract import LiveEvent, Subscription
+from carrel_schema.objects import Phase, Workload
 
 log = logging.getLogger(__name__)
 PAGE: Final = 200

@@ -13,8 +13,8 @@ from prometheus_client.core import Metric
 
 from carrel_scheduler.api.dependencies import ApiDependencies
 from carrel_scheduler.api.services.gauges import Snapshot, families
-from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.ledger.records import Transition
+from carrel_schema.objects import Project
 
 MEDIA_TYPE: Final = "text/plain; version=1.0.0; charset=utf-8; escaping=underscores"
 REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)

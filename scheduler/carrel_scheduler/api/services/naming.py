@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import ObjectStore
+from carrel_schema.objects import Workload
 
 KEEP_SECONDS: Final = 60.0
 MOST_PREFIXES: Final = 256

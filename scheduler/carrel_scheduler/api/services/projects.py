@@ -20,9 +20,9 @@ from carrel_scheduler.api.identity import Principal, UnknownHubUser
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.ledger.objects import Department, Project, ProjectSpec, Workload
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.workloads.views.contract import ProjectImpact
+from carrel_schema.objects import Department, Project, ProjectSpec, Workload
 
 COLORS: Final = 12
 ATTEMPTS: Final = 8

@@ -2,10 +2,10 @@
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.launch import references
 from carrel_scheduler.workloads.launch.references import UnknownSource
+from carrel_schema.objects import Workload
 
 
 async def find(ledger: Ledger, workload: Workload) -> None:

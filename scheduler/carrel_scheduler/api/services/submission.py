@@ -22,10 +22,10 @@ from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services import sources
 from carrel_scheduler.api.services.naming import Naming
 from carrel_scheduler.api.services.projects import Projects
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.policy import admission
+from carrel_schema.objects import ReasonInfo, Workload
 
 NAME_ATTEMPTS: Final = 20
 # Rows that the edge writes belong to no scheduler's term of office.

@@ -245,3 +245,8 @@ def milli_of_profile(name: str) -> int:
     _, of_compute, profile, slices, _ = found.groups()
     whole = _PARTS.get(profile, _BY_COMPUTE.get(int(slices), MILLI))
     return -(-whole * int(of_compute) // int(slices)) if of_compute else whole
+
+
+def counted_gpu_milli(gpu_milli: int, mig_profile: str) -> int:
+    """What a task counts as for its project: its GPUs, and a MIG instance as its part of one."""
+    return gpu_milli + (milli_of_profile(mig_profile) if mig_profile else 0)

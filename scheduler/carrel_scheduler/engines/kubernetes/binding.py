@@ -24,7 +24,7 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
 )
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.resources.names import COUNTED, DEVICES, EPOCH
+from carrel_schema.names import COUNTED, DEVICES, EPOCH
 
 NO_LEASE_YET = "no params found"
 """What the API server says while its policies do not know of the lease yet."""

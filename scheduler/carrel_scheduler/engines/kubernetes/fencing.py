@@ -24,7 +24,7 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
 )
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.resources.names import EPOCH
+from carrel_schema.names import EPOCH
 
 log = logging.getLogger(__name__)
 

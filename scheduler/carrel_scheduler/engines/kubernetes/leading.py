@@ -24,7 +24,7 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
 )
 from carrel_scheduler.kube.resources import LEASES
-from carrel_scheduler.ledger.resources.names import LEASE
+from carrel_schema.names import LEASE
 
 __all__ = ["Clocks", "Leader", "LeadershipLost"]
 log = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Object
-from carrel_scheduler.ledger.resources import codec, names
+from carrel_scheduler.ledger.resources import codec
+from carrel_schema import names
+from carrel_schema.objects import Object
 
 Patch = list[dict[str, Any]]
 

@@ -15,7 +15,10 @@ import msgspec
 
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.ledger.resources import conditions, kinds
+from carrel_scheduler.ledger.resources.wire import sparse, twin
+from carrel_schema import names
+from carrel_schema.objects import (
     KINDS,
     Meta,
     Object,
@@ -24,8 +27,6 @@ from carrel_scheduler.ledger.objects import (
     Workload,
     WorkloadSpec,
 )
-from carrel_scheduler.ledger.resources import conditions, kinds, names
-from carrel_scheduler.ledger.resources.wire import sparse, twin
 
 _LABEL_KEY: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from carrel_scheduler.ledger.objects import Object, Phase, ReasonInfo, Workload
+from carrel_scheduler.core.mig import counted_gpu_milli
+from carrel_schema.objects import Object, Phase, ReasonInfo, Workload
 
 HOLDING: Final[frozenset[Phase]] = frozenset({"starting", "running", "preempting", "stopping"})
 TYPES: Final = (
@@ -91,7 +92,7 @@ def shown(workload: Workload) -> dict[str, str]:
     status, spec = workload.status, workload.spec
     held = [task for task in status.tasks if task.place in ("held", "leaving")]
     present = held if status.phase in HOLDING else []
-    each = spec.resources.counted_gpu_milli
+    each = counted_gpu_milli(spec.resources.gpu_milli, spec.resources.mig_profile)
     gpus = len(present) * each / _MILLI
     running = sum(task.started_at is not None and task.ended_at is None for task in present)
     nodes = sorted({task.node for task in present})

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.errors import LedgerClosed
 from carrel_scheduler.ledger.object_rows import full_name
-from carrel_scheduler.ledger.objects import ObjectT, Workload
-from carrel_scheduler.ledger.resources import codec, kinds, listing, names
+from carrel_scheduler.ledger.resources import codec, kinds, listing
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.known import Known, Place
 from carrel_scheduler.ledger.resources.refusing import refusals
 from carrel_scheduler.ledger.store import NotFound, Page
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema import names
+from carrel_schema.objects import ObjectT, Workload
 
 
 class Finder:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger.kinds import PARTS, WorkloadKind
-from carrel_scheduler.ledger.objects import Department, Object, Project
-from carrel_scheduler.ledger.resources.names import GROUP, VERSION
+from carrel_schema.kinds import PARTS, WorkloadKind
+from carrel_schema.names import GROUP, VERSION
+from carrel_schema.objects import Department, Object, Project
 
 CATEGORY: Final = "carrel"
 

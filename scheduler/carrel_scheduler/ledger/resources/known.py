@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger.objects import Meta, Object
 from carrel_scheduler.ledger.resources import codec
+from carrel_schema.objects import Meta, Object
 
 MOST: Final = 100_000
 

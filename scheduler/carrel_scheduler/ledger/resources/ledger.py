@@ -25,7 +25,6 @@ from typing_extensions import override
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.objects import Meta, ObjectT, Workload
 from carrel_scheduler.ledger.records import Creation, Decision, Fenced, NewWorkload, Transition
 from carrel_scheduler.ledger.resources import mending
 from carrel_scheduler.ledger.resources.past import Past
@@ -33,6 +32,7 @@ from carrel_scheduler.ledger.resources.rows import Rows, entry_of
 from carrel_scheduler.ledger.resources.store import KubernetesStore
 from carrel_scheduler.ledger.store import AlreadyExists, NotFound
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema.objects import Meta, ObjectT, Workload
 
 R = TypeVar("R")
 IN_FLIGHT: Final = 64

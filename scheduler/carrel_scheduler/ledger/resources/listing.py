@@ -12,11 +12,12 @@ from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.codec import SOURCES
 from carrel_scheduler.ledger.errors import InvalidArgument
-from carrel_scheduler.ledger.objects import ObjectT, Workload
-from carrel_scheduler.ledger.resources import codec, names
+from carrel_scheduler.ledger.resources import codec
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.store import Page
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema import names
+from carrel_schema.objects import ObjectT, Workload
 
 Wanted = Callable[[Any], bool]
 Position = tuple[float, str]

@@ -8,9 +8,10 @@ last row). Each is finished or taken back, so that use is counted to the end and
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from carrel_scheduler.ledger.objects import ReasonInfo, Resources, Workload
+from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.ledger.records import Transition
 from carrel_scheduler.ledger.resources.conditions import HOLDING
+from carrel_schema.objects import ReasonInfo, Resources, Workload
 
 AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
 YOUNG_SECONDS: Final = 60.0
@@ -126,7 +127,7 @@ def _row(workload: Workload, last: Transition, epoch: int, now: float) -> Transi
 def _gpu_milli(resources: Resources, devices: Sequence[int]) -> int:
     """A share is of one device; whole ones may be fewer than were asked for."""
     if resources.gpu_milli < _MILLI:
-        return resources.counted_gpu_milli
+        return counted_gpu_milli(resources.gpu_milli, resources.mig_profile)
     return len(devices) * _MILLI
 
 

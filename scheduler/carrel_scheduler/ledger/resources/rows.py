@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from carrel_scheduler.ledger import codec, history_rows, object_rows
-from carrel_scheduler.ledger.objects import Meta, Workload, WorkloadSpec
 from carrel_scheduler.ledger.open import KEEP_CHANGES, migrated
 from carrel_scheduler.ledger.records import Decision, Fenced, Transition
 from carrel_scheduler.ledger.schema import changes, objects, specs, store_state, transitions
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 _EPOCH = select(store_state.c.epoch)
 _LAST = select(transitions).where(

@@ -23,8 +23,7 @@ from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.codec import encode, encode_status
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.object_rows import full_name
-from carrel_scheduler.ledger.objects import Object, ObjectT
-from carrel_scheduler.ledger.resources import changing, codec, kinds, names
+from carrel_scheduler.ledger.resources import changing, codec, kinds
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.finding import Finder
 from carrel_scheduler.ledger.resources.known import Place
@@ -32,6 +31,8 @@ from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
 from carrel_scheduler.ledger.store import AlreadyExists, Change, Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema import names
+from carrel_schema.objects import Object, ObjectT
 
 NAMESPACE_TRIES: Final = 100
 NAMESPACE_PAUSE_SECONDS: Final = 0.1

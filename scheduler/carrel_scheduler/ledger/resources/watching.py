@@ -32,12 +32,12 @@ from carrel_scheduler.kube.retrying import Backoff, Chance
 from carrel_scheduler.kube.watching import Lines
 from carrel_scheduler.ledger.codec import SOURCES
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.objects import ObjectT
-from carrel_scheduler.ledger.resources import names
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.listing import readable
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema import names
+from carrel_schema.objects import ObjectT
 
 log = logging.getLogger(__name__)
 SILENT_SECONDS: Final = 150.0

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Quota, Resources, WorkloadSpec
 from carrel_scheduler.ledger.resources import quantities
 from carrel_scheduler.ledger.resources.quantities import Quantity
+from carrel_schema.objects import Quota, Resources, WorkloadSpec
 
 _MILLI: Final = 1000
 

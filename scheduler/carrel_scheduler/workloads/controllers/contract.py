@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Workload, WorkloadSpec, WorkloadStatus
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Workload, WorkloadSpec, WorkloadStatus
 
 OWNER_LABEL: Final = "carrel.dev/owner"
 

@@ -18,8 +18,6 @@ from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
-from carrel_scheduler.ledger.kinds import COMPOSITES, WorkloadKind
-from carrel_scheduler.ledger.objects import Meta, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.ledger.records import Fenced, Ledger, Transition
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
@@ -31,6 +29,8 @@ from carrel_scheduler.workloads.controllers.contract import (
 )
 from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_schema.kinds import COMPOSITES, WorkloadKind
+from carrel_schema.objects import Meta, ReasonInfo, Workload, WorkloadStatus
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload, WorkloadStatus
 from carrel_scheduler.workloads.lifecycle.phases import AT_REST
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Phase, ReasonInfo, Workload, WorkloadStatus
 
 KIND_OF_PARTS: Final[Mapping[WorkloadKind, WorkloadKind]] = {
     "experiment": "trial",

@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
-from carrel_scheduler.ledger.sections import ScheduleSpec, ScheduleStatus
 from carrel_scheduler.policy import cron
 from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
 from carrel_scheduler.workloads.controllers.parts import at_rest, moved
 from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Workload, WorkloadSpec
+from carrel_schema.sections import ScheduleSpec, ScheduleStatus
 
 DUE_LABEL: Final = "carrel.dev/due-at"
 LONGEST_NAME: Final = 63

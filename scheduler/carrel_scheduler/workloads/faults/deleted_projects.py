@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.core.events import QueueGone, QueueSet
 from carrel_scheduler.core.resources import Amounts
-from carrel_scheduler.ledger.objects import Project
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import Project
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconcile.reconciler import Reconciler

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.faults.savepoints import Savepoint
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
+from carrel_schema.objects import Workload
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconcile.reconciler import Reconciler

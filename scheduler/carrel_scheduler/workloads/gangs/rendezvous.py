@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.core.resources import MILLI
-from carrel_scheduler.ledger.objects import WorkloadSpec
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import mpi, shape
+from carrel_schema.objects import WorkloadSpec
 
 OUR_PROGRAMS: Final = f"{Path(sys.executable).parent}/"
 _MEMBER_COMMAND: Final = (sys.executable, "-m", "carrel.job.mpi_member")

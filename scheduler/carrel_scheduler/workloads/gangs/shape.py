@@ -11,13 +11,14 @@ from typing import Final
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Growth, Level
+from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.core.requests import ANYWHERE, HOST, Request, Where
 from carrel_scheduler.core.resources import MIB, MILLI, Amounts
 from carrel_scheduler.engines.mig_resources import held_milli, resource_of
-from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import Resources, Workload, WorkloadSpec
-from carrel_scheduler.ledger.resources.names import NODE_GROUP
-from carrel_scheduler.ledger.sections import Rendezvous
+from carrel_schema.kinds import KINDS
+from carrel_schema.names import NODE_GROUP
+from carrel_schema.objects import Resources, Workload, WorkloadSpec
+from carrel_schema.sections import Rendezvous
 
 RENDEZVOUS: Final = "_rendezvous"
 """What the port at which a gang meets is called in ``TaskInfo.ports`` of its first member."""
@@ -129,7 +130,7 @@ def held_by(spec: WorkloadSpec, parts: Collection[int]) -> Resources:
         gpu_milli = many * MILLI
     else:
         tasks = many
-        gpu_milli = one.counted_gpu_milli * many
+        gpu_milli = counted_gpu_milli(one.gpu_milli, one.mig_profile) * many
     return Resources(
         gpu_milli=gpu_milli,
         cpu_milli=one.cpu_milli * tasks,

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import WorkloadSpec
-from carrel_scheduler.ledger.sections import Route, TensorBoardSpec
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import WorkloadSpec
+from carrel_schema.sections import Route, TensorBoardSpec
 
 MODULES: Final[Mapping[WorkloadKind, str]] = {
     "notebook": "carrel.job.notebook",

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.engines.contract import TaskId, TaskRefused, TaskSpec
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.workloads.gangs import shape
+from carrel_schema.objects import Workload
 
 _NO_COMMAND_YET: Final = ("true",)
 _NO_MIG: Final = (

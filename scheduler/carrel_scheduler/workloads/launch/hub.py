@@ -4,8 +4,8 @@ from urllib.parse import quote
 
 import aiohttp
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.workloads.reconcile.executor import HubRefused
+from carrel_schema.objects import Workload
 
 TIMEOUT_SECONDS = 60.0
 

@@ -1,8 +1,8 @@
 """Whether the group of nodes that work asks for is there, and open to it."""
 
 from carrel_scheduler.engines.external import ExternalPods
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_schema.objects import Workload
 
 FIELD = "node_group"
 _MOST = 8

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.ledger.sections import Route
+from carrel_schema.sections import Route
 
 MAIN: Final = "main"
 LOWEST: Final = 15_000

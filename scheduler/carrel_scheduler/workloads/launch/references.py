@@ -8,9 +8,9 @@ from difflib import get_close_matches
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.store import NotFound, ObjectStore
 from carrel_scheduler.workloads.launch import builtin_programs
+from carrel_schema.objects import Workload
 
 MOST_LOOKED_AT = 500
 

@@ -8,13 +8,13 @@ from typing import Final
 
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
-from carrel_scheduler.ledger.objects import WorkloadSpec
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous, shape
 from carrel_scheduler.workloads.launch import builtin_programs, ports
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_schema.objects import WorkloadSpec
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
 # workspace's notebooks have.

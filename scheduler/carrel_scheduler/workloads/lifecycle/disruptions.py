@@ -8,12 +8,12 @@ a workspace says why it is gone. What ends without a word is lost, which the eng
 from collections.abc import Mapping
 
 from carrel_scheduler.engines.external import Disruption, NodeHealth
-from carrel_scheduler.ledger.objects import ReasonInfo
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle.node_messages import OF_NODES, node_trouble, told_to_leave
 from carrel_scheduler.workloads.lifecycle.preempting import give_way
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import ReasonInfo
 
 DRAIN, EVICT = "drain", "evict"
 """What such a preemption is called in the ledger: its node is being emptied, or anything else."""

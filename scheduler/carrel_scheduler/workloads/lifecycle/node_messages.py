@@ -5,7 +5,7 @@ from typing import Final
 
 from carrel_scheduler.core.messages.sentences import join
 from carrel_scheduler.engines.external import NodeHealth
-from carrel_scheduler.ledger.objects import ReasonInfo
+from carrel_schema.objects import ReasonInfo
 
 _MOST_NODES: Final = 5
 _LATER: Final = "Save your work; started again, the workspace comes up on another node."

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from carrel_scheduler.engines.contract import TaskStatus
-from carrel_scheduler.ledger.objects import Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.reasons import GANG_LOST
+from carrel_schema.objects import Phase, ReasonInfo, WorkloadSpec, WorkloadStatus
 
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 300.0

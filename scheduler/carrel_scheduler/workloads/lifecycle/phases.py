@@ -18,7 +18,7 @@ phase          meaning                                 holds resources     who m
 
 from typing import Final
 
-from carrel_scheduler.ledger.objects import Phase, WorkloadStatus
+from carrel_schema.objects import Phase, WorkloadStatus
 
 TRANSITIONS: Final[dict[Phase, frozenset[Phase]]] = {
     "pending": frozenset({"starting", "stopped", "failed"}),

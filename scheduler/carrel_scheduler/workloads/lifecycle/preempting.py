@@ -1,10 +1,10 @@
 """A workload that holds room stops as a whole so that others may have it, to come again."""
 
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle.spec_changes import release_if_never_launched
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import Preemption, ReasonInfo
 
 
 def give_way(

@@ -10,8 +10,8 @@ import msgspec
 
 from carrel_scheduler.core.messages import render
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Preemption, ReasonInfo, WorkloadSpec
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Preemption, ReasonInfo, WorkloadSpec
 
 _RESUME: Final = "Resume it to put it back in the queue; it goes on from its last checkpoint."
 GANG_LOST: Final = "GangLost"

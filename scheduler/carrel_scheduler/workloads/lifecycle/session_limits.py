@@ -8,12 +8,13 @@ scheduler's own making is no idleness. The time limit needs no sign and goes on.
 
 from typing import Final
 
-from carrel_scheduler.ledger.objects import Limits, ReasonInfo, StayRule
+from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.policy import limits as policy
 from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import Limits, ReasonInfo, StayRule
 
 # Workspaces that met no answer try again at most a minute later; a look and a post come on top.
 HEARING_SECONDS: Final = 90.0
@@ -51,7 +52,8 @@ def run_of(entry: CachedWorkload, now: float) -> policy.Run:
 
 def take_over(entry: CachedWorkload, now: float) -> None:
     """The scheduler starts again and finds it running."""
-    if entry.workload.spec.resources.counted_gpu_milli:
+    resources = entry.workload.spec.resources
+    if counted_gpu_milli(resources.gpu_milli, resources.mig_profile):
         entry.gpu_active_at = now
     if entry.workload.spec.kind == "workspace" or policy.visited(entry.workload.spec):
         entry.hear_until = now + HEARING_SECONDS

@@ -1,10 +1,10 @@
 """What follows from a changed specification: submitted, suspended, resumed, deleted."""
 
-from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.phases import AT_REST
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import Phase, ReasonInfo, Workload
 
 
 def take_in(changes: PassChanges, workload: Workload) -> CachedWorkload:

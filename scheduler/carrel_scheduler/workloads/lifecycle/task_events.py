@@ -7,13 +7,13 @@ itself when it is done, all when one fails.
 import msgspec
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
-from carrel_scheduler.ledger.objects import TaskInfo
 from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import joining, membership, shape
 from carrel_scheduler.workloads.lifecycle import disruptions, reasons
 from carrel_scheduler.workloads.lifecycle.outcomes import how_task_ended, outcome
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
+from carrel_schema.objects import TaskInfo
 
 
 def on_task(changes: PassChanges, task: TaskStatus) -> None:

@@ -20,11 +20,8 @@ from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.errors import NotFound as Gone
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
-from carrel_scheduler.ledger.kinds import KINDS
-from carrel_scheduler.ledger.objects import Department, Object, ObjectT, Project, Workload
-from carrel_scheduler.ledger.resources import codec, conditions, kinds, names
+from carrel_scheduler.ledger.resources import codec, conditions, kinds
 from carrel_scheduler.ledger.resources.codec import Stored
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
@@ -33,6 +30,9 @@ from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.launch import builtin_programs, references
 from carrel_scheduler.workloads.namespaces.manifests import group_of
 from carrel_scheduler.workloads.views.contract import Live
+from carrel_schema import names, project_names
+from carrel_schema.kinds import KINDS
+from carrel_schema.objects import Department, Object, ObjectT, Project, Workload
 
 log = logging.getLogger(__name__)
 UNMARKED: Final = f"!{names.UID}"

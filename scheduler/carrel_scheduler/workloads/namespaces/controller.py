@@ -23,16 +23,15 @@ from carrel_scheduler.kube.resources import (
     Resource,
 )
 from carrel_scheduler.kube.retrying import Backoff, Chance
-from carrel_scheduler.ledger import project_names
 from carrel_scheduler.ledger.errors import LedgerUnavailable
-from carrel_scheduler.ledger.objects import Project
-from carrel_scheduler.ledger.resources import names
 from carrel_scheduler.ledger.store import ChangeType, Expired, ObjectStore
 from carrel_scheduler.ledger.store import Conflict as Changed
 from carrel_scheduler.ledger.store import NotFound as NoSuchObject
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces import manifests
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints, Manifest
+from carrel_schema import names, project_names
+from carrel_schema.objects import Project
 
 log = logging.getLogger(__name__)
 MANAGER: Final = "carrel"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any, Final
 
-from carrel_scheduler.ledger.objects import Project
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
+from carrel_schema.objects import Project
 
 Manifest = dict[str, Any]
 RESEARCHER: Final = "carrel-researcher"

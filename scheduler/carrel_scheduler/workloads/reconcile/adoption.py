@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import keep_node
-from carrel_scheduler.ledger.objects import TaskInfo, Workload
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
 from carrel_scheduler.workloads.gangs import joining, membership, shape
@@ -17,6 +16,7 @@ from carrel_scheduler.workloads.lifecycle import reasons, session_limits, spec_c
 from carrel_scheduler.workloads.reconcile import clock_skew
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import TaskInfo, Workload
 
 
 def take_over(changes: PassChanges, workload: Workload, tasks: Collection[TaskStatus]) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from carrel_scheduler.engines.contract import TaskId, TaskStatus
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.ledger.objects import Department, Project, Workload
 from carrel_scheduler.ledger.store import Change
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
+from carrel_schema.objects import Department, Project, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch.starting import Ready, get_ready
@@ -38,6 +37,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     TaskSeen,
 )
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
+from carrel_schema.objects import ReasonInfo, Workload
 
 if TYPE_CHECKING:
     from carrel_scheduler.workloads.reconcile.reconciler import Reconciler

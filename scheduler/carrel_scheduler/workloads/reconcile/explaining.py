@@ -14,11 +14,11 @@ from typing import Final, Protocol
 import msgspec
 
 from carrel_scheduler.core.reasons import Reason
-from carrel_scheduler.ledger.objects import ReasonInfo
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.reconcile.pacing import Pacing
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import ReasonInfo
 
 WRITTEN_AT_ONCE: Final = 100
 SEEN_AT_ONCE: Final = 2_000

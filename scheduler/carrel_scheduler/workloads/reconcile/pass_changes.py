@@ -17,9 +17,7 @@ from carrel_scheduler.core.events import (
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import LATE_SECONDS, TaskId
 from carrel_scheduler.engines.external import ExternalPods
-from carrel_scheduler.ledger.objects import Phase, ReasonInfo, TaskInfo
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.ledger.sections import Route
 from carrel_scheduler.workloads.cache import CachedWorkload, Place, WorkloadCache, queued_event
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
@@ -28,6 +26,8 @@ from carrel_scheduler.workloads.lifecycle.phases import (
     HOLDING,
     check_transition,
 )
+from carrel_schema.objects import Phase, ReasonInfo, TaskInfo
+from carrel_schema.sections import Route
 
 
 @dataclass(frozen=True, slots=True)

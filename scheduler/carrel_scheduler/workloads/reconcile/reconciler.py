@@ -30,8 +30,6 @@ from carrel_scheduler.engines.external import (
     NoExternalPods,
     ReconcilerAccess,
 )
-from carrel_scheduler.ledger.kinds import COMPOSITES
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger, MetricPoint
 from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.store import ChangeType
@@ -91,6 +89,8 @@ from carrel_scheduler.workloads.reconcile.reports import PendingReports
 from carrel_scheduler.workloads.reconcile.resync import SecondLooks
 from carrel_scheduler.workloads.views.contract import LiveEvent, Report
 from carrel_scheduler.workloads.views.stream import Stream
+from carrel_schema.kinds import COMPOSITES
+from carrel_schema.objects import Workload
 
 log = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS: Final = 30.0

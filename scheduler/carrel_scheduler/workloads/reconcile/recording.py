@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from carrel_scheduler.ledger.objects import Meta, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.quarantine import Quarantine
@@ -17,6 +16,7 @@ from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL
 from carrel_scheduler.workloads.reconcile.events import LoopEvent, SpecRead, Vanished
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_schema.objects import Meta, Workload
 
 log = logging.getLogger(__name__)
 

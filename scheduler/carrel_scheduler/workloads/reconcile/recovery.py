@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
-from carrel_scheduler.ledger.kinds import COMPOSITES
-from carrel_scheduler.ledger.objects import Department, Project, Workload
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.workloads.faults.savepoints import Savepoint
@@ -25,6 +23,8 @@ from carrel_scheduler.workloads.reconcile.events import (
 )
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_schema.kinds import COMPOSITES
+from carrel_schema.objects import Department, Project, Workload
 
 log = logging.getLogger(__name__)
 

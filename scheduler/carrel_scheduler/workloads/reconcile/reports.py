@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.core.state import State
-from carrel_scheduler.ledger.objects import Checkpoint, Progress
 from carrel_scheduler.ledger.records import MetricPoint
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.views.contract import Report
+from carrel_schema.objects import Checkpoint, Progress
 
 FLUSH_SECONDS = 1.0
 MOST_METRICS = 200

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
 from carrel_scheduler.engines.contract import Engine
-from carrel_scheduler.ledger.objects import Department, ObjectT, Project, Workload
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
@@ -16,6 +15,7 @@ from carrel_scheduler.workloads.reconcile.events import (
     WorkloadChanged,
 )
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_schema.objects import Department, ObjectT, Project, Workload
 
 SAMPLE_SECONDS = 5.0
 

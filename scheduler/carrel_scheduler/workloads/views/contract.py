@@ -11,15 +11,15 @@ from typing import Protocol
 import msgspec
 
 from carrel_scheduler.engines.external import DeviceHolder, PodCounts
-from carrel_scheduler.ledger.objects import (
+from carrel_scheduler.quarantine import Skipped, Source
+from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_schema.objects import (
     Limits,
     ReasonInfo,
     Resources,
     Workload,
 )
-from carrel_scheduler.ledger.sections import NotebookStatus
-from carrel_scheduler.quarantine import Skipped, Source
-from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_schema.sections import NotebookStatus
 
 
 class DeviceView(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,8 +12,6 @@ from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
 from carrel_scheduler.engines.external import DeviceHolder, NodeHealth, PodCounts
 from carrel_scheduler.engines.mig_resources import held_milli
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.policy import limits as limits_policy
@@ -42,6 +40,8 @@ from carrel_scheduler.workloads.views.contract import (
     Report,
 )
 from carrel_scheduler.workloads.views.stream import Listener
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 
 # A forecast for work that has parts is one for its parts.
 OF_PARTS: Final[Mapping[WorkloadKind, str]] = {

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from carrel_scheduler.ledger.sections import Elastic, Rendezvous
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle.phases import FINAL, HOLDING
+from carrel_schema.sections import Elastic, Rendezvous
 from unit.workloads.desk import Desk
 
 STEPS = 60

@@ -13,7 +13,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.own_pods import OwnPods
 from carrel_scheduler.engines.kubernetes.telling import Said
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
-from carrel_scheduler.ledger.objects import ReasonInfo
+from carrel_schema.objects import ReasonInfo
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.counting import holder_of
 from carrel_scheduler.engines.kubernetes.external_pods.hearing import Hearing
 from carrel_scheduler.engines.kubernetes.external_pods.orders import Nominate, Orders
 from carrel_scheduler.engines.kubernetes.external_pods.teams import GuestPlace, Team
-from carrel_scheduler.ledger.objects import Workload
+from carrel_schema.objects import Workload
 
 HELD_SECONDS: Final = 5.0
 """So long a place is held for a pod that its controller has not made again yet. Nobody makes a pod

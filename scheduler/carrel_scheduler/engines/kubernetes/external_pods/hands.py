@@ -34,8 +34,8 @@ from carrel_scheduler.engines.kubernetes.preparing import prepare
 from carrel_scheduler.engines.kubernetes.telling import Said
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
-from carrel_scheduler.ledger.objects import Meta
 from carrel_scheduler.ledger.records import Ledger, Transition
+from carrel_schema.objects import Meta
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.kubernetes.external_pods.rows import HOLDS
-from carrel_scheduler.ledger.kinds import KINDS
 from carrel_scheduler.ledger.records import Ledger, Transition
+from carrel_schema.kinds import KINDS
 
 LOOKED_AT: Final = 50_000
 DAYS_SECONDS: Final = 31 * 86_400.0

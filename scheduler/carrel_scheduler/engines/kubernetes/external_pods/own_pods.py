@@ -14,7 +14,7 @@ from carrel_scheduler.engines.external import Disruption
 from carrel_scheduler.engines.kubernetes.evicting import DISRUPTION_TARGET
 from carrel_scheduler.engines.kubernetes.external_pods.members import PodRef
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.ledger.resources.names import TASK
+from carrel_schema.names import TASK
 
 BY_OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {

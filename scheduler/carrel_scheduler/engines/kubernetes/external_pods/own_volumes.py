@@ -14,8 +14,8 @@ from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.kubernetes.pods.places import Places
-from carrel_scheduler.ledger.objects import Workload, WorkloadSpec
-from carrel_scheduler.ledger.resources.names import namespace_of
+from carrel_schema.names import namespace_of
+from carrel_schema.objects import Workload, WorkloadSpec
 
 Claims = tuple[str, ...]
 

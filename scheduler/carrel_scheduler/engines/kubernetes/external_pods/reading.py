@@ -22,7 +22,7 @@ from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Grouping
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.ledger.resources.names import (
+from carrel_schema.names import (
     DEVICES,
     NAMESPACE_PREFIX,
     SCHEDULER_NAME,

@@ -9,7 +9,7 @@ from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Owned, Own
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Forbidden, NotFound
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.ledger.resources.names import NAMESPACE_PREFIX, PROJECT
+from carrel_schema.names import NAMESPACE_PREFIX, PROJECT
 
 
 class _Kind(msgspec.Struct):

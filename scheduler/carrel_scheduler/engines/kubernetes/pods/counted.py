@@ -12,7 +12,7 @@ import msgspec
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
-from carrel_scheduler.ledger.resources.names import COUNTED
+from carrel_schema.names import COUNTED
 
 
 class Counted(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

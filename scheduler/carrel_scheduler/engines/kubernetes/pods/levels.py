@@ -12,7 +12,7 @@ from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.engines.kubernetes.pods.grouped import Role
 from carrel_scheduler.engines.kubernetes.pods.selecting import selects
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.ledger.resources.names import GROUP
+from carrel_schema.names import GROUP
 
 REQUIRED: Final = (
     f"{GROUP}/topology-required",

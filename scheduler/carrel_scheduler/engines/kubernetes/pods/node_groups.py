@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.nodes import UNGROUPED, node_group
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
-from carrel_scheduler.ledger.resources.names import NODE_GROUP
+from carrel_schema.names import NODE_GROUP
 
 
 class NodeGroups:

@@ -31,7 +31,7 @@ from carrel_scheduler.engines.kubernetes.pods.quantities import (
 from carrel_scheduler.engines.kubernetes.pods.taints import NO_EXECUTE, closed, hard, told
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_scheduler.engines.mig_resources import held_milli
-from carrel_scheduler.ledger.resources.names import GROUP, NODE_GROUP
+from carrel_schema.names import GROUP, NODE_GROUP
 
 NODE_GROUP_ALIASES: Final = ("run.ai/type", "run.ai/node-pool", "kai.scheduler/node-pool")
 IN_GROUP: Final = "node group"

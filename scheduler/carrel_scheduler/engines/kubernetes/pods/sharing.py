@@ -18,7 +18,7 @@ from typing import Final
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.quantities import nanos, pieces
-from carrel_scheduler.ledger.resources.names import GROUP
+from carrel_schema.names import GROUP
 
 SHARE: Final = (f"{GROUP}/gpu-share", "gpu-fraction")
 MEMORY: Final = f"{GROUP}/gpu-memory"

@@ -11,7 +11,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.priorities import NAMED
 from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
-from carrel_scheduler.ledger.resources.names import GROUP, NAMESPACE_PREFIX, PROJECT, USER
+from carrel_schema.names import GROUP, NAMESPACE_PREFIX, PROJECT, USER
 
 SAID_QUEUE: Final = "queue"
 """Stands for a field of an owner, as if it were a label."""

@@ -15,7 +15,6 @@ from typing import Final
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskPhase, UnknownTask
 from carrel_scheduler.engines.kubernetes.tasks import program
 from carrel_scheduler.engines.kubernetes.tasks.insisting import unless_gone
-from carrel_scheduler.engines.kubernetes.tasks.names import label
 from carrel_scheduler.engines.kubernetes.tasks.pod import grace_seconds as whole_seconds
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
 from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
@@ -25,7 +24,8 @@ from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import KubeError, NotFound
 from carrel_scheduler.kube.execution import execute
 from carrel_scheduler.kube.resources import PODS, SERVICES
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
+from carrel_schema.names import label
 
 log = logging.getLogger(__name__)
 SLACK_SECONDS: Final = 1.0

@@ -26,7 +26,6 @@ from carrel_scheduler.engines.contract import (
 from carrel_scheduler.engines.kubernetes.tasks.ending import Ender
 from carrel_scheduler.engines.kubernetes.tasks.logs import LogRequest, read_log
 from carrel_scheduler.engines.kubernetes.tasks.meeting import met_at
-from carrel_scheduler.engines.kubernetes.tasks.names import label
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
 from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
@@ -36,7 +35,8 @@ from carrel_scheduler.engines.streams import StatusStream, Streams
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
+from carrel_schema.names import label
 
 
 async def no_owner(_task: TaskSpec) -> dict[str, Any] | None:

@@ -1,15 +1,13 @@
 """Names and labels of a task's pod, made from the task alone, so that all who ask find the same."""
 
-import hashlib
 import re
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskRefused, TaskSpec
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
+from carrel_schema.names import LONGEST_LABEL, label
 
-LONGEST_LABEL: Final = 63
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _USER: Final = re.compile(r"[^/\x00-\x1f\x7f]+")
 
 
@@ -37,15 +35,6 @@ def labels(task: TaskSpec) -> dict[str, str]:
         names.KIND: task.kind,
         "app.kubernetes.io/managed-by": "carrel",
     }
-
-
-def label(text: str) -> str:
-    """A text as a label's value: itself if it can be one, else what is left of it and a digest."""
-    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
-        return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-    left = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[: LONGEST_LABEL - 9].rstrip("-")
-    return f"{left}-{digest}" if left else digest
 
 
 def check_user(user: str) -> str:

@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.storage import Storage, storage
 from carrel_scheduler.engines.mig_resources import resource_of
-from carrel_scheduler.ledger.resources.names import SCHEDULER_NAME, namespace_of
+from carrel_schema.names import SCHEDULER_NAME, namespace_of
 
 GPU: Final = "nvidia.com/gpu"
 WHOLE: Final = 1000

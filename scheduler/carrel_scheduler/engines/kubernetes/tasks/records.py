@@ -18,7 +18,7 @@ from carrel_scheduler.kube.changes import Change, ChangeKind
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 
 class Record(msgspec.Struct, frozen=True):

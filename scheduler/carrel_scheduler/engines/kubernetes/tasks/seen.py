@@ -8,7 +8,7 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.kubernetes.tasks.settings import CONTAINER, FINALIZER
 from carrel_scheduler.kube.metadata import Metadata
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 ENDED: Final = ("Succeeded", "Failed")
 

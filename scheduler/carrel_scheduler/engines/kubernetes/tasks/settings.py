@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from carrel_scheduler.ledger.resources.names import CHECKPOINTS_CLAIM, GROUP
+from carrel_schema.names import CHECKPOINTS_CLAIM, GROUP
 
 HOME: Final = "/carrel"
 """The folder of everything that the engine puts into a container."""

@@ -21,7 +21,6 @@ from carrel_scheduler.engines.contract import (
     TaskSpec,
 )
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, as_it_is, bind
-from carrel_scheduler.engines.kubernetes.tasks import names as our
 from carrel_scheduler.engines.kubernetes.tasks import payload
 from carrel_scheduler.engines.kubernetes.tasks.claims import Claims
 from carrel_scheduler.engines.kubernetes.tasks.insisting import unless_gone
@@ -42,7 +41,8 @@ from carrel_scheduler.kube.errors import (
     Unavailable,
 )
 from carrel_scheduler.kube.resources import NODES, PODS, SECRETS, SERVICES
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
+from carrel_schema.names import label
 
 OwnerOf = Callable[[TaskSpec], Awaitable[dict[str, Any] | None]]
 BIND_PAUSES_SECONDS: Final = (0.02, 0.1, 0.3, 0.6, 1.0)
@@ -227,7 +227,7 @@ class Starter:
         self, task: TaskSpec, namespace: str, owner: dict[str, Any] | None
     ) -> None:
         """The service without an address of its own that gives members their names."""
-        uid = our.label(task.id.workload_uid)
+        uid = label(task.id.workload_uid)
         service = {
             "apiVersion": "v1",
             "kind": "Service",

@@ -9,7 +9,7 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod, Terminated, moment
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 SIGNALS: Final = range(128 + 1, 128 + 65)
 SIGTERM: Final = 15

@@ -19,7 +19,7 @@ from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.execution import RemoteCommand, execute
-from carrel_scheduler.ledger.resources import names
+from carrel_schema import names
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from carrel_scheduler.ledger.sections import Parameter
+from carrel_schema.sections import Parameter
 
 MOST_STEPS: Final = 2000
 TrialState = Literal["open", "completed", "pruned", "failed", "stopped"]

@@ -13,9 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import Phase, ReasonInfo, Workload
-from carrel_scheduler.ledger.sections import ExperimentSpec, ExperimentStatus
 from carrel_scheduler.workloads.controllers import parts as saying
 from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
 from carrel_scheduler.workloads.controllers.experiments import messages as words
@@ -24,6 +21,9 @@ from carrel_scheduler.workloads.controllers.experiments.parts import new_part
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import Phase, ReasonInfo, Workload
+from carrel_schema.sections import ExperimentSpec, ExperimentStatus
 
 Tail = Callable[[str], Awaitable[str]]
 Made = Callable[[Workload, int], Awaitable[bool]]

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from carrel_scheduler.ledger.objects import ReasonInfo
-from carrel_scheduler.ledger.sections import ExperimentSpec
 from carrel_scheduler.workloads.controllers.experiments.contract import Standing
+from carrel_schema.objects import ReasonInfo
+from carrel_schema.sections import ExperimentSpec
 
 DELETED: Final = "Its workload was deleted."
 GIVEN_UP: Final = "Stopped: too many other trials of its experiment have failed."

@@ -21,7 +21,6 @@ from optuna.trial import FrozenTrial
 from optuna.trial import TrialState as State
 from typing_extensions import override
 
-from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
 from carrel_scheduler.workloads.controllers.experiments import sampling
 from carrel_scheduler.workloads.controllers.experiments.contract import (
     MOST_STEPS,
@@ -31,6 +30,7 @@ from carrel_scheduler.workloads.controllers.experiments.contract import (
     Trial,
     TrialState,
 )
+from carrel_schema.sections import ExperimentSpec, Parameter
 
 STUDY_ID: Final = 0
 # Attributes of trials in the study, beside Optuna's own.

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Workload
-from carrel_scheduler.ledger.sections import TrialSpec
 from carrel_scheduler.workloads.controllers.contract import NewPart
+from carrel_schema.objects import Workload
+from carrel_schema.sections import TrialSpec
 
 PARAMETER_FILE: Final = "parameters.json"
 LONGEST_NAME: Final = 63

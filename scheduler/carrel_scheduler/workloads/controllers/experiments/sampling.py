@@ -34,7 +34,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
-from carrel_scheduler.ledger.sections import ExperimentSpec, Parameter
+from carrel_schema.sections import ExperimentSpec, Parameter
 
 TRIES: Final = 20
 MOST_LISTED: Final = 100_000

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.sections import ExperimentSpec
 from carrel_scheduler.workloads.controllers.experiments.contract import BadSuggestion, Study
+from carrel_schema.objects import Workload
+from carrel_schema.sections import ExperimentSpec
 
 T = TypeVar("T")
 R = TypeVar("R")

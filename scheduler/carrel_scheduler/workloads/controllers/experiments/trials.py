@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from carrel_scheduler.engines.contract import Engine, EngineError
-from carrel_scheduler.ledger.objects import Workload
 from carrel_scheduler.ledger.records import Ledger
-from carrel_scheduler.ledger.sections import Parameter
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.experiments.contract import Study, Trial
 from carrel_scheduler.workloads.controllers.experiments.controller import Experiments
@@ -21,6 +19,8 @@ from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.views.contract import Report
+from carrel_schema.objects import Workload
+from carrel_schema.sections import Parameter
 
 T = TypeVar("T")
 Values = Sequence[tuple[int | None, float]]

@@ -11,9 +11,6 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.ledger.kinds import WorkloadKind
-from carrel_scheduler.ledger.objects import TaskInfo, Workload, WorkloadStatus
-from carrel_scheduler.ledger.sections import EndpointStatus, InferenceSpec, Target
 from carrel_scheduler.workloads.controllers.contract import Wanted
 from carrel_scheduler.workloads.controllers.inference import replicas as parts_of
 from carrel_scheduler.workloads.controllers.inference.loads import Load, Loads
@@ -23,6 +20,9 @@ from carrel_scheduler.workloads.controllers.inference.scaling import Demand, Low
 from carrel_scheduler.workloads.controllers.inference.status import status_of
 from carrel_scheduler.workloads.controllers.parts import moved
 from carrel_scheduler.workloads.launch.ports import name_of
+from carrel_schema.kinds import WorkloadKind
+from carrel_schema.objects import TaskInfo, Workload, WorkloadStatus
+from carrel_schema.sections import EndpointStatus, InferenceSpec, Target
 
 TOLD_EVERY_SECONDS: Final = 2.0
 

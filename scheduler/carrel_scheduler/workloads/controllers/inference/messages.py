@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from carrel_scheduler.ledger.objects import ReasonInfo, Workload
 from carrel_scheduler.workloads.lifecycle.reasons import duration, how_it_ended
+from carrel_schema.objects import ReasonInfo, Workload
 
 _LOG: Final = "Read the log of `{name}`, the last replica that was tried, for the cause"
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from carrel_scheduler.ledger.sections import InferenceSpec
 from carrel_scheduler.workloads.controllers.inference.scaling import Demand, Low, scaled
+from carrel_schema.sections import InferenceSpec
 
 State = Literal["waiting", "starting", "ready", "draining", "ended", "leaving"]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from carrel_scheduler.ledger.objects import TaskInfo, Workload, WorkloadSpec
-from carrel_scheduler.ledger.sections import InferenceSpec
 from carrel_scheduler.workloads.controllers.contract import NewPart
 from carrel_scheduler.workloads.controllers.inference.plan import State
 from carrel_scheduler.workloads.controllers.parts import at_rest, suspended
+from carrel_schema.objects import TaskInfo, Workload, WorkloadSpec
+from carrel_schema.sections import InferenceSpec
 
 REVISION_LABEL: Final = "carrel.dev/revision"
 LONGEST_NAME: Final = 63

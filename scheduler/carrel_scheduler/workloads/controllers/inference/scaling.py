@@ -7,7 +7,7 @@ in that time. The last replica goes only when no request has come for as long.
 import math
 from dataclasses import dataclass
 
-from carrel_scheduler.ledger.sections import InferenceSpec
+from carrel_schema.sections import InferenceSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from carrel_scheduler.ledger.objects import Workload, WorkloadStatus
-from carrel_scheduler.ledger.sections import EndpointStatus, Target
 from carrel_scheduler.workloads.controllers.inference import messages as words
 from carrel_scheduler.workloads.controllers.inference.plan import Situation, Steps
 from carrel_scheduler.workloads.controllers.parts import moved
 from carrel_scheduler.workloads.lifecycle.reasons import suspended
+from carrel_schema.objects import Workload, WorkloadStatus
+from carrel_schema.sections import EndpointStatus, Target
 
 
 def status_of(

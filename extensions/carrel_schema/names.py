@@ -3,6 +3,8 @@
 People select by them, so each stays what it is once it is published.
 """
 
+import hashlib
+import re
 from typing import Final
 
 GROUP: Final = "carrel.dev"
@@ -57,3 +59,16 @@ CHECKPOINTS_CLAIM: Final = "carrel-checkpoints"
 def namespace_of(project: str) -> str:
     """The namespace of a project's work."""
     return f"{NAMESPACE_PREFIX}{project}"
+
+
+LONGEST_LABEL: Final = 63
+_LABEL: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+def label(text: str) -> str:
+    """A text as a label's value: itself if it can be one, else what is left of it and a digest."""
+    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    left = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[: LONGEST_LABEL - 9].rstrip("-")
+    return f"{left}-{digest}" if left else digest

@@ -8,9 +8,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from carrel_scheduler.core.mig import milli_of_profile
-from carrel_scheduler.ledger import sections
-from carrel_scheduler.ledger.kinds import WorkloadKind
+from carrel_schema import sections
+from carrel_schema.kinds import WorkloadKind
 
 Phase = Literal[
     "pending",
@@ -57,11 +56,6 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit_milli: int = 0
     memory_bytes: int = 1024**3
     mig_profile: str = ""
-
-    @property
-    def counted_gpu_milli(self) -> int:
-        """What counts for the project: its GPUs, and a MIG instance as its part of one."""
-        return self.gpu_milli + (milli_of_profile(self.mig_profile) if self.mig_profile else 0)
 
 
 class WorkloadSpec(msgspec.Struct, kw_only=True):

@@ -1,0 +1,48 @@
+"""Reading answers of a server that may be newer: a word that is not known here stays a plain text.
+
+Unknown fields are ignored by msgspec itself. Where a ``Literal`` refuses a word (a phase, a kind),
+the content is read a second time, field by field.
+"""
+
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def read(content: bytes | str, kind: type[T]) -> T:
+    """The typed content of an answer. Raises ``msgspec.MsgspecError``."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError:
+        return cast("T", _convert(msgspec.json.decode(content), kind))
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and isinstance(value, dict):
+        return _struct(value, hint)
+    if origin is Literal and isinstance(value, str):
+        return value
+    if origin in (Union, UnionType) and type(None) in arguments and value is not None:
+        rest = [one for one in arguments if one is not type(None)]
+        return _convert(value, rest[0] if len(rest) == 1 else hint)
+    if origin is dict and isinstance(value, dict):
+        return {name: _convert(one, arguments[1]) for name, one in value.items()}
+    if origin is list and isinstance(value, list):
+        return [_convert(one, arguments[0]) for one in value]
+    if origin is tuple and isinstance(value, list) and arguments[1:] == (...,):
+        return tuple(_convert(one, arguments[0]) for one in value)
+    return msgspec.convert(value, hint)
+
+
+def _struct(value: dict[str, Any], kind: type[msgspec.Struct]) -> msgspec.Struct:
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in value:
+            found[field.name] = _convert(value[field.encode_name], field.type)
+        elif field.required:
+            raise msgspec.ValidationError(f"{kind.__name__} without `{field.encode_name}`")
+    return kind(**found)
