@@ -27,9 +27,9 @@ from benchmarks.kubernetes_bind_figures import OURS, PEER, Run, figures, togethe
 from benchmarks.kubernetes_cluster import Cluster, cpu_seconds, memory_mib, pod
 from benchmarks.report import Figure, median
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.kube.changes import ChangeKind
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import PODS
 from carrel_scheduler.kube.writes import Writer
 from carrel_scheduler.ledger.open import open_ledger

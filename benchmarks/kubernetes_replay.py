@@ -24,8 +24,8 @@ from urllib.parse import quote, urlsplit
 from aiohttp import web
 
 from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.decoding import Lines
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.watching import Lines
 
 _VERSION: Final = re.compile(rb'"resourceVersion":"(\d+)"')
 _HIGH: Final = 1_000_000

@@ -31,12 +31,11 @@ from benchmarks.kubernetes_cluster import cluster
 from benchmarks.kubernetes_pods import NAMESPACE, fill
 from benchmarks.report import Figure, median, show
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.kube.changes import Change, ChangeKind
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.decoding import decode_page
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import Change, ChangeKind, Store
 from carrel_scheduler.kube.resources import PODS
-from carrel_scheduler.kube.store import Store
 
 RELIST_SECONDS = 0.150
 REPEATS = 7

@@ -40,8 +40,12 @@ from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.hands import Fenced, Limits
 from carrel_scheduler.engines.kubernetes.external_pods.work import Feeds, GuestWork
-from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader, LeadershipLost
-from carrel_scheduler.engines.kubernetes.seats import Seat
+from carrel_scheduler.engines.kubernetes.leadership import (
+    Clocks,
+    Leader,
+    LeadershipLost,
+    StateFolderLock,
+)
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import find
 from carrel_scheduler.ledger.open import open_ledger
@@ -199,7 +203,7 @@ async def serve() -> None:
     client = KubeClient(find())
     instance = f"{socket.gethostname()}-{uuid.uuid4().hex[:12]}"
     namespace = os.environ["CARREL_NAMESPACE"]
-    seat = Seat(state)
+    seat = StateFolderLock(state)
     clocks = Clocks(time.monotonic, time.time)
     leader = Leader(client, namespace, instance, clocks, seat=seat.name)
     launch = LaunchSettings(api_url="", checkpoint_root=state, tokens=TaskTokens(os.urandom(32)))

@@ -9,9 +9,8 @@ from typing import Any
 
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
-from carrel_scheduler.engines.kubernetes.tasks.names import pod_name
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod, pod_name
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists, NotFound

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.metadata import PartialObject
+from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind
 from carrel_scheduler.kube.resources import CONFIG_MAPS
 
 PATIENCE_SECONDS: Final = 120.0

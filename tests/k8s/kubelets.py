@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from carrel_scheduler.engines.kubernetes.pods.types import Pod as OfScheduler
 from carrel_scheduler.engines.kubernetes.pods.types import PodSpec
-from carrel_scheduler.kube.changes import ChangeKind
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import NODES, PODS
 
 HEARTBEAT_SECONDS: Final = 10.0

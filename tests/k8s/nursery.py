@@ -17,8 +17,8 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.forking import fork_for_each_line, say_into
-from carrel_scheduler.engines.kubernetes import fencing
-from carrel_scheduler.engines.kubernetes.leading import Leader
+from carrel_scheduler.engines.kubernetes import leadership
+from carrel_scheduler.engines.kubernetes.leadership import Leader
 from carrel_scheduler.kube import client as kube_client
 from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.service import cluster as service_cluster
@@ -62,7 +62,7 @@ def _live(line: bytes) -> None:
     replaced.time = lambda: real() + telling.jump
     replaced = kube_client
     replaced.Transport = lambda credentials: FaultyTransport(credentials, faults)
-    replaced = fencing
+    replaced = leadership
     replaced.SEEN_SECONDS = FENCED_SECONDS
     replaced = service_cluster
     replaced.Leader = functools.partial(Leader, duration=LEASE_SECONDS)

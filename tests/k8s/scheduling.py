@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from carrel_scheduler.engines.kubernetes.external_pods.hands import Limits
-from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
+from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists, Conflict, NotFound

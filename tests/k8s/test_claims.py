@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import NotOnThisNode, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks.claims import SELECTED_NODE, Claim, Claims
+from carrel_scheduler.engines.kubernetes.tasks.volumes import SELECTED_NODE, Claim, Claims
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists

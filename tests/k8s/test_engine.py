@@ -12,7 +12,7 @@ from carrel_scheduler.engines.contract import (
     TaskPhase,
     UnknownTask,
 )
-from carrel_scheduler.engines.kubernetes.tasks.pod import pod
+from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.kube.resources import PODS
 from contract.engine_contract import EngineContract
 from contract.engine_tasks import PATIENCE, a_task, output, run, wait_for

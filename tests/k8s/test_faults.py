@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes import fencing
+from carrel_scheduler.engines.kubernetes import leadership
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
-from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
+from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
@@ -57,7 +57,7 @@ async def test_what_a_former_leader_began_is_over_before_the_next_one_looks(
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A binding that was let in under the old epoch is held within the API server."""
-    monkeypatch.setattr(fencing, "SEEN_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(leadership, "SEEN_SECONDS", PATIENCE_SECONDS)
     client = KubeClient(from_kubeconfig(runs.kubeconfig))
     clocks = Clocks(time.monotonic, time.time)
     first, second = (

@@ -10,15 +10,15 @@ from typing import Any, Final
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec
-from carrel_scheduler.engines.kubernetes import telling
+from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import Target, bind
-from carrel_scheduler.engines.kubernetes.evicting import Victim, evict
-from carrel_scheduler.engines.kubernetes.pods import counted
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.eviction import Victim, evict
+from carrel_scheduler.engines.kubernetes.notifications import Said
+from carrel_scheduler.engines.kubernetes.pods import labels
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
-from carrel_scheduler.engines.kubernetes.telling import Said
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.resources import PODS
@@ -129,14 +129,14 @@ async def test_pods_of_others_are_bound_told_and_evicted(
     access.make(installed, f"{SPACE}/{where}/pods", made)
     found = await scheduler.get(PODS, "guest", where, type=Pod)
     said = Said(where, "guest", found.metadata.uid, "OverLimit", "It waits.")
-    await telling.tell(scheduler, said, now=time.time(), instance="one")
+    await notifications.tell(scheduler, said, now=time.time(), instance="one")
     now = await scheduler.get(PODS, "guest", where, type=Pod)
-    whom = counted.written(Grouping("u", "u", "speech", "grace"))
+    whom = labels.counted_annotation(Grouping("u", "u", "speech", "grace"))
     uid = now.metadata.uid
     target = Target(where, "guest", uid, NODE, (0,), now, whom)
     await bind(scheduler, target, int(epoch(installed)))
     notes: Any = (await scheduler.get(PODS, "guest", where, type=Pod)).metadata.annotations
-    assert counted.read(notes) == counted.Counted("speech", "grace")
+    assert labels.read_counted(notes) == labels.Counted("speech", "grace")
     victim = Victim(where, "guest", uid, "Reclaimed", "others want their own", 1.0)
     await evict(scheduler, victim, now=time.time)
     left = await scheduler.get(PODS, "guest", where, type=Pod)

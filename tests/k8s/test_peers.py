@@ -13,9 +13,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.surroundings import (
     KnownProjects,
     OwnerLookup,
 )
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
-from carrel_scheduler.engines.kubernetes.pods.owners import Owners
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouped
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig

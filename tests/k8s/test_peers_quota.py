@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
+from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.ledger.open import open_ledger

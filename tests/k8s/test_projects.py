@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
+from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.ledger.resources.ledger import KubernetesLedger

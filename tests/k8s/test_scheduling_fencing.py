@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from carrel_scheduler.engines.kubernetes import fencing
+from carrel_scheduler.engines.kubernetes import leadership
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
 from carrel_scheduler.engines.kubernetes.external_pods.hands import Fenced
-from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
+from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.kube.client import PatchKind
 from carrel_scheduler.kube.resources import LEASES
 from carrel_schema.names import LEASE
@@ -20,7 +20,7 @@ from k8s.ours import make_namespace
 from k8s.scheduling import PATIENCE_SECONDS, Site, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-MANIFEST: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fencing.yaml"
+MANIFEST: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "leadership.yaml"
 _GROUP: Final = "admissionregistration.k8s.io"
 FENCED: Final = "carrel-fenced"
 LONG_SECONDS: Final = 60.0
@@ -46,7 +46,7 @@ def fence(plane: ControlPlane) -> None:
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server may be slow to follow the lease."""
-    monkeypatch.setattr(fencing, "SEEN_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(leadership, "SEEN_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture

@@ -19,12 +19,12 @@ import aiohttp
 import msgspec
 from typing_extensions import TypeVar
 
+from carrel_scheduler.backoff import Jitter
 from carrel_scheduler.kube.credentials import Credentials
 from carrel_scheduler.kube.decoding import decode, decode_page
 from carrel_scheduler.kube.errors import Gone
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.retrying import Chance, Repeat
-from carrel_scheduler.kube.sending import Sender
+from carrel_scheduler.kube.sending import Repeat, Sender
 from carrel_scheduler.kube.transport import Request, Transport
 
 T = TypeVar("T", default=dict[str, Any])
@@ -67,7 +67,7 @@ class KubeClient:
         self,
         credentials: Credentials,
         transport: Transport | None = None,
-        chance: Chance = random.random,
+        chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._transport = transport or Transport(credentials)

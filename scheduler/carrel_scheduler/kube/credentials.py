@@ -1,23 +1,63 @@
-"""Who we are to the API server, and how we know that it is the API server.
+"""Credentials for the API server, and the trust in its certificate.
 
 kubernetes_asyncio reads configurations (tokens, token files, client certificates, exec plugins,
-OIDC); it is asked anew each minute, as tokens rotate, and from the beginning when the server
-does not accept what it gave. Its client is not used. A token is in no text of these objects.
+OIDC). It is asked again each minute, as tokens rotate, and from the beginning when the server
+refuses what it gave. Its client is not used. No text of these objects contains a token.
 """
 
 import asyncio
 import datetime as dt
+import logging
 import os
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from carrel_scheduler.kube.unusable import broken, said
+from typing_extensions import override
+
+_LIBRARY: Final = "kubernetes_asyncio.config.kube_config"
+
+
+def broken() -> tuple[type[Exception], ...]:
+    """What the library raises for a configuration, or a plugin, that is not usable."""
+    from kubernetes_asyncio.config import ConfigException
+
+    of_files_and_plugins = (OSError, RuntimeError)
+    of_texts = (KeyError, TypeError, ValueError, AssertionError)
+    return (ConfigException, *of_files_and_plugins, *of_texts)
+
+
+class _Said(logging.Filter):
+    """Keeps what the library would log: it says there, and nowhere else, why a plugin failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.ERROR:
+            return True
+        self.words.append(record.getMessage())
+        return False
+
+
+@contextmanager
+def said() -> Iterator[list[str]]:
+    """The errors that the library logs meanwhile, which go no further."""
+    listening, logger = _Said(), logging.getLogger(_LIBRARY)
+    logger.addFilter(listening)
+    try:
+        yield listening.words
+    finally:
+        logger.removeFilter(listening)
+
 
 ASKED_AGAIN_SECONDS: Final = 60.0
 RENEWALS_APART_SECONDS: Final = 5.0

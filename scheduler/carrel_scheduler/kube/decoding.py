@@ -1,16 +1,19 @@
-"""JSON of the API server into the types that callers ask for; unknown fields are skipped.
+"""JSON of the API server, of lists and of watches, into the types that callers ask for. Pure.
 
-A decoder is built once for each type. An object of a list that is not of its type does not spoil
-the others: whoever may write custom resources could else blind all readers.
+Unknown fields are skipped; a decoder is built once for each type. An object of a list that is not
+of its type does not spoil the others: whoever may write custom resources could else blind all
+readers. The events of a watch are lines. A connection may end within one: what has no line end is
+dropped, and the watch resumes after the last complete event.
 """
 
 import logging
-from typing import Any, Final, Generic, TypeVar, cast
+from enum import Enum
+from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from carrel_scheduler.kube.errors import UNREADABLE, Undecodable
-from carrel_scheduler.kube.metadata import PartialObject
+from carrel_scheduler.kube.errors import UNREADABLE, Status, Undecodable, from_status
+from carrel_scheduler.kube.metadata import Identity, PartialObject, identity_of
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -96,3 +99,91 @@ def decode_or_tell(raw: msgspec.Raw, kind: type[T]) -> T | None:
             name = "an object without metadata"
         log.warning("Left out %s: %s", name, error.message)
         return None
+
+
+class Lines:
+    """Cuts bytes into lines, whichever way they come."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are whole by now, without their ends."""
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        return [line for line in lines if line]
+
+
+class Seen(Enum):
+    """What an event means for a store."""
+
+    THERE = "there"
+    GONE = "gone"
+    NOTHING = "nothing"
+
+
+class Event(msgspec.Struct, Generic[T], frozen=True):
+    """One event.
+
+    Attributes:
+        seen: ``NOTHING`` for a bookmark, which only moves the version.
+        identity: of the object; its version is where a watch may go on from.
+        found: the object; ``None`` at a bookmark, and when it is not of the type asked for, which
+            counts as gone.
+    """
+
+    seen: Seen
+    identity: Identity
+    found: T | None = None
+
+
+class _Typed(msgspec.Struct, Generic[T], frozen=True):
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: T
+
+
+class _Untyped(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+_UNTYPED: Final = msgspec.json.Decoder(_Untyped)
+_STATUS: Final = msgspec.json.Decoder(Status)
+
+
+class EventReader(Generic[T]):
+    """Reads the lines of a watch for objects of one type."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._identity = identity_of(kind)
+        typed: Any = _Typed
+        item = dict[str, Any] if kind is dict else kind
+        self._decoder: msgspec.json.Decoder[_Typed[T]] = msgspec.json.Decoder(typed[item])
+
+    def read(self, line: bytes) -> Event[T]:
+        """One event.
+
+        Raises the error that the server tells in an ``ERROR`` event, ``Gone`` among them, and
+        ``Undecodable`` for what is no event.
+        """
+        try:
+            event = self._decoder.decode(line)
+        except UNREADABLE:
+            return self._read_other(line)
+        seen = Seen.GONE if event.type == "DELETED" else Seen.THERE
+        return Event(seen, self._identity(event.object), event.object)
+
+    def _read_other(self, line: bytes) -> Event[T]:
+        try:
+            event = _UNTYPED.decode(line)
+            if event.type == "ERROR":
+                raise from_status(_STATUS.decode(event.object))
+            metadata = _PARTIAL.decode(event.object).metadata
+        except UNREADABLE as error:
+            raise Undecodable(0, "Undecodable", f"event of a watch: {error}") from error
+        identity = Identity(metadata.uid, metadata.resource_version)
+        if event.type == "BOOKMARK":
+            return Event(Seen.NOTHING, identity)
+        decode_or_tell(event.object, self._kind)
+        return Event(Seen.GONE, identity)

@@ -12,11 +12,19 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, Self, TypeVar
 
-from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind, Pending
-from carrel_scheduler.kube.reflector import Reflector, Selection, Source, Timing
+from carrel_scheduler.backoff import Jitter
+from carrel_scheduler.kube.reflector import (
+    SYNCED,
+    Change,
+    ChangeKind,
+    Pending,
+    Reflector,
+    Selection,
+    Source,
+    Timing,
+    Told,
+)
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.retrying import Chance
-from carrel_scheduler.kube.store import Told
 
 T = TypeVar("T")
 
@@ -106,7 +114,7 @@ class Feed(Generic[T]):
         field_selector: str = "",
         *,
         timing: Timing = Timing(),  # noqa: B008 - frozen
-        chance: Chance = random.random,
+        chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

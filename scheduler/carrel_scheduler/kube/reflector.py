@@ -1,29 +1,144 @@
-"""Listing and watching one kind of objects for ever, whatever happens to the connection.
+"""The list-watch of one kind of objects: a store that follows the API server's.
 
-List once, watch from the version of the list, go on from the last version heard of (bookmarks move
-it when nothing happens) after every interruption. Only when the server no longer knows that version
-(410), or keeps failing, everything is listed anew; the store makes a difference of it.
-A watch that is silent for longer than bookmarks are apart is taken for dead.
+List once, watch from the version of the list, and after every interruption resume from the last
+version received (bookmarks advance it when nothing happens). Only when the server no longer knows
+that version (410), or keeps failing, everything is listed again; the store compares. A watch that
+is silent for longer than bookmarks are apart counts as dead.
+
+Events and whole listings go through the same comparison, so a listing after an interruption yields
+exactly the changes: none is missed or repeated.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from enum import Enum
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+import msgspec
+
+from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import Listing
+from carrel_scheduler.kube.decoding import Event, EventReader, Lines, Seen
 from carrel_scheduler.kube.errors import Gone, KubeError, TooManyRequests, Unavailable
+from carrel_scheduler.kube.metadata import identity_of
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.retrying import Backoff, Chance
-from carrel_scheduler.kube.store import Store, Told
-from carrel_scheduler.kube.watching import Event, EventReader, Lines, Seen
+
+T = TypeVar("T")
+
+
+class ChangeKind(Enum):
+    """What happened. ``SYNCED``: all that was there at the beginning has been told."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    SYNCED = "SYNCED"
+
+
+class Change(msgspec.Struct, Generic[T], frozen=True):
+    """One change; at ``DELETED`` the object is the last one known."""
+
+    kind: ChangeKind
+    found: T | None = None
+
+    @property
+    def object(self) -> T:
+        """What changed. Raises ``ValueError`` at ``SYNCED``, which is about none."""
+        if self.found is None:
+            raise ValueError(f"a change of kind {self.kind.value} has no object")
+        return self.found
+
+
+SYNCED: Final[Change[Any]] = Change(ChangeKind.SYNCED)
+
+
+class Pending(Generic[T]):
+    """Changes that somebody has still to take, one at most for each object, the last ones last.
+
+    However slow the taker is, this never grows beyond the number of objects; what he sees is always
+    a state that was, only that he may miss states in between.
+    """
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[str, Change[T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def put(self, uid: str, change: Change[T]) -> None:
+        """Add what happened last to an object."""
+        earlier = self._of.pop(uid, None)
+        merged = change if earlier is None else merge(earlier, change)
+        if merged is not None:
+            self._of[uid] = merged
+
+    def pop(self) -> Change[T]:
+        """The one that waits longest. Raises ``KeyError`` when there is none."""
+        return self._of.popitem(last=False)[1]
+
+
+def merge(earlier: Change[T], later: Change[T]) -> Change[T] | None:
+    """What two changes of one object are to somebody who saw neither; ``None``: nothing."""
+    if earlier.kind is ChangeKind.ADDED:
+        if later.kind is ChangeKind.DELETED:
+            return None
+        return Change(ChangeKind.ADDED, later.found)
+    if earlier.kind is ChangeKind.DELETED:
+        return Change(ChangeKind.MODIFIED, later.found)
+    return later
+
+
+Told = tuple[str, Change[T]]
+"""The uid of an object with what happened to it."""
+
+
+class Store(Generic[T]):
+    """Objects of one type by uid."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._identity = identity_of(kind)
+        self._objects: dict[str, T] = {}
+
+    @property
+    def objects(self) -> Mapping[str, T]:
+        """By uid; changes as time goes on."""
+        return self._objects
+
+    def put(self, found: T) -> Told[T] | None:
+        """An object is there, as ``found``; ``None`` if that is known."""
+        uid, version = self._identity(found)
+        known = self._objects.get(uid)
+        if known is None:
+            self._objects[uid] = found
+            return uid, Change(ChangeKind.ADDED, found)
+        if self._identity(known).version == version:
+            return None
+        self._objects[uid] = found
+        return uid, Change(ChangeKind.MODIFIED, found)
+
+    def remove(self, uid: str, last: T | None = None) -> Told[T] | None:
+        """An object is gone; ``last`` is what it was in the end, if that is known."""
+        known = self._objects.pop(uid, None)
+        if known is None:
+            return None
+        return uid, Change(ChangeKind.DELETED, known if last is None else last)
+
+    def replace(self, listed: Iterable[T]) -> list[Told[T]]:
+        """Everything that is there now: what is gone first, so that its room is free for others."""
+        there: dict[str, Any] = {self._identity(found).uid: found for found in listed}
+        gone = [uid for uid in self._objects if uid not in there]
+        told = [self.remove(uid) for uid in gone]
+        told += [self.put(found) for found in there.values()]
+        return [one for one in told if one is not None]
+
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 FAILURES_UNTIL_RELIST: Final = 5
 
 
@@ -105,7 +220,7 @@ class Reflector(Generic[T]):
         tell: Callable[[Told[T]], None],
         synced: Callable[[], None],
         timing: Timing,
-        chance: Chance = random.random,
+        chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -1,25 +1,31 @@
-"""Requests until they are answered or given up, and refusals as the errors of ``errors``.
+"""Requests that are sent again until they are answered or given up; refusals become errors.
 
-Credentials that can not be had (a token that is just being replaced, a plugin that fails) are no
-answer either: whoever goes on after an outage goes on after that.
+* 429 is always retried, after the pause that the server asks for: nothing was done. But that of a
+  PodDisruptionBudget is an answer, not a lack of capacity, and goes to the caller.
+* No answer, or 5xx: reads, and writes that may be done twice without harm, are retried. Other
+  writes only if they did not leave this process.
+* Missing credentials (a token that is just being replaced, a plugin that fails) count as no answer.
 """
 
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from enum import Enum
 from typing import Final
 
 import aiohttp
 
+from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.credentials import CredentialsUnusable
 from carrel_scheduler.kube.errors import (
+    BUDGET_CAUSE,
     KubeError,
+    TooManyRequests,
     Unauthorized,
     Unavailable,
     decode_status,
     from_status,
 )
-from carrel_scheduler.kube.retrying import Backoff, Chance, Repeat, pause_after
 from carrel_scheduler.kube.transport import (
     Answer,
     Refused,
@@ -28,6 +34,41 @@ from carrel_scheduler.kube.transport import (
     Unreachable,
     retry_after,
 )
+
+TRIES: Final = 5
+TRIES_WITHOUT_ROOM: Final = 12
+
+
+class Repeat(Enum):
+    """Whether a request may be sent again when its answer is lost."""
+
+    SAFE = "safe"
+    UNSENT_ONLY = "unsent_only"
+
+
+def pause_after(error: KubeError, backoff: Backoff, repeat: Repeat, *, sent: bool) -> float | None:
+    """Seconds until the next try, or ``None`` when the error goes to the caller.
+
+    Args:
+        error: what the request met.
+        backoff: of this request; counts its failures.
+        repeat: whether it may be done twice.
+        sent: it may have reached the server.
+    """
+    if isinstance(error, TooManyRequests):
+        if _is_budget(error) or backoff.failures >= TRIES_WITHOUT_ROOM:
+            return None
+        return error.retry_after + backoff.next()  # not all who were told so at the same moment
+    if not isinstance(error, Unavailable) or backoff.failures >= TRIES:
+        return None
+    if sent and repeat is Repeat.UNSENT_ONLY:
+        return None
+    return error.details.retry_after_seconds + backoff.next()
+
+
+def _is_budget(error: TooManyRequests) -> bool:
+    return any(cause.reason == BUDGET_CAUSE for cause in error.details.causes or ())
+
 
 SECONDS: Final = 30.0
 _HTTP_ERROR: Final = 400
@@ -45,7 +86,7 @@ class Sender:
     def __init__(
         self,
         transport: Transport,
-        chance: Chance = random.random,
+        chance: Jitter = random.random,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._transport = transport

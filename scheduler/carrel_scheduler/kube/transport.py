@@ -1,13 +1,19 @@
-"""Bytes to and from the API server: connections, credentials, nothing of what they mean.
+"""Bytes to and from the API server: connections and credentials, nothing of their meaning.
 
-Requests share a bounded pool of kept connections; streams (watches, logs, exec) have connections of
-their own, as each holds one for as long as it lasts. Dead peers are found by TCP's own probes.
+Requests share a bounded pool of kept connections; streams (watches, logs, exec) have connections
+of their own, as each occupies one for as long as it lasts. TCP probes find dead peers.
+
+Credentials that do not work are mended by a person, minutes or days later. The first failures are
+taken for transient (a token that is just being replaced). Then ``CredentialsBreaker`` lets one try
+through at a time, ever more seldom; all others fail at once with the reason.
 """
 
 import asyncio
+import logging
 import socket
+import time
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,8 +21,70 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
+from carrel_scheduler.backoff import exponential
 from carrel_scheduler.kube.credentials import Access, Credentials, CredentialsUnusable
-from carrel_scheduler.kube.patience import NOT_KNOWN, Patience
+
+log = logging.getLogger(__name__)
+
+TRANSIENT_FAILURES: Final = 3
+FIRST_SECONDS: Final = 1.0
+LONGEST_SECONDS: Final = 30.0
+NOT_KNOWN: Final = (
+    "the API server does not accept our credentials (401): their token or certificate has expired "
+    "or was withdrawn, or is another cluster's"
+)
+
+
+class CredentialsBreaker:
+    """See the module.
+
+    Attributes:
+        trouble: why nothing can be asked, in words; empty when all is well.
+
+    Args:
+        now: monotonic seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.trouble = ""
+        self._now = now
+        self._failures = 0
+        self._next = 0.0
+        self._why: CredentialsUnusable | None = None
+
+    def check(self) -> None:
+        """Raises ``CredentialsUnusable`` where it is too early for another try."""
+        if self._why is None or not self.trouble:
+            return
+        if self._now() < self._next:
+            raise CredentialsUnusable(str(self._why), refused=self._why.refused)
+        self._rest()  # others wait for what becomes of this try
+
+    def failed(self, why: CredentialsUnusable) -> None:
+        """A try met this."""
+        self._failures += 1
+        self._why = why
+        if self._failures < TRANSIENT_FAILURES:
+            return
+        self._rest()
+        if self.trouble != str(why):
+            self.trouble = str(why)
+            log.error(
+                "nothing can be asked of Kubernetes: %s; tried again every %g s",
+                why,
+                LONGEST_SECONDS,
+            )
+
+    def works(self) -> None:
+        """The server knows us."""
+        if self.trouble:
+            log.info("Kubernetes answers again")
+        self.trouble, self._failures, self._why = "", 0, None
+
+    def _rest(self) -> None:
+        failures = max(0, self._failures - TRANSIENT_FAILURES)
+        self._next = self._now() + exponential(failures, FIRST_SECONDS, LONGEST_SECONDS)
+
 
 CONNECTIONS: Final = 64
 CONNECT_SECONDS: Final = 10.0
@@ -80,7 +148,7 @@ class Transport:
         self,
         credentials: Credentials,
         connections: int = CONNECTIONS,
-        patience: Patience | None = None,
+        patience: CredentialsBreaker | None = None,
     ) -> None:
         self._credentials = credentials
         self._connections = connections
@@ -88,7 +156,7 @@ class Transport:
         self._pool: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._sockets = weakref.WeakSet[socket.socket]()
-        self.patience = patience or Patience()
+        self.patience = patience or CredentialsBreaker()
 
     async def send(self, request: Request, seconds: float) -> Answer:
         """Send and read the whole answer.

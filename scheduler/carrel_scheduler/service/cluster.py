@@ -25,14 +25,12 @@ from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
 from carrel_scheduler.engines.kubernetes.external_pods.work import Feeds, GuestWork
-from carrel_scheduler.engines.kubernetes.leading import Clocks, Leader
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
-from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
-from carrel_scheduler.engines.kubernetes.pods.places import Places
-from carrel_scheduler.engines.kubernetes.seats import Seat
+from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
+from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
-from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
+from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import AlreadyExists, NotFound
 from carrel_scheduler.kube.metadata import PartialObject
@@ -74,7 +72,7 @@ class Lead:
     leader: Leader
     instance: str
     key: bytes
-    seat: Seat
+    seat: StateFolderLock
     keeping: "asyncio.Task[None]"
 
     async def kept(self) -> None:
@@ -178,7 +176,7 @@ class Cluster:
         for node in self._feeds.nodes.objects.values():
             name = node.metadata.name
             try:
-                told = node_set(node, ForeignUse().of(name), (), ())
+                told = node_set(node, UnmanagedUse().of(name), (), ())
             except PodRefused as error:
                 log.warning("node %s is left out: %s", name, error)
                 continue
@@ -230,7 +228,7 @@ class Cluster:
 
 async def lead(settings: Settings, client: KubeClient) -> Lead:
     """Wait until this process is the one that schedules."""
-    seat = Seat(settings.state_dir)
+    seat = StateFolderLock(settings.state_dir)
     try:
         return await _lead(settings.need_cluster(), client, seat)
     except BaseException:
@@ -238,7 +236,7 @@ async def lead(settings: Settings, client: KubeClient) -> Lead:
         raise
 
 
-async def _lead(told: ClusterSettings, client: KubeClient, seat: Seat) -> Lead:
+async def _lead(told: ClusterSettings, client: KubeClient, seat: StateFolderLock) -> Lead:
     instance = f"{socket.gethostname()}-{secrets.token_hex(6)}"
     clocks = Clocks(time.monotonic, time.time)
     leader = Leader(client, told.namespace, instance, clocks, seat=seat.name)

@@ -21,7 +21,7 @@ from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods import hands
-from carrel_scheduler.engines.kubernetes.leading import LeadershipLost
+from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.ids import new_id
 from carrel_scheduler.kube.client import KubeClient

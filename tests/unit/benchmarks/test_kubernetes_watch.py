@@ -10,9 +10,8 @@ from benchmarks.kubernetes_pods import pod, status
 from benchmarks.kubernetes_replay import Player
 from benchmarks.kubernetes_watch import take_in, with_changes
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.kube.changes import ChangeKind
-from carrel_scheduler.kube.store import Store
-from carrel_scheduler.kube.watching import EventReader
+from carrel_scheduler.kube.decoding import EventReader
+from carrel_scheduler.kube.reflector import ChangeKind, Store
 
 
 def pods(count: int) -> list[dict[str, Any]]:

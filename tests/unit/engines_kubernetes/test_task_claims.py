@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks.claims import (
+from carrel_scheduler.engines.kubernetes.tasks.volumes import (
     OWNER,
     SELECTED_NODE,
     Claim,

@@ -5,13 +5,13 @@ from typing import Any, cast
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
-from carrel_scheduler.engines.kubernetes.tasks import ending as module
-from carrel_scheduler.engines.kubernetes.tasks import insisting
-from carrel_scheduler.engines.kubernetes.tasks.ending import Ender
-from carrel_scheduler.engines.kubernetes.tasks.insisting import PAUSES_SECONDS
+from carrel_scheduler.engines.kubernetes import eviction
+from carrel_scheduler.engines.kubernetes.eviction import PAUSES_SECONDS
+from carrel_scheduler.engines.kubernetes.tasks import termination as module
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
-from carrel_scheduler.engines.kubernetes.tasks.seen import PodSpec, PodStatus, TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import PodSpec, PodStatus, TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.termination import Ender
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, NotFound
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
@@ -56,7 +56,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insisting, "PAUSES_SECONDS", (0.0,) * len(PAUSES_SECONDS))
+    monkeypatch.setattr(eviction, "PAUSES_SECONDS", (0.0,) * len(PAUSES_SECONDS))
 
 
 def ender(cluster: Cluster, phase: str = "Running") -> Ender:

@@ -1,6 +1,6 @@
 """Connections of a pod as its kernel lists them."""
 
-from carrel_scheduler.engines.kubernetes.tasks.meeting import ports
+from carrel_scheduler.engines.kubernetes.tasks.engine import ports
 
 TABLES = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks import payload
-from carrel_scheduler.engines.kubernetes.tasks.names import labels
-from carrel_scheduler.engines.kubernetes.tasks.pod import pod
+from carrel_scheduler.engines.kubernetes.tasks import environment
+from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import labels
 from carrel_schema import names
 from carrel_schema.names import label
 
@@ -106,7 +106,7 @@ def test_secrets_and_files_are_in_the_secret_alone() -> None:
         files={"conf/a.txt": "grüße"},
     )
     assert "s3cret" not in str(pod(task, SETTINGS))
-    found = payload.secret(task, "pod-uid")
+    found = environment.payload_secret(task, "pod-uid")
     assert found is not None
     assert found["metadata"]["ownerReferences"][0]["uid"] == "pod-uid"
     data = {key: base64.b64decode(text).decode() for key, text in found["data"].items()}
@@ -116,13 +116,13 @@ def test_secrets_and_files_are_in_the_secret_alone() -> None:
     volumes = {one["name"]: one for one in spec_of(task)["volumes"]}
     items = volumes["given"]["secret"]["items"]
     assert items == [{"key": "file-0", "path": "files/conf/a.txt"}]
-    assert payload.secret(a_task(), "pod-uid") is None
+    assert environment.payload_secret(a_task(), "pod-uid") is None
 
 
 def test_secret_variables_replace_none_of_the_engines_own() -> None:
     task = a_task(secret_environment={"CARREL_TASK_ID": "forged", "USER": "root"})
     assert shown(task)["CARREL_TASK_ID"] == "u1-0-2"
-    assert payload.secret(task, "") is None
+    assert environment.payload_secret(task, "") is None
 
 
 def test_storage_shows_its_own_part_and_what_may_be_read() -> None:
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_named(fields: dict[str, Any], named: str) -> None:
 
 def test_too_large_files_are_refused_with_their_size() -> None:
     with pytest.raises(EngineError, match="921601 bytes"):
-        payload.secret(a_task(files={"big": "x" * (900 * 1024 + 1)}), "")
+        environment.payload_secret(a_task(files={"big": "x" * (900 * 1024 + 1)}), "")
 
 
 def test_labels_of_any_text_are_valid_and_tell_apart() -> None:

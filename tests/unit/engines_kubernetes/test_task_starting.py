@@ -8,15 +8,15 @@ from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskI
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
 from carrel_scheduler.engines.kubernetes.pods.types import PodSpec as PodsSpec
 from carrel_scheduler.engines.kubernetes.tasks import starting
-from carrel_scheduler.engines.kubernetes.tasks.claims import Claim, ClaimStatus
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
-from carrel_scheduler.engines.kubernetes.tasks.seen import PodSpec, TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.starting import (
     ACCOUNT_PAUSES_SECONDS,
     BIND_PAUSES_SECONDS,
     Starter,
 )
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import PodSpec, TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.volumes import Claim, ClaimStatus
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import (
     AlreadyExists,

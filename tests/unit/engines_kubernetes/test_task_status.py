@@ -7,8 +7,8 @@ import pytest
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.kubernetes.tasks import status
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.status import TOLD
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 
 TASK = TaskId("u1", 0, 0)
 BEGAN, ENDED = "2026-11-21T10:00:00Z", "2026-11-21T10:05:00Z"

@@ -17,12 +17,12 @@ from aiohttp import WSMessage, WSMsgType
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes.tasks import terminal
-from carrel_scheduler.engines.kubernetes.tasks.goodbye import Goodbye
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import RUN
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.terminal import (
     HUNG_UP,
     KILLED,
+    ExitCodeParser,
     PodTerminal,
     open_terminal,
 )
@@ -218,7 +218,7 @@ async def test_nobody_waits_long_for_an_answer(
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
 def test_a_goodbye_is_found_however_it_is_cut(size: int) -> None:
     text = b"\x1b]0;title\x07 \x1b]carrel;other;1\x07 out\x1b\x1b]carrel;m;"
-    goodbye, heard = Goodbye("m"), b""
+    goodbye, heard = ExitCodeParser("m"), b""
     sent = text + b"17\x07 late"
     for at in range(0, len(sent), size):
         if goodbye.code is None:
@@ -229,7 +229,7 @@ def test_a_goodbye_is_found_however_it_is_cut(size: int) -> None:
 
 
 def test_what_was_no_goodbye_is_output() -> None:
-    goodbye = Goodbye("m")
+    goodbye = ExitCodeParser("m")
     assert goodbye.heard(b"out\x1b]carrel;m") == b"out"
     assert goodbye.heard(b"any") == b"\x1b]carrel;many"
     assert goodbye.heard(b"\x1b]carrel;m;1") == b""
@@ -241,7 +241,7 @@ def test_what_was_no_goodbye_is_output() -> None:
     "wrong", [b"\x1b]carrel;m;x\x07", b"\x1b]carrel;m;\x07", b"\x1b]carrel;m;1234"]
 )
 def test_what_only_begins_like_a_goodbye_is_output(wrong: bytes) -> None:
-    goodbye = Goodbye("m")
+    goodbye = ExitCodeParser("m")
     assert goodbye.heard(wrong) == wrong
     assert goodbye.heard(b"on\x1b]carrel;m;0\x07") == b"on"
     assert goodbye.code == 0

@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.binding import (
     devices_text,
     read_devices,
 )
-from carrel_scheduler.engines.kubernetes.evicting import Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes.eviction import Protected, Victim, evict
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import (
     Conflict,

@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.engines.kubernetes.external_pods import group_words
 from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
 from carrel_scheduler.engines.kubernetes.external_pods.teams import GuestPlace, Slot, Team
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
 from carrel_scheduler.engines.kubernetes.pods.types import NodeGroup, PodGroup
 from unit.external_pods.world import node, pod
 

@@ -12,7 +12,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeSeen,
     StrangerSeen,
 )
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
 from unit.external_pods.world import World, grouping, node, pod
 
 

@@ -10,10 +10,15 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from carrel_scheduler.engines.kubernetes.fencing import SEEN_SECONDS, WRITTEN_SECONDS, Clocks
-from carrel_scheduler.engines.kubernetes.leading import Leader, LeadershipLost
-from carrel_scheduler.engines.kubernetes.lease import Lease
-from carrel_scheduler.engines.kubernetes.seats import Seat
+from carrel_scheduler.engines.kubernetes.leadership import (
+    SEEN_SECONDS,
+    WRITTEN_SECONDS,
+    Clocks,
+    Leader,
+    LeadershipLost,
+    Lease,
+    StateFolderLock,
+)
 from carrel_scheduler.kube.client import GIVEN_UP_SECONDS
 from carrel_scheduler.kube.errors import Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from carrel_scheduler.kube.resources import SECRETS
@@ -179,14 +184,14 @@ async def test_a_new_leader_keeps_the_lease_while_it_still_recovers(tmp_path: Pa
 
 
 def test_a_seat_is_a_folders_and_one_process_has_it(tmp_path: Path) -> None:
-    with Seat(tmp_path) as first, Seat(tmp_path) as second:
+    with StateFolderLock(tmp_path) as first, StateFolderLock(tmp_path) as second:
         assert first.name
         assert not second.name
         name = first.name
-    with Seat(tmp_path) as again:
+    with StateFolderLock(tmp_path) as again:
         assert again.name == name
     (tmp_path / "other").mkdir()
-    with Seat(tmp_path / "other") as other:
+    with StateFolderLock(tmp_path / "other") as other:
         assert other.name not in ("", name)
 
 
@@ -194,12 +199,12 @@ def test_a_seat_is_free_once_its_process_was_killed(tmp_path: Path) -> None:
     ready, wait = os.pipe()
     child = os.fork()
     if not child:
-        Seat(tmp_path)
+        StateFolderLock(tmp_path)
         os.write(wait, b".")
         os.kill(os.getpid(), 9)
     os.read(ready, 1)
     os.waitpid(child, 0)
     for end in (ready, wait):
         os.close(end)
-    with Seat(tmp_path) as next_one:
+    with StateFolderLock(tmp_path) as next_one:
         assert next_one.name

@@ -21,7 +21,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Ready,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.own_volumes import asked_claims
-from carrel_scheduler.engines.kubernetes.pods.places import Places, Volumes
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.types import (
     Node,
     PersistentVolume,

@@ -11,7 +11,7 @@ import pytest
 
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from carrel_scheduler.engines.kubernetes.pods.grouped import Role
+from carrel_scheduler.engines.kubernetes.pods.labels import Role
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from unit.external_pods.world import GPU, World, grouping, pod
 

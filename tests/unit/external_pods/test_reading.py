@@ -11,14 +11,14 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     StrangerSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
-from carrel_scheduler.engines.kubernetes.pods import counted
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods import labels
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.names import COUNTED
 from unit.pods.making import pod
 from unit.pods.test_grouping import World
 
-BOUND = counted.written(
+BOUND = labels.counted_annotation(
     Grouping("u", "u", "vision", "ada", priority=50, preemptible=Preemptibility.YES)
 )
 

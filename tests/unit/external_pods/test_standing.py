@@ -13,7 +13,7 @@ from carrel_scheduler.engines.external import ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
 from carrel_scheduler.engines.kubernetes.external_pods.messages import MemberSeen, NodeSeen, Ready
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping, Role
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from unit.external_pods.world import pod
 

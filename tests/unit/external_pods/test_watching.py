@@ -15,8 +15,8 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     StrangerSeen,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind
 from carrel_scheduler.kube.errors import Unavailable
+from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind
 from carrel_scheduler.quarantine import Quarantine
 
 

@@ -26,7 +26,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Ready,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.orders import Bind, Evict, Note, Orders
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 
 GPU = "nvidia.com/gpu"

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind, Pending
 from carrel_scheduler.kube.metadata import Metadata, PartialObject
-from carrel_scheduler.kube.store import Store
+from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind, Pending, Store
 
 ADDED, MODIFIED, DELETED = ChangeKind.ADDED, ChangeKind.MODIFIED, ChangeKind.DELETED
 

@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from carrel_scheduler.kube.changes import SYNCED, Change, ChangeKind
 from carrel_scheduler.kube.errors import Forbidden, TooManyRequests, Unavailable
 from carrel_scheduler.kube.feed import Feed, FeedEnded, Subscription
 from carrel_scheduler.kube.metadata import PartialObject
-from carrel_scheduler.kube.reflector import Timing
+from carrel_scheduler.kube.reflector import SYNCED, Change, ChangeKind, Timing
 from carrel_scheduler.kube.resources import PODS
 from unit.kube.scripted import ScriptedServer, thing
 

@@ -12,7 +12,12 @@ from carrel_scheduler.kube.credentials import (
     CredentialsUnusable,
     from_kubeconfig,
 )
-from carrel_scheduler.kube.patience import CHANCE_FAILURES, LONGEST_SECONDS, NOT_KNOWN, Patience
+from carrel_scheduler.kube.transport import (
+    LONGEST_SECONDS,
+    NOT_KNOWN,
+    TRANSIENT_FAILURES,
+    CredentialsBreaker,
+)
 
 HOUR = 3600.0
 VERSION = "client.authentication.k8s.io/v1"
@@ -27,7 +32,7 @@ class Trying:
         self.now = 0.0
         self.broken = True
         self.tried = 0
-        self.patience = Patience(lambda: self.now)
+        self.patience = CredentialsBreaker(lambda: self.now)
 
     def ask(self, seconds: float, why: CredentialsUnusable = MISSING) -> None:
         until = self.now + seconds
@@ -65,7 +70,7 @@ def test_it_is_tried_ever_more_seldom_and_said_once(caplog: pytest.LogCaptureFix
 
 def test_a_few_failures_are_chance(caplog: pytest.LogCaptureFixture) -> None:
     trying = Trying()
-    for _ in range(CHANCE_FAILURES - 1):
+    for _ in range(TRANSIENT_FAILURES - 1):
         trying.patience.check()
         trying.patience.failed(MISSING)
     trying.patience.check()
@@ -76,7 +81,7 @@ def test_a_few_failures_are_chance(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_another_reason_is_said_too(caplog: pytest.LogCaptureFixture) -> None:
-    patience = Patience(lambda: 0.0)
+    patience = CredentialsBreaker(lambda: 0.0)
     for why in (*[MISSING] * 5, *[CredentialsUnusable(NOT_KNOWN, refused=True)] * 5):
         patience.failed(why)
     assert patience.trouble == NOT_KNOWN

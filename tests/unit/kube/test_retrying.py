@@ -2,6 +2,7 @@
 
 import pytest
 
+from carrel_scheduler.backoff import LONGEST_PAUSE_SECONDS, Backoff
 from carrel_scheduler.kube.errors import (
     Cause,
     Conflict,
@@ -10,11 +11,9 @@ from carrel_scheduler.kube.errors import (
     TooManyRequests,
     Unavailable,
 )
-from carrel_scheduler.kube.retrying import (
-    LONGEST_PAUSE_SECONDS,
+from carrel_scheduler.kube.sending import (
     TRIES,
     TRIES_WITHOUT_ROOM,
-    Backoff,
     Repeat,
     pause_after,
 )

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from carrel_scheduler.kube.decoding import EventReader, Lines, Seen
 from carrel_scheduler.kube.errors import Gone, Undecodable
 from carrel_scheduler.kube.metadata import Identity
-from carrel_scheduler.kube.watching import EventReader, Lines, Seen
 
 
 class Meta(msgspec.Struct, rename="camel"):

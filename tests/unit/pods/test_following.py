@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.places import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Ask, Places
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from unit.pods.making import container, node, pod
 

@@ -10,10 +10,9 @@ import pytest
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group, Level
 from carrel_scheduler.core.requests import HOST
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Role
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
-from carrel_scheduler.engines.kubernetes.pods.owners import Owners
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouped, Role
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Owned, Owner, Pod
 from unit.pods.making import pod
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from carrel_scheduler.engines.kubernetes.pods import sharing, standing
+from carrel_scheduler.engines.kubernetes.pods import labels, resource_requests
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import POD_GROUPS, RULES
 from carrel_schema import names
 
@@ -24,13 +24,13 @@ def test_the_page_names_every_kind_and_no_other() -> None:
 def test_the_page_names_every_label() -> None:
     keys = {
         names.PROJECT,
-        *standing.PROJECT_ALIASES[:-1],
-        standing.PRIORITY,
-        standing.PREEMPTIBLE,
-        standing.MIN_MEMBERS,
-        sharing.MEMORY,
-        *sharing.SHARE,
-        *sharing.DEVICES,
+        *labels.PROJECT_ALIASES[:-1],
+        labels.PRIORITY,
+        labels.PREEMPTIBLE,
+        labels.MIN_MEMBERS,
+        resource_requests.GPU_MEMORY,
+        *resource_requests.GPU_SHARE,
+        *resource_requests.GPU_DEVICES,
     } - {"scheduling.volcano.sh/queue-name"}
     assert {key for key in keys if f"`{key}`" not in PAGE} == set()
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
-from carrel_scheduler.engines.kubernetes.pods.nodes import node_set
-from carrel_scheduler.engines.kubernetes.pods.places import Places
+from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.mig_resources import held_milli, milli_of
 from carrel_scheduler.workloads.gangs import shape
 from carrel_schema.objects import Resources, WorkloadSpec
@@ -47,7 +46,7 @@ def test_a_node_counts_as_the_parts_that_strangers_leave() -> None:
     offered = {"cpu": "8", "nvidia.com/gpu": "2", "nvidia.com/mig-1g.10gb": "7"}
     found = node(allocatable=offered)
     assert (node_set(found).devices, node_set(found).counted_milli) == (2, 875)
-    strangers = ForeignUse()
+    strangers = UnmanagedUse()
     taken = [container(requests={"nvidia.com/mig-1g.10gb": "3"})]
     strangers.put(pod(node="n", phase="Running", containers=taken))
     told = node_set(found, strangers.of("n"))

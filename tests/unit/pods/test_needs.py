@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.requests import ANYWHERE, Where
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.needs import Needs, needs_of
-from carrel_scheduler.engines.kubernetes.pods.requests import request_of
-from carrel_scheduler.engines.kubernetes.pods.sharing import Share
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    Needs,
+    Share,
+    needs_of,
+    request_of,
+)
 from unit.pods.making import container, pod
 
 GI = 2**30

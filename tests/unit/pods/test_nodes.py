@@ -2,16 +2,16 @@
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
     CPU_WORKER,
     GPU_WORKER,
     IN_GROUP,
     UNGROUPED,
+    UnmanagedUse,
     gpu_model,
     node_set,
 )
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from carrel_schema.names import NODE_GROUP
 from unit.pods.making import container, node, pod
@@ -35,7 +35,7 @@ def test_what_it_offers() -> None:
 
 
 def test_what_others_use_is_not_offered() -> None:
-    use = ForeignUse()
+    use = UnmanagedUse()
     asked = {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": "2"}
     theirs = pod("theirs", node="n", containers=[container(requests=asked)])
     assert use.put(theirs) == {"n"}
@@ -48,7 +48,7 @@ def test_what_others_use_is_not_offered() -> None:
 
 
 def test_they_use_it_until_they_ended_wherever_they_went() -> None:
-    use = ForeignUse()
+    use = UnmanagedUse()
     use.put(pod("theirs", node="n", deleted=True))
     assert use.of("n")
     assert use.put(pod("theirs", node="m")) == {"n", "m"}
@@ -59,7 +59,7 @@ def test_they_use_it_until_they_ended_wherever_they_went() -> None:
 
 
 def test_a_pod_of_others_that_nobody_understands_is_one_pod() -> None:
-    use = ForeignUse()
+    use = UnmanagedUse()
     use.put(pod("odd", node="n", containers=[container(requests={"cpu": "much"})]))
     assert dict(use.of("n")) == {"pods": 10**9}
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.requests import HOST, Where
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_RESOURCE
-from carrel_scheduler.engines.kubernetes.pods.places import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
 from carrel_schema.names import NODE_GROUP
 from unit.pods.making import container, node, pod

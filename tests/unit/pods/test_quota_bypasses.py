@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.kubernetes.binding import read_devices
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.needs import needs_of, total_of
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import needs_of, total_of
 from unit.pods.making import container, pod
 from unit.pods.test_grouping import PROJECTS, World
 

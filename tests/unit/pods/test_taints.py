@@ -8,9 +8,9 @@ from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.kubernetes.pods.taints import (
+from carrel_scheduler.engines.kubernetes.pods.selectors import (
+    core_taint,
     hard,
-    told,
     tolerated,
     tolerations_of,
 )
@@ -46,7 +46,7 @@ def admitted(state: Columns, tolerations: frozenset[str]) -> bool:
 def test_the_core_admits_whom_kubernetes_admits(count: int) -> None:
     for taints in itertools.combinations(TAINTS, 2):
         state = State()
-        says = frozenset(told(taint) for taint in hard(taints))
+        says = frozenset(core_taint(taint) for taint in hard(taints))
         state.apply(NodeSet("n", 0, 1000, 1024, taints=says))
         for tolerations in itertools.combinations(TOLERATIONS, count):
             expected = all(

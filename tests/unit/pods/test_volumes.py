@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.places import (
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
     BindVolume,
-    Places,
     SelectNode,
     Volumes,
 )

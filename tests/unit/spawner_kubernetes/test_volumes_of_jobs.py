@@ -6,7 +6,7 @@ import pytest
 
 from carrel.from_here import VOLUMES, start_in, unseen
 from carrel_scheduler.engines.contract import TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks.pod import pod
+from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from unit.spawner_kubernetes.test_pod import manifest, spawner
 

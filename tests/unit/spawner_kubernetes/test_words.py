@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.engines.kubernetes.tasks import names as task_names
+from carrel_scheduler.engines.kubernetes.tasks import task_pods as task_names
 from carrel_schema.names import TASK
 from carrel_spawner.kubernetes import belongings, happening, names, trouble
 from carrel_spawner.kubernetes.belongings import Storage

@@ -14,7 +14,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeSeen,
     Ready,
 )
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.workloads.views.live import LiveView
 from unit.workloads.desk import NODE, Desk

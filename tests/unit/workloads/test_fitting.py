@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
+from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_schema.objects import Meta, Resources, Workload, WorkloadSpec

@@ -8,7 +8,7 @@ import pytest
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import NodeSeen, Ready
 from carrel_scheduler.engines.kubernetes.pods.types import Node
-from carrel_scheduler.engines.kubernetes.tasks.pod import check_runnable
+from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.policy.admission import NotAdmitted, admit
 from carrel_scheduler.workloads.launch import fitting

@@ -1,17 +1,25 @@
 """Binding a pod to a node: the one write that gives away a device.
 
 The binding names the pod's uid, so it can hit no other pod of that name, and the version that was
-decided on, so a pod that meanwhile asks for something else is decided on again. The API server
-binds a pod once only. It carries the epoch of the scheduler that decided it: a policy of the
-cluster refuses an epoch that is not the leader's. An answer that is lost is asked for again until
-it is known what became of the binding: a place is never given back that may have been taken.
+decided on, so a pod that changed meanwhile is decided on again. The API server binds a pod once
+only. The binding carries the epoch of the scheduler: a policy of the cluster refuses an epoch that
+is not the leader's. After a lost answer the pod is read until its state is known: a place is never
+given back that may have been taken.
+
+Before it, ``prepare`` writes where the volumes of the pod's claims are to be made.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
 
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
+    SELECTED_NODE,
+    BindVolume,
+    Decision,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import (
@@ -23,8 +31,38 @@ from carrel_scheduler.kube.errors import (
     TooManyRequests,
     Unavailable,
 )
-from carrel_scheduler.kube.resources import PODS
+from carrel_scheduler.kube.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from carrel_schema.names import COUNTED, DEVICES, EPOCH
+
+BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+
+
+async def prepare(client: KubeClient, decision: Decision) -> None:
+    """Write one decision about a claim. Raises ``KubeError``."""
+    if isinstance(decision, BindVolume):
+        await client.patch(PERSISTENT_VOLUMES, decision.volume, _claimed(decision))
+        return
+    body = {"metadata": {"annotations": {SELECTED_NODE: decision.node}}}
+    await client.patch(PERSISTENT_VOLUME_CLAIMS, decision.claim, body, decision.namespace)
+
+
+def _claimed(decision: BindVolume) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "resourceVersion": decision.version,
+            "annotations": {BY_CONTROLLER: "yes"},
+        },
+        "spec": {
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": PERSISTENT_VOLUME_CLAIMS.kind,
+                "namespace": decision.namespace,
+                "name": decision.claim,
+                "uid": decision.claim_uid,
+            }
+        },
+    }
+
 
 NO_LEASE_YET = "no params found"
 """What the API server says while its policies do not know of the lease yet."""

@@ -16,8 +16,9 @@ from typing import Final, Generic, Self
 
 import msgspec
 
+from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.decoding import decode_page
+from carrel_scheduler.kube.decoding import Lines, decode_page
 from carrel_scheduler.kube.errors import (
     Gone,
     KubeError,
@@ -28,8 +29,6 @@ from carrel_scheduler.kube.errors import (
 )
 from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import Resource
-from carrel_scheduler.kube.retrying import Backoff, Chance
-from carrel_scheduler.kube.watching import Lines
 from carrel_scheduler.ledger.codec import SOURCES
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.resources.codec import Stored
@@ -81,7 +80,7 @@ class ManyWatch(Generic[ObjectT]):
         version: int,
         *,
         statuses: bool,
-        chance: Chance,
+        chance: Jitter,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         quarantine: Quarantine,
     ) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from carrel_scheduler.kube.changes import ChangeKind
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict as Changed
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.errors import NotFound as Gone
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import Resource
 from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.resources import codec, conditions, kinds

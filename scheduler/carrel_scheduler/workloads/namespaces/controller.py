@@ -13,6 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from carrel_scheduler.kube.resources import (
@@ -22,7 +23,6 @@ from carrel_scheduler.kube.resources import (
     ROLE_BINDINGS,
     Resource,
 )
-from carrel_scheduler.kube.retrying import Backoff, Chance
 from carrel_scheduler.ledger.errors import LedgerUnavailable
 from carrel_scheduler.ledger.store import ChangeType, Expired, ObjectStore
 from carrel_scheduler.ledger.store import Conflict as Changed
@@ -65,7 +65,7 @@ class Namespaces:
         *,
         system: str,
         checkpoints: Checkpoints,
-        chance: Chance,
+        chance: Jitter,
         closed: Sequence[str] = (),
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

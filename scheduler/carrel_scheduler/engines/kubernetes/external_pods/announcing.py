@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.engines.kubernetes import telling
-from carrel_scheduler.engines.kubernetes.evicting import say_why
+from carrel_scheduler.engines.kubernetes import notifications
+from carrel_scheduler.engines.kubernetes.eviction import say_why
 from carrel_scheduler.engines.kubernetes.external_pods.own_pods import OwnPods
-from carrel_scheduler.engines.kubernetes.telling import Said
+from carrel_scheduler.engines.kubernetes.notifications import Said
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_schema.objects import ReasonInfo
@@ -43,6 +43,6 @@ class Announcing:
         said = Said(pod.namespace, pod.name, pod.uid, why.token, message)
         try:
             await say_why(self._client, said, self._now())
-            await telling.event(self._client, said, now=self._now(), instance=self._instance)
+            await notifications.event(self._client, said, now=self._now(), instance=self._instance)
         except KubeError as error:
             log.info("pod %s is not told why it gives way: %s", pod.name, error)

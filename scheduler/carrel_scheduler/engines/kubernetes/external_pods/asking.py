@@ -8,10 +8,9 @@ import msgspec
 
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.engines.kubernetes.external_pods.teams import Slot, Team
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.needs import needs_of
-from carrel_scheduler.engines.kubernetes.pods.places import Ask, Places
-from carrel_scheduler.engines.kubernetes.pods.requests import request_of
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import needs_of, request_of
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from carrel_scheduler.engines.kubernetes.external_pods.members import Member
 from carrel_scheduler.engines.kubernetes.external_pods.teams import Slot, Team
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 
 
 class GuestBook:

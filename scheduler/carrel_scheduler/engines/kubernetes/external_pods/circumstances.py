@@ -9,16 +9,17 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TypeVar
 
-from carrel_scheduler.engines.kubernetes.pods.places import Places, Volumes
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.types import (
     Namespace,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
 )
-from carrel_scheduler.kube.changes import ChangeKind
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import ChangeKind
 from carrel_scheduler.kube.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,

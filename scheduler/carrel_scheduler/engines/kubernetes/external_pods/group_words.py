@@ -6,9 +6,9 @@ from typing import Any, Final
 from carrel_scheduler.engines.kubernetes.external_pods import words
 from carrel_scheduler.engines.kubernetes.external_pods.members import Member
 from carrel_scheduler.engines.kubernetes.external_pods.teams import Team
+from carrel_scheduler.engines.kubernetes.notifications import timestamp
 from carrel_scheduler.engines.kubernetes.pods.nodes import gpu_count, in_order
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, PodGroup
-from carrel_scheduler.engines.kubernetes.telling import timestamp
 
 Status = dict[str, Any]
 SCHEDULED: Final = "Scheduled"

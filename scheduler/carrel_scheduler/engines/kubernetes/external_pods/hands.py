@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes import telling
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
-from carrel_scheduler.engines.kubernetes.evicting import Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes import notifications
+from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
+from carrel_scheduler.engines.kubernetes.eviction import Protected, Victim, evict
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     BindingFailed,
     EvictionRefused,
@@ -30,8 +30,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.orders import (
     Orders,
     Tell,
 )
-from carrel_scheduler.engines.kubernetes.preparing import prepare
-from carrel_scheduler.engines.kubernetes.telling import Said
+from carrel_scheduler.engines.kubernetes.notifications import Said
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
 from carrel_scheduler.ledger.records import Ledger, Transition
@@ -247,14 +246,16 @@ class Hands:
         try:
             if isinstance(order, Nominate):
                 said = Said(pod.namespace, pod.name, pod.uid, "", "")
-                await telling.nominate(self._client, said, order.node)
+                await notifications.nominate(self._client, said, order.node)
                 return
             said = Said(pod.namespace, pod.name, pod.uid, order.token, order.message)
             if isinstance(order, Note):
                 now = self._now()
-                await telling.event(self._client, said, now=now, instance=self._instance)
+                await notifications.event(self._client, said, now=now, instance=self._instance)
             else:
-                await telling.tell(self._client, said, now=self._now(), instance=self._instance)
+                await notifications.tell(
+                    self._client, said, now=self._now(), instance=self._instance
+                )
             self.counts.told += 1
         except KubeError as error:
             log.info("pod %s was not told why it waits: %s", pod.name, error)

@@ -6,7 +6,7 @@ The rest of the guests' code works on these facts; ``reading`` gets them from ob
 from dataclasses import dataclass
 
 from carrel_scheduler.core.events import Outcome
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 
 

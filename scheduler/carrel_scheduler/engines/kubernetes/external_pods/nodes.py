@@ -14,15 +14,15 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.core_state import close_node
 from carrel_scheduler.engines.external import NodeHealth
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.foreign import ForeignUse
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import (
+    UnmanagedUse,
     gpu_count,
     gpu_model,
     health_of,
     node_set,
 )
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.node.contract import Device, NodeFacts
 from carrel_scheduler.quarantine import Quarantine
@@ -44,7 +44,7 @@ class Nodes:
     def __init__(self, groups: NodeGroups, withheld: Callable[[NodeSet], NodeSet]) -> None:
         self._groups, self._withheld = groups, withheld
         self._known: dict[str, KnownNode] = {}
-        self._strangers = ForeignUse()
+        self._strangers = UnmanagedUse()
         self._changed: set[str] = set()
         self._left: set[str] = set()
         self._short: set[str] = set()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from carrel_scheduler.engines.kubernetes.external_pods.members import PodRef
-from carrel_scheduler.engines.kubernetes.pods.places import Decision
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Decision
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.ledger.records import Transition
 

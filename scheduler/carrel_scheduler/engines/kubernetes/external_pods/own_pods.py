@@ -11,7 +11,7 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.external import Disruption
-from carrel_scheduler.engines.kubernetes.evicting import DISRUPTION_TARGET
+from carrel_scheduler.engines.kubernetes.eviction import DISRUPTION_TARGET
 from carrel_scheduler.engines.kubernetes.external_pods.members import PodRef
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.names import TASK

@@ -13,7 +13,7 @@ from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
-from carrel_scheduler.engines.kubernetes.pods.places import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
 from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
 

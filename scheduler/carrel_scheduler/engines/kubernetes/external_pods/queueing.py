@@ -6,7 +6,7 @@ from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.engines.kubernetes.external_pods.teams import Slot, Team
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 
 
 def queued_event(

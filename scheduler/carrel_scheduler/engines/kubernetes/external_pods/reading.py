@@ -17,10 +17,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     PodGone,
     StrangerSeen,
 )
-from carrel_scheduler.engines.kubernetes.pods import counted
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Grouping
+from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouped, Grouping
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_schema.names import (
     DEVICES,
@@ -52,10 +52,10 @@ class Reader:
         except PodRefused as error:
             if not pod.spec.node_name:
                 return MemberSeen(_member(pod, Grouped(_nameless(pod)), error.sentence))
-            was = counted.read(pod.metadata.annotations)
+            was = labels.read_counted(pod.metadata.annotations)
             if was is None:
                 return StrangerSeen(pod)
-            return MemberSeen(_member(pod, Grouped(counted.applied(_nameless(pod), was))))
+            return MemberSeen(_member(pod, Grouped(labels.as_counted(_nameless(pod), was))))
 
     def gone(self, pod: Pod) -> PodGone:
         """What a deleted pod is to the loop."""
@@ -66,9 +66,9 @@ class Reader:
         known = self._read.get(pod.metadata.uid)
         if known is None or not pod.spec.node_name:
             known = await self._grouper.group(pod)
-            was = counted.read(pod.metadata.annotations) if pod.spec.node_name else None
+            was = labels.read_counted(pod.metadata.annotations) if pod.spec.node_name else None
             if was is not None:
-                known = Grouped(counted.applied(known.grouping, was), known.role)
+                known = Grouped(labels.as_counted(known.grouping, was), known.role)
             self._read[pod.metadata.uid] = known
         return known
 

@@ -22,7 +22,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.book import GuestBook
 from carrel_scheduler.engines.kubernetes.external_pods.members import Member
 from carrel_scheduler.engines.kubernetes.external_pods.queueing import queued_event
 from carrel_scheduler.engines.kubernetes.external_pods.teams import GuestPlace, Slot, Team
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 
 log = logging.getLogger(__name__)
 

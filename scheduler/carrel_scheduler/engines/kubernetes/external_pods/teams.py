@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from carrel_scheduler.core.requests import NOTHING, Request
 from carrel_scheduler.engines.kubernetes.external_pods.members import Member
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 
 
 @dataclass(frozen=True, slots=True)

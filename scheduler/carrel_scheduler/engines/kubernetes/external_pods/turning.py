@@ -21,9 +21,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.orders import Bind, Evict
 from carrel_scheduler.engines.kubernetes.external_pods.own_pods import OwnPods
 from carrel_scheduler.engines.kubernetes.external_pods.own_volumes import Claims, OwnVolumes
 from carrel_scheduler.engines.kubernetes.external_pods.teams import GuestPlace, Slot, Team
-from carrel_scheduler.engines.kubernetes.pods import counted
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouping
-from carrel_scheduler.engines.kubernetes.pods.places import Places
+from carrel_scheduler.engines.kubernetes.pods import labels
+from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
 from carrel_scheduler.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class Turning:
         """Have a pod bound; from now on others see it there."""
         self.places.put_pod(member.pod, place.node)
         first = self.places.decide(member.pod, place.node)
-        whom = counted.written(grouping)
+        whom = labels.counted_annotation(grouping)
         self.orders.binds.append(
             Bind(member.ref, place.node, place.devices, member.pod, first, whom)
         )

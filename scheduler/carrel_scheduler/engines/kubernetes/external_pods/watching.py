@@ -20,9 +20,9 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod
-from carrel_scheduler.kube.changes import Change, ChangeKind
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import Change, ChangeKind
 from carrel_scheduler.quarantine import Quarantine
 
 log = logging.getLogger(__name__)

@@ -30,8 +30,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.watching import (
     pump_nodes,
     pump_pods,
 )
-from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
-from carrel_scheduler.engines.kubernetes.pods.owners import Owners
+from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
 from carrel_scheduler.engines.kubernetes.pods.types import (
     Namespace,
     Node,

@@ -1,41 +1,113 @@
-"""Which workload a pod belongs to: the walk up its owners, and the rules for their kinds.
+"""Which workload a pod belongs to: the chain of its owners, and the rules for their kinds.
 
 A pod may name its group itself; else the topmost owner whose kind starts its pods together makes
 one; else each pod is a workload of its own. Equal groupings are one object, while it is used.
+Thousands of pods share a few owners, and owners change now and then, so they are cached for a
+minute.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.grouped import Grouped, Grouping, Role
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import (
     POD_GROUPS,
     RULES,
     How,
     PodGroupRule,
-    Rule,
-)
-from carrel_scheduler.engines.kubernetes.pods.levels import structure_of
-from carrel_scheduler.engines.kubernetes.pods.owners import MOST_KEPT, Owners
-from carrel_scheduler.engines.kubernetes.pods.rule_reading import (
     RoleCount,
-    at,
-    holds,
+    Rule,
+    condition_holds,
     number,
     roles_of,
+    value_at,
 )
-from carrel_scheduler.engines.kubernetes.pods.standing import (
+from carrel_scheduler.engines.kubernetes.pods.labels import (
     PRIORITY,
     SAID_QUEUE,
+    Grouped,
+    Grouping,
+    PodLabels,
     Projects,
-    Standing,
+    Role,
     count_of_pods,
+    structure_of,
 )
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Meta, Owned, Owner, Pod
+
+GetOwner = Callable[[Owner, str], Awaitable[Owned | None]]
+"""Owner and namespace to the object; ``None`` where there is none, or it may not be read."""
+MOST_LEVELS: Final = 10
+MOST_KEPT: Final = 20_000
+FRESH_SECONDS: Final = 60.0
+
+
+class Owners:
+    """Owners of pods. Equal questions at the same time are asked once.
+
+    Args:
+        get: looks one up.
+        most: so many are remembered.
+        now: seconds of any clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        get: GetOwner,
+        most: int = MOST_KEPT,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._get = get
+        self._most = most
+        self._now = now
+        self._found: OrderedDict[str, tuple[float, asyncio.Future[Owned | None]]] = OrderedDict()
+
+    async def chain(self, pod: Pod) -> list[tuple[Owner, Owned | None]]:
+        """The controllers above a pod with what is known of them, the nearest first."""
+        chain: list[tuple[Owner, Owned | None]] = []
+        above, seen = pod.metadata.controller, {pod.metadata.uid}
+        while above is not None and above.uid not in seen and len(chain) < MOST_LEVELS:
+            seen.add(above.uid)
+            found = await self.look_up(above, pod.metadata.namespace)
+            chain.append((above, found))
+            above = None if found is None else found.metadata.controller
+        return chain
+
+    async def look_up(self, owner: Owner, namespace: str) -> Owned | None:
+        """The object that a reference means; ``None`` where another one has its name by now."""
+        key = owner.uid or f"{owner.api_version}/{owner.kind}/{namespace}/{owner.name}"
+        at, known = self._found.get(key, (0.0, None))
+        asked = known
+        if asked is None or self._now() - at > FRESH_SECONDS:
+            asked = asyncio.ensure_future(self._get(owner, namespace))
+            self._found[key] = (self._now(), asked)
+            if len(self._found) > self._most:
+                self._found.popitem(last=False)
+        self._found.move_to_end(key)
+        try:
+            found = await asyncio.shield(asked)
+        except Exception:
+            self._found.pop(key, None)
+            if known is None or known is asked:
+                raise
+            # What was true a minute ago is better than nothing while the server does not answer.
+            found = await known
+        if found is None:
+            self._found.pop(key, None)
+        elif owner.uid and found.metadata.uid != owner.uid:
+            return None
+        return found
+
+    def forget(self, uid: str) -> None:
+        """Ask again for an owner that changed."""
+        self._found.pop(uid, None)
+
 
 _BY_KIND: Final[Mapping[tuple[str, str], Rule]] = {(rule.group, rule.kind): rule for rule in RULES}
 _POD: Final = _BY_KIND["", "Pod"]
@@ -116,7 +188,7 @@ def _said(found: Owned | None, rule: Rule | None) -> dict[str, str]:
 
 
 def _text(owner: Mapping[str, Any], path: str) -> str:
-    found = at(owner, path)
+    found = value_at(owner, path)
     return found if isinstance(found, str) else ""
 
 
@@ -149,7 +221,7 @@ class _Reading:
         self.pod = pod
         metas = [found.metadata for _, found, _ in chain if found is not None]
         fields = [_said(found, rule) for _, found, rule in chain]
-        self._standing = Standing(pod, [*beside, *metas], [*said, *fields])
+        self._standing = PodLabels(pod, [*beside, *metas], [*said, *fields])
         self._chain = chain
         self._projects = projects
 
@@ -164,7 +236,7 @@ class _Reading:
         """The gang of an owner; ``None`` where its pods start each by itself."""
         said: dict[str, Any] = msgspec.structs.asdict(found)
         total = self._standing.min_members
-        if total is None and not all(holds(when, said) for when in rule.only_when):
+        if total is None and not all(condition_holds(when, said) for when in rule.only_when):
             return None
         counts = roles_of(rule, said, total)
         role = self._role(rule, counts)
@@ -246,7 +318,7 @@ class _Reading:
         return next((rule.priority for rule in rules if rule.priority != own), own)
 
 
-def _preemptible(standing: Standing, priority: int, roles: tuple[Role, ...]) -> Preemptibility:
+def _preemptible(standing: PodLabels, priority: int, roles: tuple[Role, ...]) -> Preemptibility:
     """Protecting a minimum means something for gangs only."""
     said = standing.preemptible(priority)
     return Preemptibility.NO if said is Preemptibility.SURPLUS and not roles else said

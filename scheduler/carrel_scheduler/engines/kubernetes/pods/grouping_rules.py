@@ -1,13 +1,17 @@
 """Which pods are one workload, by the kind of their owner. Data: a new kind is an entry here.
 
-A pod's owners are walked upwards; the topmost one whose rule makes groups decides. Paths are keys
-of the owner with dots between. Nothing here knows Python beyond these few shapes; ``grouping``
-reads them.
+A pod's owners are walked upwards; the topmost one whose rule makes groups decides (``grouping``).
+Paths are keys of the owner with dots between. Owners are objects of others: whatever does not have
+the expected shape says nothing.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from math import prod
+from typing import Any, Final
+
+from carrel_scheduler.engines.kubernetes.pods.labels import MOST_PODS
 
 
 class How(StrEnum):
@@ -270,3 +274,110 @@ POD_GROUPS: Final[tuple[PodGroupRule, ...]] = (
     PodGroupRule(("scheduling.k8s.io/group-name",), "scheduling.volcano.sh", "v1beta1"),
     PodGroupRule(("kueue.x-k8s.io/pod-group-name",), total="kueue.x-k8s.io/pod-group-total-count"),
 )
+
+
+EVERY: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleCount:
+    """A role of an owner's pods.
+
+    Attributes:
+        least: so many start together.
+        apart: they start by themselves, after others ran.
+    """
+
+    name: str
+    least: int
+    apart: bool = False
+
+
+def roles_of(rule: Rule, owner: Mapping[str, Any], total: int | None = None) -> list[RoleCount]:
+    """The roles of an owner's pods that have any.
+
+    Args:
+        rule: of the owner's kind.
+        owner: the object.
+        total: so many pods are enough over all roles, as somebody said beside the owner.
+    """
+    apart = {role for role, when in rule.apart if condition_holds(when, owner)}
+    found = [role for roles in rule.roles for role in _roles(roles, owner)]
+    least_of = {role: count for role, path in rule.least_of if (count := number(owner, path))}
+    found = [
+        replace(
+            role,
+            least=min(role.least, least_of.get(role.name, role.least)),
+            apart=role.apart or EVERY in apart or role.name in apart,
+        )
+        for role in found
+    ]
+    if total is None:
+        total = next((count for path in rule.least if (count := number(owner, path))), None)
+    return found if total is None else _reduced(found, total)
+
+
+def condition_holds(when: When, owner: Mapping[str, Any]) -> bool:
+    """Whether the owner says so."""
+    found = value_at(owner, when.path)
+    if when.same_as:
+        return found is not None and found == value_at(owner, when.same_as)
+    return bool(found == when.value)
+
+
+def value_at(owner: object, path: str) -> Any:
+    """What stands value_at a path; ``None`` where nothing does."""
+    for key in path.split("."):
+        if not isinstance(owner, Mapping):
+            return None
+        owner = owner.get(key)
+    return owner
+
+
+def number(owner: object, path: str) -> int | None:
+    """The number value_at a path; ``None`` where there is none that counts pods."""
+    found = value_at(owner, path)
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        return None
+    return min(found, MOST_PODS)
+
+
+def _roles(roles: Roles, owner: Mapping[str, Any]) -> Iterator[RoleCount]:
+    for name, entry in _entries(roles, value_at(owner, roles.path)):
+        if roles.skip and value_at(entry, roles.skip) is True:
+            continue
+        least = max(0, _count(roles, entry) - roles.less)
+        if least:
+            yield RoleCount(name, least, bool(roles.after and value_at(entry, roles.after)))
+
+
+def _entries(roles: Roles, found: object) -> Iterator[tuple[str, object]]:
+    if roles.shape is Shape.ONE:
+        yield roles.name, found
+    elif roles.shape is Shape.MAP and isinstance(found, Mapping):
+        for name, entry in found.items():
+            yield str(name).lower(), entry
+    elif roles.shape is Shape.LIST and isinstance(found, Sequence) and not isinstance(found, str):
+        for entry in found:
+            yield str(value_at(entry, roles.name) or "").lower(), entry
+
+
+def _count(roles: Roles, entry: object) -> int:
+    counts = [count if (count := number(entry, path)) is not None else 1 for path in roles.counts]
+    if roles.least and (least := number(entry, roles.least)):
+        counts[0] = least
+    if roles.most and (most := number(entry, roles.most)) is not None:
+        counts[-1] = min(counts[-1], most)
+    return min(MOST_PODS, prod(counts))
+
+
+def _reduced(roles: list[RoleCount], total: int) -> list[RoleCount]:
+    """So many pods are enough: fewer of the most numerous roles, then of all."""
+    excess = sum(role.least for role in roles) - total
+    left = {role.name: role.least for role in roles}
+    for kept in (1, 0):
+        for name in sorted(left, key=lambda name: (-left[name], name)):
+            cut = max(0, min(excess, left[name] - kept))
+            left[name] -= cut
+            excess -= cut
+    return [replace(role, least=left[role.name]) for role in roles]

@@ -7,8 +7,8 @@ that is in no group is open to all. Work that asks for a group by name gets that
 
 from collections.abc import Mapping
 
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.nodes import UNGROUPED, node_group
+from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
 from carrel_schema.names import NODE_GROUP
 

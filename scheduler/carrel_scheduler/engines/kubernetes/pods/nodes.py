@@ -1,37 +1,93 @@
-"""A node of Kubernetes as the core's node.
+"""Nodes of Kubernetes as the core's nodes, less what unmanaged pods use.
 
-What others' pods use is taken off its capacity; of GPUs, so many devices that are not ours are
-reported as broken. The labels keep their names; a few are made the same whoever wrote them: the
-node group, the roles of workers, and by which name its GPUs are asked for.
+Amounts are summed exactly and rounded once; of GPUs, so many devices that are not ours are reported
+as broken. Labels keep their names; a few are normalised: the node group, the roles of workers, and
+by which name GPUs are requested. An unmanaged pod that cannot be parsed counts as one pod.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.resources import MIB
 from carrel_scheduler.engines.external import NodeHealth
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.foreign import NOTHING
-from carrel_scheduler.engines.kubernetes.pods.needs import (
-    CPU,
-    GPU_RESOURCES,
-    MEMORY,
-    Nanos,
-    in_bytes,
-)
 from carrel_scheduler.engines.kubernetes.pods.quantities import (
     NANO,
+    PodRefused,
     milli_floor,
     nanos,
     parsed,
     pieces_floor,
 )
-from carrel_scheduler.engines.kubernetes.pods.taints import NO_EXECUTE, closed, hard, told
-from carrel_scheduler.engines.kubernetes.pods.types import Node
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    CPU,
+    GPU_RESOURCES,
+    MEMORY,
+    PODS,
+    Nanos,
+    in_bytes,
+    total_of,
+)
+from carrel_scheduler.engines.kubernetes.pods.selectors import NO_EXECUTE, closed, core_taint, hard
+from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_schema.names import GROUP, NODE_GROUP
+
+NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class UnmanagedUse:
+    """Sums by node."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[str, Nanos]] = {}
+        self._nodes: dict[str, Nanos] = {}
+
+    def put(self, pod: Pod) -> set[str]:
+        """Note a pod as it is now; the nodes whose use changed.
+
+        A pod that has no node, or has ended, uses nothing; a terminating one still does.
+        """
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if pod.ended or not node:
+            return self.drop(uid)
+        total = _total(pod)
+        if self._pods.get(uid) == (node, total):
+            return set()
+        changed = self.drop(uid)
+        self._pods[uid] = (node, total)
+        self._add(node, total, 1)
+        return changed | {node}
+
+    def drop(self, uid: str) -> set[str]:
+        """Forget a pod; the node whose use changed."""
+        found = self._pods.pop(uid, None)
+        if found is None:
+            return set()
+        node, total = found
+        self._add(node, total, -1)
+        return {node}
+
+    def of(self, node: str) -> Mapping[str, int]:
+        """Resource -> billionths in use on the node."""
+        return self._nodes.get(node, NOTHING)
+
+    def _add(self, node: str, total: Nanos, sign: int) -> None:
+        sums = self._nodes.setdefault(node, {})
+        for name, nano in total.items():
+            sums[name] = sums.get(name, 0) + sign * nano
+        if not sums.get(PODS):
+            del self._nodes[node]
+
+
+def _total(pod: Pod) -> Nanos:
+    try:
+        return total_of(pod)
+    except PodRefused:
+        return {PODS: NANO}
+
 
 NODE_GROUP_ALIASES: Final = ("run.ai/type", "run.ai/node-pool", "kai.scheduler/node-pool")
 IN_GROUP: Final = "node group"
@@ -46,9 +102,9 @@ ROLE_ALIASES: Final = {
     "node-role.kubernetes.io/cpu-worker": CPU_WORKER,
 }
 ROLE: Final = "yes"
-"""What the labels of roles are told as; people leave them empty or write anything."""
+"""What the labels of roles are core_taint as; people leave them empty or write anything."""
 GPU_RESOURCE: Final = f"{GROUP}/gpu-resource"
-"""Label told to the core: by which resource the node's GPUs are asked for."""
+"""Label core_taint to the core: by which resource the node's GPUs are asked for."""
 DRAIN: Final = f"{GROUP}/drain"
 """Annotation: what runs here moves away, and nothing new starts."""
 GPU_MEMORY: Final = "nvidia.com/gpu.memory"
@@ -66,7 +122,7 @@ def node_set(
     before: Collection[int] = (),
     group: str = "",
 ) -> NodeSet:
-    """The node as the core is told of it.
+    """The node as the core is core_taint of it.
 
     Args:
         node: as Kubernetes describes it.
@@ -93,7 +149,7 @@ def node_set(
         gpu_memory_mib=gpu_memory_mib(node),
         extended=extended,
         counted_milli=held_milli(extended),
-        taints=frozenset(told(taint) for taint in hard(node.spec.taints)),
+        taints=frozenset(core_taint(taint) for taint in hard(node.spec.taints)),
         draining=is_draining(node),
     )
 

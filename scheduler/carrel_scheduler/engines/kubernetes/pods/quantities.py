@@ -1,4 +1,4 @@
-"""Kubernetes' quantities, exactly: integers of a billionth of the unit.
+"""Kubernetes' quantities, exactly, as integers of a billionth of the unit; and ``PodRefused``.
 
 Kubernetes keeps nothing finer than ``n`` and rounds up what is, so sums of these integers are the
 sums that it forms; rounding to millicores, bytes or pieces comes last, and up.
@@ -10,7 +10,26 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from functools import lru_cache
 from typing import Final
 
-from carrel_scheduler.engines.kubernetes.pods.errors import PodRefused
+
+class PodRefused(ValueError):  # noqa: N818 - named for what it is, as the core's refusals are
+    """A pod or node says something that cannot be understood or is not supported.
+
+    Attributes:
+        code: stable token, such as ``bad_quantity`` or ``resource_claims``.
+        field: what is wrong, as a path in the object.
+        value: what it says.
+        expected: what would be right.
+    """
+
+    def __init__(self, code: str, field: str, value: object, expected: str) -> None:
+        super().__init__(f"{field}={value!r}: {expected} ({code})")
+        self.code, self.field, self.value, self.expected = code, field, value, expected
+
+    @property
+    def sentence(self) -> str:
+        """For whoever wrote the object."""
+        return f"`{self.field}` is `{self.value}`; it should be {self.expected}."
+
 
 NANO: Final = 10**9
 MOST: Final = (2**63 - 1) * NANO

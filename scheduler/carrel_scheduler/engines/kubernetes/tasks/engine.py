@@ -1,9 +1,9 @@
 """The engine of a cluster: five verbs over pods; see ``engines.contract.Engine``.
 
 The API server's objects are its only memory, so any number of openings see the same. An ended pod
-stays, for its log, until its workload is removed; ``forget`` marks it and takes the finalizer away.
+stays, for its log, until its workload is removed; ``forget`` marks it and removes the finalizer.
 
-To end a task its pod is given a deadline that is over, so that the node ends it with its own grace
+To end a task its pod is given a deadline in the past, so that the node ends it with its own grace
 period and keeps the log. Another grace period than its own takes a deletion: the node then throws
 the log away with the pod.
 """
@@ -11,8 +11,8 @@ the log away with the pod.
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final
 
 from carrel_scheduler.engines.contract import (
     EngineError,
@@ -23,20 +23,66 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.engines.kubernetes.tasks.ending import Ender
 from carrel_scheduler.engines.kubernetes.tasks.logs import LogRequest, read_log
-from carrel_scheduler.engines.kubernetes.tasks.meeting import met_at
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.starting import OwnerOf, Starter
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.terminal import PodTerminal, open_terminal
+from carrel_scheduler.engines.kubernetes.tasks.termination import Ender
 from carrel_scheduler.engines.streams import StatusStream, Streams
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
+from carrel_scheduler.kube.execution import Channel, execute
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema import names
 from carrel_schema.names import label
+
+_TABLES: Final = ("cat", "/proc/net/tcp", "/proc/net/tcp6")
+_ESTABLISHED: Final = "01"
+_LISTENS: Final = "0A"
+_FIELDS: Final = 4
+LOOK_SECONDS: Final = 10.0
+
+
+async def met_at(
+    client: KubeClient, records: Records, members: Sequence[TaskId], port: int
+) -> frozenset[int]:
+    """The indices of those members who have met others at a TCP port."""
+    seen = await asyncio.gather(*(_has_met(client, records, one, port) for one in members))
+    return frozenset(one.index for one, met in zip(members, seen, strict=True) if met)
+
+
+async def _has_met(client: KubeClient, records: Records, member: TaskId, port: int) -> bool:
+    record = records.get(member)
+    if record is None or record.pod.state.running is None:
+        return False
+    try:
+        async with asyncio.timeout(LOOK_SECONDS):
+            return port in ports(await _tables(client, record.pod))
+    except (KubeError, TimeoutError):
+        return False  # it has ended, or its node does not answer: nobody knows
+
+
+async def _tables(client: KubeClient, pod: TaskPod) -> str:
+    meta, found = pod.metadata, b""
+    reading = await execute(client, meta.namespace, meta.name, _TABLES, pod.container)
+    try:
+        while (piece := await reading.read()) is not None:
+            found += piece.data if piece.channel is Channel.OUTPUT else b""
+    finally:
+        await reading.close()
+    return found.decode("ascii", "replace")
+
+
+def ports(tables: str) -> Iterator[int]:
+    """Both ends' ports of connections and of what listens."""
+    for line in tables.splitlines():
+        fields = line.split()
+        if len(fields) < _FIELDS or fields[3] not in (_ESTABLISHED, _LISTENS):
+            continue
+        for address in fields[1:3]:
+            yield int(address.rpartition(":")[2], 16)
 
 
 async def no_owner(_task: TaskSpec) -> dict[str, Any] | None:

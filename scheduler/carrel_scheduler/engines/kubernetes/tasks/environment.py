@@ -1,12 +1,17 @@
-"""The environment of a task's container: what was asked for, and what the engine alone knows."""
+"""The environment and files of a task's container, and the secret that holds the hidden part.
 
+The secret belongs to the pod and is deleted with it. Kubernetes keeps at most 1 MiB in one object.
+"""
+
+import base64
 import math
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from carrel_scheduler.engines.contract import TaskRefused, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
-from carrel_scheduler.engines.kubernetes.tasks.names import check_user
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import check_user, labels, pod_name
 
 TASK_DIR: Final = "$(CARREL_TASK_DIR)"
 
@@ -16,7 +21,7 @@ def public(task: TaskSpec) -> dict[str, str]:
     return _checked(_defaults(task) | asked(task.environment) | _own(task))
 
 
-def secret(task: TaskSpec) -> dict[str, str]:
+def secret_variables(task: TaskSpec) -> dict[str, str]:
     """Variables that may not; none of them replaces one of the engine's own."""
     own = _own(task)
     given = {name: text for name, text in task.secret_environment.items() if name not in own}
@@ -35,7 +40,7 @@ def literal(text: str) -> str:
 
 def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
     """``env`` of the container; ``payload`` is the name of the secret that holds the rest."""
-    hidden = secret(task)
+    hidden = secret_variables(task)
     shown = [
         {"name": name, "value": literal(text)}
         for name, text in sorted(public(task).items())
@@ -43,11 +48,11 @@ def variables(task: TaskSpec, payload: str) -> list[dict[str, Any]]:
     ]
     return shown + [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": payload, "key": key}}}
-        for key, name in keys(hidden).items()
+        for key, name in secret_keys(hidden).items()
     ]
 
 
-def keys(hidden: Mapping[str, str]) -> dict[str, str]:
+def secret_keys(hidden: Mapping[str, str]) -> dict[str, str]:
     """Names of secret variables by the keys under which their values are kept."""
     return {f"variable-{number}": name for number, name in enumerate(sorted(hidden))}
 
@@ -104,3 +109,59 @@ def _devices(task: TaskSpec) -> dict[str, str]:
         return {}
     seen = ",".join(task.device_uuids)
     return {"CUDA_VISIBLE_DEVICES": seen, "NVIDIA_VISIBLE_DEVICES": seen}
+
+
+MOST_BYTES: Final = 900 * 1024
+
+
+def payload_secret(task: TaskSpec, pod_uid: str) -> dict[str, Any] | None:
+    """The secret of a task whose pod has that uid; ``None`` where there is nothing to keep.
+
+    Raises ``EngineError``.
+    """
+    data = _data(task)
+    if not data:
+        return None
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name(task.id), "uid": pod_uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": pod_name(task.id),
+            "labels": labels(task),
+            "ownerReferences": [owner],
+        },
+        "immutable": True,
+        "type": "Opaque",
+        "data": data,
+    }
+
+
+def _data(task: TaskSpec) -> dict[str, str]:
+    hidden = secret_variables(task)
+    plain = {key: hidden[name].encode() for key, name in secret_keys(hidden).items()}
+    plain |= {key: task.files[path].encode() for key, path in _file_keys(task).items()}
+    size = sum(map(len, plain.values()))
+    if size > MOST_BYTES:
+        expected = (
+            f"at most {MOST_BYTES} bytes can be sent along to a cluster; "
+            "put larger files on a volume of the project"
+        )
+        raise TaskRefused("files_too_large", "files", f"{size} bytes", expected)
+    return {key: base64.b64encode(value).decode("ascii") for key, value in plain.items()}
+
+
+def volume_items(task: TaskSpec) -> list[dict[str, str]]:
+    """Which key of the secret is which file. Raises ``EngineError`` for a path that leaves."""
+    return [{"key": key, "path": f"files/{_path(path)}"} for key, path in _file_keys(task).items()]
+
+
+def _file_keys(task: TaskSpec) -> dict[str, str]:
+    return {f"file-{number}": path for number, path in enumerate(sorted(task.files))}
+
+
+def _path(text: str) -> str:
+    path = PurePosixPath(text)
+    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in text:
+        raise TaskRefused("path_escapes", "files", text, "a relative path without '..' is right")
+    return str(path)

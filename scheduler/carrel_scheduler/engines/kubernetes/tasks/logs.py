@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Invalid, KubeError, NotFound
 from carrel_scheduler.kube.resources import PODS

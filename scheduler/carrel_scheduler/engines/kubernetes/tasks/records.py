@@ -12,11 +12,11 @@ import msgspec
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.kubernetes.tasks import status as words
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FORGOTTEN
-from carrel_scheduler.kube.changes import Change, ChangeKind
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
+from carrel_scheduler.kube.reflector import Change, ChangeKind
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema import names
 

@@ -21,15 +21,14 @@ from carrel_scheduler.engines.contract import (
     TaskSpec,
 )
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, as_it_is, bind
-from carrel_scheduler.engines.kubernetes.tasks import payload
-from carrel_scheduler.engines.kubernetes.tasks.claims import Claims
-from carrel_scheduler.engines.kubernetes.tasks.insisting import unless_gone
-from carrel_scheduler.engines.kubernetes.tasks.pod import pod as manifest
+from carrel_scheduler.engines.kubernetes.eviction import unless_gone
+from carrel_scheduler.engines.kubernetes.tasks import environment
+from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.status import TOLD
-from carrel_scheduler.engines.kubernetes.tasks.storage import storage
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.volumes import Claims, storage
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import (
     AlreadyExists,
@@ -98,7 +97,7 @@ class Starter:
     async def _start(self, task: TaskSpec) -> None:
         owner = await self._owner_of(task)
         wanted = manifest(task, self._settings, owner)
-        payload.secret(task, "")
+        environment.payload_secret(task, "")
         await self._check_node(task.node)
         namespace = names.namespace_of(task.project)
         claims = storage(task, self._settings).claims
@@ -107,7 +106,7 @@ class Starter:
             await self._name_gang(task, namespace, owner)
         pod = await self._create(wanted, namespace)
         try:
-            secret = payload.secret(task, pod.metadata.uid)
+            secret = environment.payload_secret(task, pod.metadata.uid)
             if secret is not None:
                 with suppress(AlreadyExists):  # by the one whose start this goes on with
                     await self._client.create(SECRETS, secret, namespace)

@@ -1,8 +1,9 @@
 """A command beside a running task, on a terminal in its container.
 
 The connection's end does not end the command, so hanging up is a command of its own: it finds the
-terminal's processes by a note that lies in the container's memory for as long as they run. Of the
-command's own end the terminal tells before it ends itself, see ``program.TERMINAL``.
+terminal's processes by a note in the container's memory. The command's exit code comes behind its
+last output as a control sequence that terminals ignore, with a mark that no other has
+(``program.TERMINAL``).
 """
 
 import asyncio
@@ -14,12 +15,50 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes.tasks import program
-from carrel_scheduler.engines.kubernetes.tasks.goodbye import Goodbye
-from carrel_scheduler.engines.kubernetes.tasks.seen import TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
 from carrel_scheduler.kube.execution import RemoteCommand, execute
 from carrel_schema import names
+
+LONGEST_CODE: Final = len("255")
+
+
+class ExitCodeParser:
+    """Finds it, however the output is cut.
+
+    Attributes:
+        code: the command's exit code, once it was said.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._begins = program.GOODBYE % mark.encode()
+        self._kept = b""
+        self.code: int | None = None
+
+    def heard(self, data: bytes) -> bytes:
+        """What of the output so far is the command's for certain, and was not given yet."""
+        text = self._kept + data
+        before, found, after = text.partition(self._begins)
+        code, ends, _ = after.partition(program.GOODBYE_ENDS)
+        if ends and code.isdigit():
+            self._kept, self.code = b"", int(code)
+            return before
+        unfinished = found and not ends and len(code) <= LONGEST_CODE
+        kept = len(text) - len(before) if unfinished else self._begun(text)
+        self._kept = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def rest(self) -> bytes:
+        """What was kept back: there is no more output."""
+        rest, self._kept = self._kept, b""
+        return rest
+
+    def _begun(self, text: bytes) -> int:
+        """How many bytes at the end may be the beginning of a goodbye."""
+        most = min(len(text), len(self._begins) - 1)
+        return next((n for n in range(most, 0, -1) if text.endswith(self._begins[:n])), 0)
+
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +75,7 @@ class PodTerminal:
 
     def __init__(self, client: KubeClient, pod: TaskPod, remote: RemoteCommand, mark: str) -> None:
         self._client, self._pod, self._remote, self._mark = client, pod, remote, mark
-        self._goodbye = Goodbye(mark)
+        self._goodbye = ExitCodeParser(mark)
         self._reading = asyncio.Lock()
         self._ended = False
         self._code: int | None = None

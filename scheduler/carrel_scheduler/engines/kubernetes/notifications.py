@@ -1,0 +1,116 @@
+"""Conditions and events of pods: why a pod waits, and what happened to it.
+
+Both are bounded: so many in a second for the whole cluster, only the latest reason of a pod, and
+never the same twice. A reason that is outdated before its turn is never written.
+"""
+
+import hashlib
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from carrel_scheduler.kube.client import KubeClient, PatchKind
+from carrel_scheduler.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NotFound
+from carrel_scheduler.kube.resources import EVENTS, PODS
+
+log = logging.getLogger(__name__)
+
+REPORTER: Final = "carrel.dev/scheduler"
+UNSCHEDULABLE: Final = "Unschedulable"
+NOTE_LENGTH: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a pod is told.
+
+    Attributes:
+        namespace, name, uid: of the pod.
+        token: in CamelCase; ``message``: a sentence.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    token: str
+    message: str
+
+
+async def tell(client: KubeClient, said: Said, *, now: float, instance: str) -> None:
+    """Write the condition and the event; a pod that is gone is told nothing.
+
+    Raises ``KubeError`` for refusals.
+    """
+    try:
+        await _condition(client, said, now)
+        await event(client, said, now=now, instance=instance)
+    except (NotFound, Conflict) as error:
+        log.debug("pod %s is gone already: %s", said.name, error)
+
+
+async def nominate(client: KubeClient, said: Said, node: str) -> None:
+    """Say on which node room is being freed for a pod."""
+    body = {"metadata": {"uid": said.uid}, "status": {"nominatedNodeName": node}}
+    try:
+        await client.patch(PODS, said.name, body, said.namespace, sub="status")
+    except (NotFound, Conflict, Invalid) as error:
+        log.debug("pod %s is gone, or bound, already: %s", said.name, error)
+
+
+async def _condition(client: KubeClient, said: Said, now: float) -> None:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": UNSCHEDULABLE,
+        "message": said.message,
+        "lastTransitionTime": timestamp(now),
+    }
+    body = {"metadata": {"uid": said.uid}, "status": {"conditions": [condition]}}
+    how = PatchKind.STRATEGIC
+    await client.patch(PODS, said.name, body, said.namespace, sub="status", how=how)
+
+
+async def event(
+    client: KubeClient, said: Said, *, now: float, instance: str, warning: bool = True
+) -> None:
+    """Write an event about a pod; the same reason again counts up the event that is there."""
+    name = _event_name(said)
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    body: dict[str, Any] = {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": name, "namespace": said.namespace},
+        "eventTime": at,
+        "reportingController": REPORTER,
+        "reportingInstance": instance[:128],
+        "action": "Scheduling",
+        "reason": said.token,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": said.namespace,
+            "name": said.name,
+            "uid": said.uid,
+        },
+        "note": said.message[:NOTE_LENGTH],
+        "type": "Warning" if warning else "Normal",
+    }
+    try:
+        await client.create(EVENTS, body, said.namespace)
+    except AlreadyExists:
+        again = {"series": {"count": 2, "lastObservedTime": at}}
+        await client.patch(EVENTS, name, again, said.namespace, how=PatchKind.MERGE)
+    except KubeError as error:
+        log.info("no event about pod %s: %s", said.name, error)
+
+
+def _event_name(said: Said) -> str:
+    """The same for the same pod and sentence, so that nothing is said twice."""
+    digest = hashlib.sha256(f"{said.uid} {said.token} {said.message}".encode()).hexdigest()
+    return f"{said.name[:200]}.{digest[:16]}"
+
+
+def timestamp(now: float) -> str:
+    """Epoch seconds as conditions say them."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

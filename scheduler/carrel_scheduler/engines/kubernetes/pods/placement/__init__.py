@@ -1,0 +1,1 @@
+"""Where pods may run, over the nodes, pods and volumes that there are."""

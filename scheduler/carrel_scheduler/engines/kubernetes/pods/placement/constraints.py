@@ -1,0 +1,448 @@
+"""What a pod asks of the core: its resource request, and the nodes where it may run now.
+
+The core knows labels, taints and sets of nodes. Everything else (other pods, ports, volumes)
+becomes a set of nodes here, and is evaluated again when what it depends on has changed. An answer
+is cached by the text of the pod's specification, since thousands of pods are made from a few
+templates.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from carrel_scheduler.core.requests import HOST, Request, Where
+from carrel_scheduler.engines.kubernetes.pods.labels import level_key
+from carrel_scheduler.engines.kubernetes.pods.node_groups import (
+    NodeGroups,
+    asked_group,
+    asks_for_group,
+)
+from carrel_scheduler.engines.kubernetes.pods.placement.node_affinity import (
+    NodeIndex,
+    may_use,
+    node_terms,
+)
+from carrel_scheduler.engines.kubernetes.pods.placement.pod_affinity import (
+    Neighbours,
+    Term,
+    constraints_of,
+    has_wishes,
+    spread_nodes,
+    term_of,
+    wishes_of,
+)
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
+    ClaimUsers,
+    Decision,
+    Volumes,
+    claims_of,
+)
+from carrel_scheduler.engines.kubernetes.pods.resource_requests import (
+    needs_of,
+    not_offered,
+    request_of,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Node, Pod
+
+Taken = tuple[str, str, int]
+"""Address, protocol, port."""
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - compared with, never bound
+
+
+def ports_of(pod: Pod) -> frozenset[Taken]:
+    """The ports of its node that a pod takes."""
+    return frozenset(
+        (port.host_ip or EVERYWHERE, port.protocol, port.host_port)
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+        for port in container.ports
+        if port.host_port
+    )
+
+
+class HostPorts:
+    """The ports that placed pods take; ``version`` changes with them."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._pods: dict[str, tuple[str, frozenset[Taken]]] = {}
+        self._nodes: dict[tuple[str, int], dict[str, list[str]]] = {}
+
+    def put(self, pod: Pod, node: str = "") -> None:
+        """A pod is on a node, or will be."""
+        uid, node = pod.metadata.uid, node or pod.spec.node_name
+        ports = ports_of(pod) if node and not pod.ended else frozenset()
+        if self._pods.get(uid, ("", frozenset())) == (node if ports else "", ports):
+            return
+        self.drop(uid)
+        if ports:
+            self._pods[uid] = (node, ports)
+            for address, protocol, port in ports:
+                on_node = self._nodes.setdefault((protocol, port), {})
+                on_node.setdefault(node, []).append(address)
+            self.version += 1
+
+    def drop(self, uid: str) -> None:
+        """A pod is gone from its node."""
+        node, ports = self._pods.pop(uid, ("", frozenset[Taken]()))
+        for address, protocol, port in ports:
+            on_node = self._nodes[protocol, port]
+            on_node[node].remove(address)
+            if not on_node[node]:
+                del on_node[node]
+            if not on_node:
+                del self._nodes[protocol, port]
+        self.version += bool(ports)
+
+    def taken(self, ports: Iterable[Taken]) -> frozenset[str]:
+        """The nodes where one of these ports is taken."""
+        return frozenset(
+            node
+            for address, protocol, port in ports
+            for node, others in self._nodes.get((protocol, port), {}).items()
+            if EVERYWHERE in (address, *others) or address in others
+        )
+
+
+Condition = tuple[frozenset[str] | None, str, str]
+"""The nodes that satisfy it (``None``: all), why nothing can be said of it yet, and what it is."""
+
+
+class Known(Protocol):
+    """All nodes, and what is on them."""
+
+    nodes: NodeIndex
+    neighbours: Neighbours
+    ports: HostPorts
+    volumes: Volumes | None
+
+
+class NeighbourConstraints:
+    """Answers as things are.
+
+    Args:
+        known: asked anew each time.
+    """
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    def open_to(
+        self, pod: Pod, meant: Callable[[], frozenset[str]] | None = None
+    ) -> tuple[frozenset[str] | None, str, bool]:
+        """The nodes open to a pod among others, why none is, and whether any of it can change.
+
+        ``meant`` gives the nodes that it may use at all: others have no say in why it waits.
+        Where there are none of them, the core says so.
+        """
+        nodes: frozenset[str] | None = None
+        among: frozenset[str] | None = None
+        around = False
+        for open_nodes, words, what in self._conditions(pod):
+            around = True
+            if words:
+                return frozenset(), words, True
+            if open_nodes is None:
+                continue
+            if among is None:
+                among = (meant() if meant is not None else frozenset()) or self._known.nodes.all()
+            left = open_nodes & among
+            if not left:
+                return left, f"no node {what}", True
+            nodes = left if nodes is None else nodes & left
+        if nodes is not None and not nodes:
+            return nodes, "no node satisfies all that it asks of its neighbours and volumes", True
+        return nodes, "", around
+
+    def _conditions(self, pod: Pod) -> Iterator[Condition]:
+        """Each condition beyond the nodes themselves."""
+        known = self._known
+        if known.volumes is not None and claims_of(pod):
+            reach = known.volumes.reach(pod, known.nodes)
+            yield reach.nodes, reach.waits, "reaches all its volumes"
+        if ports := ports_of(pod):
+            yield known.nodes.all() - known.ports.taken(ports), "", "has its ports free"
+        for found in spread_nodes(pod, known.nodes, known.neighbours):
+            yield found, "", "would keep its pods evenly spread"
+        if near := _own_terms(pod, near=True):
+            yield self._near(pod, near), "", "has the pods beside it that it wants to be near to"
+        held = known.neighbours.keep_others_away
+        own, against = _own_terms(pod, near=False), known.neighbours.against(pod) if held else []
+        if own or against:
+            apart = known.nodes.all() - self._away(own, against)
+            yield apart, "", "is free of the pods that it may not run beside"
+
+    def _near(self, pod: Pod, terms: list[Term]) -> frozenset[str]:
+        """Nodes beside pods that all terms select; the first of such pods may be anywhere."""
+        nodes, neighbours = self._known.nodes, self._known.neighbours
+        there = neighbours.where(terms)
+        found = nodes.all()
+        if there:
+            for term in terms:
+                found &= nodes.around(there, term.topology_key)
+            return found
+        meta = pod.metadata
+        if not all(neighbours.selects(term, meta.namespace, meta.labels) for term in terms):
+            return frozenset()
+        for term in terms:
+            found &= nodes.with_key(term.topology_key)
+        return found
+
+    def _away(
+        self, own: Iterable[Term], against: Iterable[tuple[Term, Mapping[str, int]]]
+    ) -> frozenset[str]:
+        """Nodes that its own terms, or those of pods there, close to it."""
+        nodes, neighbours = self._known.nodes, self._known.neighbours
+        found: frozenset[str] = frozenset()
+        for term in own:
+            found |= nodes.around(neighbours.where((term,)), term.topology_key)
+        for term, places in against:
+            found |= nodes.around(places, term.topology_key)
+        return found
+
+    def apart(self, pod: Pod, *, together: bool) -> str:
+        """By which label of nodes the pods of one workload keep apart."""
+        meta = pod.metadata
+        for term in _own_terms(pod, near=False):
+            if self._known.neighbours.selects(term, meta.namespace, meta.labels):
+                return level_key(term.topology_key)
+        if together and (spread := constraints_of(pod)):
+            return level_key(spread[0].topology_key)
+        return HOST if ports_of(pod) else ""
+
+
+def _own_terms(pod: Pod, *, near: bool) -> list[Term]:
+    """Its required terms for, or against, being near to others."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return []
+    side = affinity.pod_affinity if near else affinity.pod_anti_affinity
+    return [] if side is None else [term_of(pod, term) for term in side.required]
+
+
+MOST_KEPT: Final = 20_000
+MOST_NAMED: Final = 8
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a pod asks for, as things are.
+
+    Attributes:
+        request: for the core.
+        waits: why no node serves it for now, for reasons that the core does not know; in words,
+            such as ``its volume claim `data` does not exist``. It is not queued until that ends.
+        follows: the answer may become another one: ask again when ``Places.version`` changed; every
+            other pod, when ``Places.manner`` did.
+        checked: pods that are placed in the same turn may come in its way: ask
+            ``Places.still_fits`` before it is bound.
+    """
+
+    request: Request
+    waits: str = ""
+    follows: bool = False
+    checked: bool = False
+
+
+@dataclass(slots=True)
+class _Kept:
+    ask: Ask
+    versions: tuple[int, ...]
+
+
+class Places:
+    """All nodes, and what placed pods, claims and volumes mean for who may run where.
+
+    Args:
+        volumes: claims and volumes, if they are followed; else claims do not matter.
+        by_role: nodes take only the work that their roles say.
+    """
+
+    def __init__(self, volumes: Volumes | None = None, *, by_role: bool = False) -> None:
+        self.nodes = NodeIndex()
+        self.neighbours = Neighbours()
+        self.ports = HostPorts()
+        self.attached = ClaimUsers()
+        self.volumes = volumes
+        self.groups = NodeGroups(by_role=by_role)
+        self._around = NeighbourConstraints(self)
+        self._kept: OrderedDict[tuple[object, ...], _Kept] = OrderedDict()
+
+    @property
+    def version(self) -> int:
+        """Changes when an answer that ``follows`` may have become another one."""
+        return sum(self._versions())
+
+    @property
+    def manner(self) -> tuple[int, int, bool, bool]:
+        """Changes when any answer may have become another one, which is rare."""
+        nodes = self.nodes
+        return (
+            self.neighbours.held_version,
+            self.groups.version,
+            nodes.kinds_of_gpu > 1,
+            nodes.has_soft_taints,
+        )
+
+    def _versions(self) -> tuple[int, ...]:
+        volumes = 0 if self.volumes is None else self.volumes.version
+        return (self.nodes.version, self.neighbours.version, self.ports.version, volumes)
+
+    # What is heard
+
+    def set_node(self, node: Node) -> None:
+        """A node appeared or changed, or the groups did."""
+        self.nodes.see(node, self.groups.of(node))
+
+    def drop_node(self, name: str) -> None:
+        """A node left."""
+        self.nodes.drop(name)
+
+    def put_pod(self, pod: Pod, node: str = "") -> None:
+        """A pod, of whomever, is on its node, or will be on ``node``."""
+        self.neighbours.put(pod, node)
+        self.ports.put(pod, node)
+        self.attached.put(pod, node)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone, or will not be on the node after all."""
+        self.neighbours.drop(uid)
+        self.ports.drop(uid)
+        self.attached.drop(uid)
+        if self.volumes is not None:
+            self.volumes.undo(uid)
+
+    def set_namespace(self, namespace: Namespace) -> None:
+        """A namespace appeared or changed."""
+        self.neighbours.set_namespace(namespace)
+
+    def drop_namespace(self, name: str) -> None:
+        """A namespace is gone."""
+        self.neighbours.drop_namespace(name)
+
+    # What is asked
+
+    def ask(self, pod: Pod, groups: frozenset[str] | None = None, *, together: bool = False) -> Ask:
+        """What a pod asks for as things are.
+
+        Args:
+            pod: one that waits.
+            groups: the node groups that are open to it (``groups.open_to``); ``None`` for all.
+            together: it starts together with others like it. A spread over the values of a label
+                then means one pod for each value.
+
+        Raises:
+            PodRefused: it can not be placed as it is written.
+        """
+        groups = asked_group(pod, groups)
+        key = self._key(pod, groups, together=together)
+        kept = self._kept.get(key)
+        if kept is not None and (not kept.ask.follows or kept.versions == self._versions()):
+            self._kept.move_to_end(key)
+            return kept.ask
+        ask = self._ask(pod, groups, together=together)
+        self._kept[key] = _Kept(ask, self._versions())
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return ask
+
+    def still_fits(self, pod: Pod, node: str) -> bool:
+        """Whether a node still serves a pod, now that others have been given their places."""
+        open_nodes, _, _ = self._around.open_to(pod)
+        return open_nodes is None or node in open_nodes
+
+    def reach(self, namespace: str, claims: Iterable[str]) -> frozenset[str] | None:
+        """The nodes from which claims can be reached as things are; ``None`` for all.
+
+        Where one is missing or has no volume yet, nothing is said of it.
+        """
+        if self.volumes is None:
+            return None
+        found: frozenset[str] | None = None
+        for name in claims:
+            nodes = self.volumes.reach_claims(namespace, (name,), self.nodes).nodes
+            if self.volumes.is_of_one_node(namespace, name):
+                nodes = self.attached.nodes(namespace, name) or nodes
+            if nodes is not None:
+                found = nodes if found is None else found & nodes
+        return found
+
+    def is_of_one_node(self, namespace: str, claim: str) -> bool:
+        """Whether pods of several nodes can not use a claim at once, as far as is known."""
+        return self.volumes is not None and self.volumes.is_of_one_node(namespace, claim)
+
+    @property
+    def volumes_version(self) -> tuple[int, int]:
+        """Changes when ``reach`` may give another answer."""
+        volumes = 0 if self.volumes is None else self.volumes.version
+        return self.nodes.version + volumes, self.attached.version
+
+    def decide(self, pod: Pod, node: str) -> tuple[Decision, ...]:
+        """What is to be written about its claims before it is bound; it counts from now on."""
+        if self.volumes is None or not pod.spec.volumes:
+            return ()
+        return self.volumes.decide(pod, node, self.nodes)
+
+    def _key(
+        self, pod: Pod, groups: frozenset[str] | None, *, together: bool
+    ) -> tuple[object, ...]:
+        text = _encode((pod.spec, pod.metadata.annotations))
+        key: tuple[object, ...] = (text, groups, together, self.manner)
+        if not (self.neighbours.keep_others_away or _looks_around(pod)):
+            return key
+        meta = pod.metadata
+        own = meta.name if claims_of(pod) else ""
+        return (*key, meta.namespace, own, tuple(sorted(meta.labels.items())))
+
+    def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> Ask:
+        needs = needs_of(pod)
+        if needs.share is not None:
+            raise not_offered(pod.metadata.annotations)
+        liked = wishes_of(pod, self.nodes, self.neighbours)
+        by_role = self.groups.by_role
+        terms = node_terms(pod.spec, needs, self.nodes, groups, by_role=by_role, liked=liked)
+        nodes, waits, around = self._around.open_to(
+            pod, lambda: may_use(pod.spec, terms, self.nodes)
+        )
+        if nodes is None:
+            nodes = terms.nodes
+        if not waits:
+            waits = self._without_group(pod)
+        if not waits and terms.nodes is not None:
+            waits = _none_of(terms.nodes, "is as its node affinity asks")
+        where = Where(
+            nodes=nodes,
+            labels=terms.labels,
+            preferred=terms.preferred,
+            tolerations=terms.tolerations,
+            apart=self._around.apart(pod, together=together),
+        )
+        return Ask(
+            request=request_of(needs, where),
+            waits=waits,
+            follows=terms.of_nodes or around or bool(waits) or has_wishes(pod),
+            checked=around,
+        )
+
+    def _without_group(self, pod: Pod) -> str:
+        """That it asks for a group of nodes that is not there."""
+        asked = asks_for_group(pod)
+        there = self.groups.names()
+        if not asked or asked in there:
+            return ""
+        names = ", ".join(f"`{name}`" for name in sorted(there)[:MOST_NAMED])
+        return f"there is no node group `{asked}`{f'; there are {names}' if names else ''}"
+
+
+def _looks_around(pod: Pod) -> bool:
+    """Whether its answer depends on its own name, namespace or labels."""
+    affinity = pod.spec.affinity
+    between = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
+    return bool(between or claims_of(pod) or pod.spec.topology_spread_constraints)
+
+
+def _none_of(nodes: frozenset[str] | None, what: str) -> str:
+    return f"no node {what}" if nodes is not None and not nodes else ""

@@ -1,0 +1,315 @@
+"""What a pod requests, counted as Kubernetes counts it, as a request of the core.
+
+Containers run together, init containers one after the other before them; sidecars (init containers
+that restart always) run from their turn on. So the request of a resource is the larger of
+
+    all containers + all sidecars
+    the largest of: an init container + the sidecars before it
+
+or what the pod as a whole requests, where it says so; and its runtime's ``overhead``.
+
+Amounts are rounded up in steps, so that requests that differ by little are one class: CPU to 10
+millicores, memory to MiB, from 1 GiB on to 16 MiB.
+
+Shares of GPUs are parsed, so that the refusal names the annotation, and refused: nothing on the
+nodes of a cluster gives a container a part of a GPU.
+
+| ours | elsewhere | means |
+|---|---|---|
+| ``carrel.dev/gpu-share: "0.5"`` | ``gpu-fraction`` | that part of a GPU, above 0 and below 1 |
+| ``carrel.dev/gpu-memory: 10Gi`` | ``gpu-memory: "10240"`` (MiB) | that much memory of a GPU |
+| ``carrel.dev/gpu-devices: "2"`` | ``gpu-fraction-num-devices`` | so many GPUs of one node |
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from typing import Final
+
+from carrel_scheduler.core.requests import Request, Where
+from carrel_scheduler.core.resources import MIB, MILLI
+from carrel_scheduler.engines.kubernetes.pods.quantities import (
+    NANO,
+    PodRefused,
+    milli,
+    nanos,
+    parsed,
+    pieces,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import Container, Pod, Resources
+from carrel_scheduler.engines.mig_resources import held_milli
+from carrel_schema.names import GROUP
+
+GPU_SHARE: Final = (f"{GROUP}/gpu-share", "gpu-fraction")
+GPU_MEMORY: Final = f"{GROUP}/gpu-memory"
+GPU_MEMORY_MIB: Final = "gpu-memory"
+GPU_DEVICES: Final = (f"{GROUP}/gpu-devices", "gpu-fraction-num-devices")
+_SUFFIX_OF_MIB: Final = "Mi"
+_MOST_SHARED: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of each of ``devices`` GPUs: thousandths of it, or MiB of its memory."""
+
+    milli: int = 0
+    memory_mib: int = 0
+    devices: int = 1
+
+
+def share_of(annotations: Mapping[str, str]) -> Share | None:
+    """The share that a pod asks for; ``None`` without one.
+
+    Raises:
+        PodRefused: the annotations mean nothing, or both a part and an amount of memory.
+    """
+    if not annotations:
+        return None
+    part, part_key = _first_annotation(annotations, GPU_SHARE)
+    memory = _share_memory_mib(annotations)
+    count, count_key = _first_annotation(annotations, GPU_DEVICES)
+    if part and memory:
+        raise PodRefused("two_shares", part_key, part, "left out, or the GPU memory left out")
+    if not part and not memory:
+        return None
+    devices = _share_devices(count, count_key) if count else 1
+    if memory:
+        return Share(memory_mib=memory, devices=devices)
+    return Share(milli=_share_milli(part, part_key), devices=devices)
+
+
+def not_offered(annotations: Mapping[str, str]) -> PodRefused:
+    """That nothing on a cluster's nodes gives a container a part of a GPU."""
+    asked = (*GPU_SHARE, GPU_MEMORY, GPU_MEMORY_MIB)
+    key = next((one for one in asked if annotations.get(one)), GPU_SHARE[0])
+    expected = (
+        "left out: shares of a GPU are not offered on a cluster; whole GPUs, or MIG instances by "
+        "the name that a node offers them by, are right"
+    )
+    return PodRefused("gpu_shares", key, annotations.get(key, ""), expected)
+
+
+def _first_annotation(annotations: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, str]:
+    return next(((annotations[key], key) for key in keys if key in annotations), ("", keys[0]))
+
+
+def _share_milli(written: str, key: str) -> int:
+    expected = "a part of a GPU above 0 and below 1, such as 0.5"
+    try:
+        part = Decimal(written)
+    except InvalidOperation as error:
+        raise PodRefused("bad_share", key, written, expected) from error
+    if not part.is_finite() or not 0 < part < 1:
+        raise PodRefused("bad_share", key, written, expected)
+    return min(MILLI - 1, int((part * MILLI).to_integral_value(ROUND_CEILING)))
+
+
+def _share_memory_mib(annotations: Mapping[str, str]) -> int:
+    """MiB; 0 where none is asked for."""
+    key = GPU_MEMORY if GPU_MEMORY in annotations else GPU_MEMORY_MIB
+    written = annotations.get(key, "")
+    if not written:
+        return 0
+    if key == GPU_MEMORY_MIB and written.isdecimal():
+        written += _SUFFIX_OF_MIB
+    mib = -(-pieces(nanos(written, key)) // MIB)
+    if mib <= 0:
+        raise PodRefused("bad_share", key, written, "an amount of memory such as 10Gi")
+    return mib
+
+
+def _share_devices(written: str, key: str) -> int:
+    if not written.isdecimal() or not 1 <= int(written) <= _MOST_SHARED:
+        raise PodRefused("bad_share", key, written, f"a number from 1 to {_MOST_SHARED}")
+    return int(written)
+
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+STORAGE: Final = "ephemeral-storage"
+HUGE_PAGES: Final = "hugepages-"
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
+"""Resources that are whole GPUs; a node offers one of them."""
+_OF_POD: Final = (CPU, MEMORY)
+MOST_CORES: Final = 1_000_000
+MOST_GPUS: Final = 65_536
+MOST_BYTES: Final = 2**50
+MOST_PIECES: Final = 2**40
+"""More than any node has, and so little that sums over all pods fit into 64 bits."""
+
+Nanos = dict[str, int]
+"""Resource name -> billionths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one pod needs.
+
+    Attributes:
+        cpu_milli: millicores; ``memory_bytes``: bytes.
+        gpus: whole GPUs; ``gpu_resource``: by which name it asks for them, or for a share.
+        share: a part of GPUs, ``None`` where it asks for none.
+        extended: other resources by name, sorted: pieces; MiB of what is measured in bytes.
+            The pod itself is one of ``pods``.
+    """
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+    gpu_resource: str = ""
+    share: Share | None = None
+    extended: tuple[tuple[str, int], ...] = ((PODS, 1),)
+
+
+def needs_of(pod: Pod) -> Needs:
+    """What a pod needs.
+
+    Raises:
+        PodRefused: a quantity or annotation that means nothing, more than any node has, or claims
+            of dynamic resource allocation, which are not supported.
+    """
+    _refuse_claims(pod)
+    total = _total(pod)
+    _refuse_too_much(total)
+    share = share_of(pod.metadata.annotations)
+    gpu = [name for name in GPU_RESOURCES if total.get(name)]
+    if len(gpu) > 1:
+        raise PodRefused("two_kinds_of_gpu", "resources", " and ".join(gpu), "one kind of GPU")
+    if share is not None and gpu:
+        expected = "left out where a share of a GPU is asked for"
+        raise PodRefused("share_and_gpus", gpu[0], pieces(total[gpu[0]]), expected)
+    return Needs(
+        cpu_milli=milli(total.pop(CPU, 0)),
+        memory_bytes=pieces(total.pop(MEMORY, 0)),
+        gpus=pieces(total[gpu[0]]) if gpu else 0,
+        gpu_resource=gpu[0] if gpu else "",
+        share=share,
+        extended=counted(total),
+    )
+
+
+def counted(total: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Resources that are neither CPU, memory nor GPUs, in the core's units, with the pod itself."""
+    others = {
+        name: -(-pieces(nano) // MIB) if in_bytes(name) else pieces(nano)
+        for name, nano in total.items()
+        if nano > 0 and name not in (CPU, MEMORY, PODS, *GPU_RESOURCES)
+    }
+    return tuple(sorted({**others, PODS: 1}.items()))
+
+
+def in_bytes(name: str) -> bool:
+    """Whether amounts of the resource are bytes."""
+    return name == STORAGE or name.startswith(HUGE_PAGES)
+
+
+def _refuse_too_much(total: Nanos) -> None:
+    for name, nano in total.items():
+        if nano > (most := _most(name)) * NANO:
+            expected = f"{most} or less over all containers"
+            raise PodRefused("too_much", f"resources.{name}", pieces(nano), expected)
+
+
+def _most(name: str) -> int:
+    if name == CPU:
+        return MOST_CORES
+    if name in GPU_RESOURCES:
+        return MOST_GPUS
+    return MOST_BYTES if name == MEMORY or in_bytes(name) else MOST_PIECES
+
+
+def _refuse_claims(pod: Pod) -> None:
+    if pod.spec.resource_claims:
+        names = ", ".join(claim.name for claim in pod.spec.resource_claims)
+        expected = (
+            "empty: claims of dynamic resource allocation are not supported, GPUs are asked for "
+            f"by {GPU_RESOURCES[0]} in the limits of a container"
+        )
+        raise PodRefused("resource_claims", "spec.resourceClaims", names, expected)
+
+
+def total_of(pod: Pod) -> Nanos:
+    """Everything that a pod asks for, exactly, the pod itself included.
+
+    Raises:
+        PodRefused: ``bad_quantity``.
+    """
+    total = _total(pod)
+    total[PODS] = NANO
+    return total
+
+
+def _total(pod: Pod) -> Nanos:
+    spec = pod.spec
+    running = _sum(_requests(container) for container in spec.containers)
+    sidecars: Nanos = {}
+    most: Nanos = {}
+    for container in spec.init_containers:
+        own = _requests(container)
+        if container.restart_policy == "Always":
+            sidecars = _sum((sidecars, own))
+            most = _larger(most, sidecars)
+        else:
+            most = _larger(most, _sum((sidecars, own)))
+    total = _larger(_sum((running, sidecars)), most) if spec.init_containers else running
+    for name, nano in requested(spec.resources, "spec.resources").items():
+        if name in _OF_POD or name.startswith(HUGE_PAGES):
+            total[name] = nano
+    return _sum((total, parsed(spec.overhead, "spec.overhead"))) if spec.overhead else total
+
+
+def _requests(container: Container) -> Nanos:
+    return requested(container.resources, f"{container.name}.resources")
+
+
+def requested(resources: Resources, field: str) -> Nanos:
+    """Requests; a limit stands for the request that is not given."""
+    found = parsed(resources.limits, f"{field}.limits")
+    found.update(parsed(resources.requests, f"{field}.requests"))
+    return found
+
+
+def _sum(parts: Iterable[Nanos]) -> Nanos:
+    total: Nanos = {}
+    for part in parts:
+        for name, nano in part.items():
+            total[name] = total.get(name, 0) + nano
+    return total
+
+
+def _larger(one: Nanos, other: Nanos) -> Nanos:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
+
+
+CPU_STEP: Final = 10
+MEMORY_STEPS: Final = ((1024, 1), (0, 16))
+"""MiB below which the step applies (0: always), and the step in MiB."""
+_NO_SHARE: Final = Share()
+
+
+def request_of(needs: Needs, where: Where) -> Request:
+    """The core's request for a pod with these needs."""
+    share = needs.share or _NO_SHARE
+    return Request(
+        gpus=needs.gpus,
+        cpu_milli=_up(needs.cpu_milli, CPU_STEP),
+        memory_mib=memory_mib(needs.memory_bytes),
+        share_milli=share.milli,
+        gpu_memory_mib=share.memory_mib,
+        devices=share.devices,
+        extended=needs.extended,
+        counted_milli=held_milli(needs.extended),
+        where=where,
+    )
+
+
+def memory_mib(size: int) -> int:
+    """Bytes in MiB, rounded up in steps."""
+    mib = _up(size, MIB) // MIB
+    step = next(step for below, step in MEMORY_STEPS if not below or mib < below)
+    return _up(mib, step)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step

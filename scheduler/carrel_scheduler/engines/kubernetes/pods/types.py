@@ -1,0 +1,501 @@
+"""Kubernetes' objects as they are decoded: only the fields that are used.
+
+Frozen, and unknown to the garbage collector (they hold no cycles): thousands are decoded at once,
+and a field that is not named here costs nothing but its bytes. Written back, fields with their
+default value are left out.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+Quantities = dict[str, str]
+"""Resource name -> quantity as Kubernetes writes it (``500m``, ``2Gi``)."""
+
+
+class Kube(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """A part of an object; keys are written in camel case, fields without a say left out."""
+
+
+class Owner(Kube, frozen=True):
+    """A reference to the object that made this one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+
+
+class Meta(Kube, frozen=True):
+    """The metadata of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    owner_references: tuple[Owner, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def controller(self) -> Owner | None:
+        """The one owner that looks after this object."""
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
+
+
+class Condition(Kube, frozen=True):
+    """One condition of an object's status."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int = 0
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class Requirement(Kube, frozen=True):
+    """``key operator values``; operators In, NotIn, Exists, DoesNotExist, and Gt, Lt for nodes."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class Selector(Kube, frozen=True):
+    """A selector of objects by their labels; an empty one selects all."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: tuple[Requirement, ...] = ()
+
+
+class NodeTerm(Kube, frozen=True):
+    """All of these hold; an empty term matches no node."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(Kube, frozen=True):
+    """One of these terms holds."""
+
+    node_selector_terms: tuple[NodeTerm, ...] = ()
+
+
+class PreferredNodes(Kube, frozen=True):
+    """Nodes that are liked better, by ``weight`` 1 to 100."""
+
+    weight: int
+    preference: NodeTerm
+
+
+class NodeAffinity(Kube, frozen=True):
+    """Which nodes."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name=REQUIRED)
+    preferred: tuple[PreferredNodes, ...] = msgspec.field(default=(), name=PREFERRED)
+
+
+class PodTerm(Kube, frozen=True):
+    """Near to, or far from, the pods that are selected: the same value of ``topology_key``."""
+
+    topology_key: str
+    label_selector: Selector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: Selector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodTerm(Kube, frozen=True):
+    """A term that is liked, by ``weight`` 1 to 100."""
+
+    weight: int
+    pod_affinity_term: PodTerm
+
+
+class PodAffinity(Kube, frozen=True):
+    """Which pods to be near to, or far from."""
+
+    required: tuple[PodTerm, ...] = msgspec.field(default=(), name=REQUIRED)
+    preferred: tuple[WeightedPodTerm, ...] = msgspec.field(default=(), name=PREFERRED)
+
+
+class Affinity(Kube, frozen=True):
+    """All affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class SpreadConstraint(Kube, frozen=True):
+    """Selected pods are spread evenly over the values of ``topology_key``."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: str
+    label_selector: Selector | None = None
+    min_domains: int | None = None
+    match_label_keys: tuple[str, ...] = ()
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+
+class Taint(Kube, frozen=True):
+    """Keeps pods away that do not tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class Toleration(Kube, frozen=True):
+    """Which taints do not matter; an empty key with ``Exists`` tolerates all."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class ClaimUse(Kube, frozen=True):
+    """A claim by its name, in the pod's namespace."""
+
+    claim_name: str
+    read_only: bool = False
+
+
+class Claim(Kube, frozen=True):
+    """A template of a claim that is made with the pod and named ``<pod>-<volume>``."""
+
+    metadata: Meta = Meta()
+
+
+class EphemeralVolume(Kube, frozen=True):
+    """A volume whose claim lives as long as the pod."""
+
+    volume_claim_template: Claim = Claim()
+
+
+class Volume(Kube, frozen=True):
+    """A volume of a pod, as far as it decides where the pod may run."""
+
+    name: str
+    persistent_volume_claim: ClaimUse | None = None
+    ephemeral: EphemeralVolume | None = None
+
+
+class ClaimResources(Kube, frozen=True):
+    """How large a volume a claim asks for."""
+
+    requests: Quantities = msgspec.field(default_factory=dict)
+
+
+class ClaimSpec(Kube, frozen=True):
+    """What a claim asks for."""
+
+    volume_name: str = ""
+    storage_class_name: str = ""
+    access_modes: tuple[str, ...] = ()
+    resources: ClaimResources = ClaimResources()
+
+
+class ClaimStatus(Kube, frozen=True):
+    """``Pending``, ``Bound`` or ``Lost``."""
+
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Kube, frozen=True):
+    """A claim."""
+
+    metadata: Meta = Meta()
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class VolumeNodeAffinity(Kube, frozen=True):
+    """From which nodes a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class ClaimRef(Kube, frozen=True):
+    """For which claim a volume is kept."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeSpec(Kube, frozen=True):
+    """What a volume is."""
+
+    capacity: Quantities = msgspec.field(default_factory=dict)
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+    node_affinity: VolumeNodeAffinity | None = None
+    claim_ref: ClaimRef | None = None
+
+
+class PersistentVolume(Kube, frozen=True):
+    """A volume."""
+
+    metadata: Meta = Meta()
+    spec: VolumeSpec = VolumeSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class TopologyValues(Kube, frozen=True):
+    """Values of a label of nodes."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class AllowedTopology(Kube, frozen=True):
+    """All of these hold."""
+
+    match_label_expressions: tuple[TopologyValues, ...] = ()
+
+
+class StorageClass(Kube, frozen=True):
+    """A class of volumes; one of ``allowed_topologies`` holds where there are any."""
+
+    metadata: Meta = Meta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[AllowedTopology, ...] = ()
+
+
+class ResourceClaimUse(Kube, frozen=True):
+    """A container's use of a claim of dynamic resource allocation."""
+
+    name: str
+
+
+class Resources(Kube, frozen=True):
+    """What a container, or a whole pod, asks for."""
+
+    requests: Quantities = msgspec.field(default_factory=dict)
+    limits: Quantities = msgspec.field(default_factory=dict)
+    claims: tuple[ResourceClaimUse, ...] = ()
+
+
+class Port(Kube, frozen=True):
+    """A port of a container; ``host_port`` 0 means none of the node's."""
+
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    name: str = ""
+
+
+class Container(Kube, frozen=True):
+    """A container; an init container with restart policy ``Always`` is a sidecar."""
+
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+    ports: tuple[Port, ...] = ()
+    restart_policy: str = ""
+
+
+class SchedulingGate(Kube, frozen=True):
+    """Holds a pod back until whoever set it takes it away."""
+
+    name: str
+
+
+class PodResourceClaim(Kube, frozen=True):
+    """A claim of dynamic resource allocation."""
+
+    name: str
+
+
+class PodSpec(Kube, frozen=True):
+    """What a pod asks for."""
+
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int = 0
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    host_network: bool = False
+    overhead: Quantities = msgspec.field(default_factory=dict)
+    resources: Resources = Resources()
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+
+
+class Waiting(Kube, frozen=True):
+    """Why a container does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Kube, frozen=True):
+    """Since when a container runs."""
+
+    started_at: datetime | None = None
+
+
+class Terminated(Kube, frozen=True):
+    """How a container ended."""
+
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class ContainerState(Kube, frozen=True):
+    """One of the three is given."""
+
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Kube, frozen=True):
+    """What became of a container."""
+
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodStatus(Kube, frozen=True):
+    """What became of a pod."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    reason: str = ""
+    message: str = ""
+    nominated_node_name: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    start_time: datetime | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Kube, frozen=True):
+    """A pod."""
+
+    metadata: Meta = Meta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it holds nothing any more: succeeded or failed."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class NodeSpec(Kube, frozen=True):
+    """What an admin, or a controller, says of a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Kube, frozen=True):
+    """What the node says of itself."""
+
+    capacity: Quantities = msgspec.field(default_factory=dict)
+    allocatable: Quantities = msgspec.field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+
+
+class Node(Kube, frozen=True):
+    """A node."""
+
+    metadata: Meta = Meta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodGroupSpec(Kube, frozen=True):
+    """How many pods start together."""
+
+    min_member: int = 1
+
+
+class PodGroup(Kube, frozen=True):
+    """Pods that name this group start together."""
+
+    metadata: Meta = Meta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class NodeGroupSpec(Kube, frozen=True):
+    """Which nodes are in a group, and for whose work they are; see the resource of that name."""
+
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    role: str = ""
+    projects: tuple[str, ...] = ()
+
+
+class NodeGroup(Kube, frozen=True):
+    """A group of nodes."""
+
+    metadata: Meta = Meta()
+    spec: NodeGroupSpec = NodeGroupSpec()
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Namespace(Kube, frozen=True):
+    """A namespace; its labels are asked for by affinities and by the project's."""
+
+    metadata: Meta = Meta()
+
+
+class PriorityClass(Kube, frozen=True):
+    """A named priority of Kubernetes."""
+
+    metadata: Meta = Meta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+class Owned(Kube, frozen=True):
+    """An object of any kind that may own pods; rules read the fields they know of it."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Meta = Meta()
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -1,0 +1,170 @@
+"""From a task to its pod: pure. The pod fits the ``restricted`` standard of Kubernetes.
+
+Nothing of the platform is reachable from inside: no service account, no capability, no way to gain
+any; a task uses its own token at the scheduler's API.
+"""
+
+import math
+from typing import Any, Final
+
+from carrel_scheduler.core.mig.models import EXPECTED, is_profile
+from carrel_scheduler.engines.contract import EngineError, TaskRefused, TaskSpec
+from carrel_scheduler.engines.kubernetes.tasks import environment, program, task_pods
+from carrel_scheduler.engines.kubernetes.tasks import settings as at
+from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.volumes import Storage, storage
+from carrel_scheduler.engines.mig_resources import resource_of
+from carrel_schema.names import SCHEDULER_NAME, namespace_of
+
+GPU: Final = "nvidia.com/gpu"
+WHOLE: Final = 1000
+LONGEST_HOSTNAME: Final = 63
+_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def grace_seconds(seconds: float) -> int:
+    """A grace period as Kubernetes takes it: whole seconds, at least one."""
+    return max(1, math.ceil(seconds))
+
+
+def check(task: TaskSpec) -> None:
+    """Raises ``EngineError`` for what no pod can be."""
+    if not task.command or not task.command[0]:
+        expected = "a program and its arguments are right"
+        raise TaskRefused("command_required", "command", list(task.command), expected)
+    if any("\0" in part for part in task.command):
+        expected = "an argument with a NUL character cannot be passed on"
+        raise TaskRefused("wrong_form", "command", list(task.command), expected)
+    if task.gpu_milli % WHOLE > 0:
+        expected = "shares of a GPU are not offered on a cluster; whole GPUs are right"
+        raise TaskRefused("bad_gpu_share", "gpus", task.gpu_milli / WHOLE, expected)
+    _check_instance(task)
+    if len(task.hostname) > LONGEST_HOSTNAME:
+        expected = f"as a worker's name, at most {LONGEST_HOSTNAME} characters are right"
+        raise TaskRefused("too_long", "name", task.hostname, expected)
+    if task.device_uuids and len(task.device_uuids) != len(task.devices):
+        raise EngineError(
+            f"device_uuids={list(task.device_uuids)!r}: one for each of devices"
+            f" {list(task.devices)!r}, or none, is right"
+        )
+
+
+def check_runnable(task: TaskSpec, settings: PodSettings) -> None:
+    """Raises ``TaskRefused`` for a task that the engine can never start."""
+    pod(task, settings)
+    environment.payload_secret(task, "")
+
+
+def _check_instance(task: TaskSpec) -> None:
+    if not task.mig_profile:
+        return
+    if not is_profile(task.mig_profile):
+        raise TaskRefused(
+            "bad_mig_profile", "mig_profile", task.mig_profile, f"{EXPECTED} is right"
+        )
+    if task.gpu_milli:
+        expected = "left out where GPUs are asked for: one or the other is right"
+        raise TaskRefused("mig_and_gpus", "mig_profile", task.mig_profile, expected)
+
+
+def pod(task: TaskSpec, settings: PodSettings, owner: dict[str, Any] | None = None) -> Any:
+    """The manifest.
+
+    Args:
+        task: what to run.
+        settings: of the cluster.
+        owner: reference to the object that the task is a part of; the pod goes with it.
+
+    Raises:
+        EngineError: naming the field that cannot be.
+    """
+    check(task)
+    kept = storage(task, settings)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": task_pods.pod_name(task.id),
+            "namespace": namespace_of(task.project),
+            "labels": task_pods.labels(task),
+            "finalizers": [at.FINALIZER],
+            **({"ownerReferences": [owner]} if owner else {}),
+        },
+        "spec": _spec(task, settings, kept),
+    }
+
+
+def _spec(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any]:
+    return {
+        "schedulerName": SCHEDULER_NAME,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_seconds(task.grace_seconds),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": settings.user,
+            "runAsGroup": settings.group,
+            "fsGroup": settings.group,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "tolerations": [
+            {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": settings.lost_after_seconds,
+            }
+            for key in _TAINTS
+        ],
+        "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
+        "volumes": kept.volumes,
+        "containers": [_container(task, settings, kept)],
+        **_name_in_gang(task, settings),
+    }
+
+
+def _container(task: TaskSpec, settings: PodSettings, kept: Storage) -> dict[str, Any]:
+    command = [environment.literal(part) for part in task.command]
+    policy = {"imagePullPolicy": settings.pull_policy} if settings.pull_policy else {}
+    return {
+        "name": at.CONTAINER,
+        "image": task.image or settings.image,
+        **policy,
+        "command": [environment.literal(part) for part in program.first(())] + command,
+        "workingDir": task.working_dir or at.WORK,
+        "env": environment.variables(task, task_pods.pod_name(task.id)),
+        "resources": _resources(task),
+        "volumeMounts": kept.mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def _resources(task: TaskSpec) -> dict[str, dict[str, str]]:
+    requests, limits = {"cpu": f"{task.cpu_milli}m"}, {}
+    if task.cpu_limit_milli:
+        limits["cpu"] = f"{task.cpu_limit_milli}m"
+    if task.memory_mib:
+        requests["memory"] = limits["memory"] = f"{task.memory_mib}Mi"
+    if task.devices:
+        requests[GPU] = limits[GPU] = str(len(task.devices))
+    if task.mig_profile:
+        instance = resource_of(task.mig_profile)
+        requests[instance] = limits[instance] = "1"
+    return {"requests": requests, "limits": limits}
+
+
+def _name_in_gang(task: TaskSpec, settings: PodSettings) -> dict[str, Any]:
+    """A name that others find it by, and the same search for theirs."""
+    if not task.subdomain:
+        return {}
+    whole = f"{task.subdomain}.{namespace_of(task.project)}.svc.{settings.cluster_domain}"
+    return {
+        "hostname": task.hostname,
+        "subdomain": task.subdomain,
+        "dnsConfig": {"searches": [whole]},
+    }

@@ -1,0 +1,288 @@
+"""Volumes of a task's pod, and the claims that must exist before it starts.
+
+The project's storage is one claim of its namespace. A task is shown only its own part of it: the
+checkpoints of its workload and of the one it continues from, its event files, and those it may
+read. A volume's source is a claim of the project, ``CLAIM`` or ``CLAIM/FOLDER``; its destination is
+a path in the container, within the task's folder unless it begins with a slash.
+
+A user's home, which the Hub claims, is shown to that user's tasks only. A volume that a single
+node may use serves tasks of one node at a time. Tasks that were placed in the same moment do not
+see each other: the first of them decides the node, and the others are placed again.
+"""
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import msgspec
+
+from carrel_scheduler.engines.contract import (
+    EngineError,
+    NotOnThisNode,
+    TaskId,
+    TaskRefused,
+    TaskSpec,
+)
+from carrel_scheduler.engines.kubernetes.tasks import environment
+from carrel_scheduler.engines.kubernetes.tasks import settings as at
+from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import pod_name
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import Conflict, NotFound
+from carrel_scheduler.kube.metadata import Metadata
+from carrel_scheduler.kube.resources import PERSISTENT_VOLUME_CLAIMS
+
+_CLAIM: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_STORAGE: Final = "storage"
+_CODE: Final = "bad_path"
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path in the container
+SMALL_MEMORY_MIB: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """``volumes`` of the pod, ``mounts`` of its container, the ``claims`` that have to be there."""
+
+    volumes: list[dict[str, Any]]
+    mounts: list[dict[str, Any]]
+    claims: list[str]
+
+
+def storage(task: TaskSpec, settings: PodSettings) -> Storage:
+    """Everything that a task finds. Raises ``EngineError``."""
+    found = Storage([], [], [])
+    _own_folders(found, task)
+    _kept(found, task, settings)
+    for number, (source, destination) in enumerate(task.volumes):
+        if source.partition("/")[0] == settings.storage_claim:
+            expected = "the storage of everybody's checkpoints is shown to nobody as a whole"
+            raise TaskRefused(_CODE, f"volumes.{number}.source", source, expected)
+        asked = _Asked(f"volumes.{number}", source, destination, source in task.read_only)
+        _add(found, asked)
+    return found
+
+
+def _own_folders(found: Storage, task: TaskSpec) -> None:
+    _mount(found, {"name": "work", "emptyDir": {}}, at.WORK)
+    _mount(found, {"name": "tmp", "emptyDir": {}}, "/tmp")  # noqa: S108 - the container's own
+    notes = {"medium": "Memory", "sizeLimit": "1Mi"}
+    _mount(found, {"name": "run", "emptyDir": notes}, at.RUN)
+    if task.large_shm:
+        limit = {"sizeLimit": f"{task.memory_mib}Mi"} if task.memory_mib else {}
+        memory = {"name": "shm", "emptyDir": {"medium": "Memory", **limit}}
+        _mount(found, memory, SHARED_MEMORY)
+    items = environment.volume_items(task)
+    if items:
+        name = pod_name(task.id)
+        given = {"name": "given", "secret": {"secretName": name, "items": items}}
+        _mount(found, given, at.GIVEN, readOnly=True)
+
+
+def _kept(found: Storage, task: TaskSpec, settings: PodSettings) -> None:
+    claim = settings.storage_claim
+    if claim:
+        found.claims.append(claim)
+        found.volumes.append(_of_claim(_STORAGE, claim))
+    else:
+        found.volumes.append({"name": _STORAGE, "emptyDir": {}})
+    parts = [(at.CHECKPOINTS, f"checkpoints/{task.id.workload_uid}", False)]
+    if task.continues:
+        parts.append((at.BEFORE, f"checkpoints/{task.continues}", True))
+    if task.events:
+        parts.append((f"{at.EVENTS}/{task.events}", f"events/{task.events}", False))
+    others = [one for one in task.reads_events if one != task.events]
+    parts += [(f"{at.EVENTS}/{one}", f"events/{one}", True) for one in others]
+    for path, part, read_only in parts:
+        mount = {"name": _STORAGE, "mountPath": path, "subPath": part}
+        found.mounts.append({**mount, "readOnly": True} if read_only else mount)
+
+
+def _add(found: Storage, asked: "_Asked") -> None:
+    claim, path = asked.claim, str(asked.path)
+    if any(mount["mountPath"] == path for mount in found.mounts):
+        expected = f"a path of its own; {path} is taken"
+        raise TaskRefused(_CODE, f"{asked.field}.destination", asked.destination, expected)
+    if claim not in found.claims:
+        found.claims.append(claim)
+    name = f"claim-{found.claims.index(claim)}"
+    if not any(volume["name"] == name for volume in found.volumes):
+        found.volumes.append(_of_claim(name, claim))
+    mount: dict[str, Any] = {"name": name, "mountPath": path}
+    below = {"subPath": asked.folder} if asked.folder else {}
+    found.mounts.append(mount | below | ({"readOnly": True} if asked.read_only else {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One of a task's volumes."""
+
+    field: str
+    source: str
+    destination: str
+    read_only: bool
+
+    @property
+    def claim(self) -> str:
+        """The claim's name."""
+        claim = self.source.partition("/")[0]
+        if not _CLAIM.fullmatch(claim):
+            expected = "a volume claim of the project, or CLAIM/FOLDER, is right on a cluster"
+            raise TaskRefused(_CODE, f"{self.field}.source", self.source, expected)
+        return claim
+
+    @property
+    def folder(self) -> str:
+        """The folder in it; empty: all of it."""
+        folder = self.source.partition("/")[2]
+        return str(self._inside("source", self.source, folder)) if folder else ""
+
+    @property
+    def path(self) -> PurePosixPath:
+        """Where the task sees it."""
+        where = self.destination or self.claim
+        return PurePosixPath(at.WORK) / self._inside("destination", where, where)
+
+    def _inside(self, part: str, value: str, text: str) -> PurePosixPath:
+        path = PurePosixPath(text)
+        if ".." in path.parts or "\0" in text or ":" in text:
+            expected = "a path without '..' and ':' is right"
+            raise TaskRefused(_CODE, f"{self.field}.{part}", value, expected)
+        return path
+
+
+def _of_claim(name: str, claim: str) -> dict[str, Any]:
+    return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+
+
+def _mount(found: Storage, volume: dict[str, Any], path: str, **more: Any) -> None:
+    found.volumes.append(volume)
+    found.mounts.append({"name": volume["name"], "mountPath": path, **more})
+
+
+TRIES: Final = 10
+PAUSE_SECONDS: Final = 0.5
+OWNER: Final = "hub.jupyter.org/username"
+"""Annotation of claims that the Hub makes for one user."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+
+
+class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What was asked for."""
+
+    access_modes: tuple[str, ...] = ()
+
+
+class ClaimStatus(msgspec.Struct, frozen=True):
+    """``Bound`` once it has a volume."""
+
+    phase: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A claim of a volume."""
+
+    metadata: Metadata
+    status: ClaimStatus = ClaimStatus()
+    spec: ClaimSpec = ClaimSpec()
+
+    @property
+    def owner(self) -> str:
+        """Whose home it is; empty: the project's."""
+        return self.metadata.annotations.get(OWNER, "")
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has its volume."""
+        return self.status.phase == "Bound"
+
+    @property
+    def is_of_one_node(self) -> bool:
+        """Whether tasks of several nodes cannot use it at once."""
+        return _MANY_NODES.isdisjoint(self.spec.access_modes)
+
+
+class Claims:
+    """Looks claims up; those that have their volume are looked up once.
+
+    Args:
+        client: of the API server.
+        is_there: whether a task is being started or has not ended.
+    """
+
+    def __init__(self, client: KubeClient, is_there: Callable[[TaskId], bool]) -> None:
+        self._client, self._is_there = client, is_there
+        self._bound: dict[tuple[str, str], Claim] = {}
+        self._users: dict[tuple[str, str], dict[TaskId, str]] = {}
+        self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def require(self, namespace: str, names: Iterable[str], task: TaskSpec) -> None:
+        """See to it that a task finds its claims on its node.
+
+        Raises:
+            NotOnThisNode: a volume that a single node may use is on another one.
+            EngineError: a claim is not there, or is another user's.
+        """
+        for name in names:
+            async with self._turns[namespace, name]:
+                await self._require(namespace, name, task)
+
+    async def _require(self, namespace: str, name: str, task: TaskSpec) -> None:
+        key = namespace, name
+        while True:
+            claim = self._bound.get(key) or await self._get(namespace, name)
+            if claim.owner not in ("", task.user):
+                raise EngineError(
+                    f"volume claim {name!r} holds the files of {claim.owner}; a claim of "
+                    f"{task.user}'s own, or one of the whole project, is right"
+                )
+            try:
+                await self._have_made(claim, task.node)
+            except Conflict:
+                continue  # written by others meanwhile: another node may have been told
+            break
+        if claim.is_bound:
+            self._bound[key] = claim
+        if claim.is_of_one_node:
+            self._use(key, task)
+
+    async def _have_made(self, claim: Claim, node: str) -> None:
+        """A claim without a volume is told where: it may wait for a scheduler to say so."""
+        meta = claim.metadata
+        selected = meta.annotations.get(SELECTED_NODE, "")
+        if claim.is_bound or selected == node:
+            return
+        if selected and claim.is_of_one_node:
+            raise NotOnThisNode(f"the volume of claim {meta.name!r} is made on node {selected}")
+        if not selected:
+            told = {
+                "annotations": {SELECTED_NODE: node},
+                "resourceVersion": meta.resource_version,
+            }
+            body = {"metadata": told}
+            await self._client.patch(PERSISTENT_VOLUME_CLAIMS, meta.name, body, meta.namespace)
+
+    def _use(self, key: tuple[str, str], task: TaskSpec) -> None:
+        """From now on the task uses a volume of one node, unless others do on another one."""
+        users = self._users.get(key, {})
+        there = {one: node for one, node in users.items() if self._is_there(one)}
+        for node in there.values():
+            if node != task.node:
+                raise NotOnThisNode(f"volume claim {key[1]!r} is in use on node {node}")
+        self._users[key] = there | {task.id: task.node}
+
+    async def _get(self, namespace: str, name: str) -> Claim:
+        """A claim; that of a new project may be about to be made."""
+        for tries in range(TRIES, -1, -1):
+            try:
+                return await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace, Claim)
+            except NotFound:
+                if tries:
+                    await asyncio.sleep(PAUSE_SECONDS)
+        raise EngineError(
+            f"volume claim {name!r}: there is none of this name in namespace {namespace!r}"
+        )
