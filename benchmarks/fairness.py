@@ -20,13 +20,13 @@ from benchmarks import static_quota
 from benchmarks.philly import TraceJob
 from benchmarks.quota import GPUS_A_NODE, GRACE_S, HOUR_S
 from benchmarks.report import Figure, show
+from benchmarks.simulation import Simulation
 from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.simulation.run import Simulation
 
 PROJECTS = 20
 QUOTAS = (8, 8, 8, 8, 8, 8, 12, 12, 12, 12, 12, 12, 16, 16, 16, 16, 16, 16, 20, 20)

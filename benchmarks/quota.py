@@ -15,13 +15,13 @@ from pathlib import Path
 from benchmarks import static_quota
 from benchmarks.philly import TraceJob, quotas, read_jobs
 from benchmarks.report import Figure, show
+from benchmarks.simulation import Simulation
 from carrel_scheduler.core.events import NodeSet, Preemptibility, QueueSet, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.state import State
-from carrel_scheduler.simulation.run import Simulation
 
 GPUS_A_NODE = 8
 HOUR_S = 3600.0

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks.decision_cases.loading import Listing
 from carrel_scheduler.core.events import (
     CheckpointSeen,
     NodeSet,
@@ -18,7 +19,6 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.core.loading import Listing
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 

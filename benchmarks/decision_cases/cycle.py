@@ -8,6 +8,7 @@ import random
 from collections import deque
 
 from benchmarks.decision_cases import steady
+from benchmarks.decision_cases.loading import load
 from benchmarks.decision_cases.timing import Times, collecting_rarely, percentile
 from benchmarks.report import Figure, median
 from carrel_scheduler.core.decide import decide
@@ -20,7 +21,6 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     WorkloadGone,
 )
-from carrel_scheduler.core.loading import load
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 

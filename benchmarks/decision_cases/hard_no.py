@@ -10,11 +10,11 @@ import random
 from collections import Counter
 
 from benchmarks.decision_cases import borrowed, reclaim
+from benchmarks.decision_cases.loading import Listing
 from benchmarks.decision_cases.timing import Times, figures, repeat
 from benchmarks.report import Figure
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.loading import Listing
 
 PEER_S = {100: 50.8}
 """KAI, the same kind of gang that cannot be placed."""

@@ -15,8 +15,8 @@ import time
 import psutil
 
 from benchmarks.decision_cases import steady
+from benchmarks.decision_cases.loading import load
 from benchmarks.report import Figure, median
-from carrel_scheduler.core.loading import load
 from carrel_scheduler.core.state import State
 
 GOAL_S = 1.0

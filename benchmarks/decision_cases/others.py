@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import partial
 
 from benchmarks.decision_cases import borrowed, rearranged
+from benchmarks.decision_cases.loading import load
 from benchmarks.decision_cases.reclaim import read
 from benchmarks.decision_cases.timing import Times, figures, repeat
 from benchmarks.report import Figure
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import WorkloadGone
-from carrel_scheduler.core.loading import load
 from carrel_scheduler.core.state import State
 
 CONSOLIDATE_GOAL_MS = 100.0

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from benchmarks.decision_cases.borrowed import GPUS, NOW, node, quota
+from benchmarks.decision_cases.loading import Listing
 from carrel_scheduler.core.events import (
     NodeSet,
     Preemptibility,
@@ -12,7 +13,6 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.loading import Listing
 from carrel_scheduler.core.requests import Request
 
 NODES = 1000

@@ -1,11 +1,11 @@
 """A gang of N/2 whole nodes takes back N nodes full of 1-GPU over-quota jobs, in one decision."""
 
 from benchmarks.decision_cases import borrowed
+from benchmarks.decision_cases.loading import load
 from benchmarks.decision_cases.timing import Times, figures, repeat
 from benchmarks.report import Figure
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import WorkloadGone
-from carrel_scheduler.core.loading import load
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.decision_cases.loading import Listing
 from carrel_scheduler.core.events import (
     NodeSet,
     Preemptibility,
@@ -18,7 +19,6 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.core.loading import Listing
 from carrel_scheduler.core.requests import Request, Where
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 

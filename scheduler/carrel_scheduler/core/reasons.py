@@ -4,8 +4,7 @@ A reason has a class (*never*, *not now*, *held back*, *starting*), a stable tok
 match on, and the facts. Sentences are made from it at the edge, the same for every surface.
 """
 
-import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -111,8 +110,3 @@ class Reason:
     tasks: int = 0
     there: int = 0
     until: float = 0.0
-
-
-def code_of(reason: Reason) -> int:
-    """A number that changes when what is told changes; places in the queue are left out of it."""
-    return zlib.crc32(repr(replace(reason, ahead=0)).encode())

@@ -81,10 +81,6 @@ class State(Columns):
         """All nodes with their devices and who holds them, by name."""
         return views.node_views(self)
 
-    def waiting_uids(self) -> Sequence[str]:
-        """The uids of all waiting workloads, oldest submission first."""
-        return views.waiting(self)
-
     def workload(self, uid: str) -> views.WorkloadView:
         """One workload. Raises ``UnknownWorkload``."""
         return views.workload_view(self, self.job(uid))

@@ -170,19 +170,6 @@ def _with_those_below(state: "Columns", own: Sequence[int]) -> list[int]:
 # Workloads
 
 
-def waiting_jobs(state: "Columns") -> Iterator["Job"]:
-    """All jobs that wait and hold nothing, also those held back by whoever submitted them."""
-    for row in state.waiting:
-        yield from row.members.values()
-    yield from _asking_apart(state)
-
-
-def waiting(state: "Columns") -> Sequence[str]:
-    """The uids of all waiting workloads, oldest submission first."""
-    jobs = sorted(waiting_jobs(state), key=lambda job: (job.spec.created_at, job.spec.uid))
-    return [job.spec.uid for job in jobs]
-
-
 def workload_view(state: "Columns", job: "Job") -> WorkloadView:
     """One workload as it stands."""
     names, tasks = state.nodes.names, state.tasks

@@ -7,11 +7,11 @@ import pytest
 
 from benchmarks import performance_page, static_quota
 from benchmarks.decision_cases import borrowed, hard_no, rearranged, steady
+from benchmarks.decision_cases.loading import Listing, load
 from benchmarks.decision_cases.timing import Times, figures, percentile
 from benchmarks.fairness import fill, jain
 from benchmarks.growth_plot import draw
 from benchmarks.philly import TraceJob, quotas, read_jobs
-from carrel_scheduler.core.loading import Listing, load
 from carrel_scheduler.core.state import State
 
 

@@ -65,12 +65,12 @@ class Cluster:
         slot = self.chooser.pick(cls, self.capacity.counts(room.idle, cls), room.idle)
         return None if slot < 0 else self.nodes.names[slot]
 
-    def spread(self, request: Request, tasks: int, limit: int = 0) -> list[tuple[str, int]] | None:
+    def spread(self, request: Request, tasks: int) -> list[tuple[str, int]] | None:
         """The nodes that so many tasks would get."""
         cls = self.classes.intern(request)
         room = self.room()
         counts = self.capacity.counts(room.idle, cls)
-        found = self.chooser.spread(cls, tasks, counts, room.idle, per_node_limit=limit)
+        found = self.chooser.spread(cls, tasks, counts, room.idle)
         return None if found is None else [(self.nodes.names[slot], k) for slot, k in found]
 
 

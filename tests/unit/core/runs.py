@@ -22,14 +22,14 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
-from carrel_scheduler.core.invariants.books import check_books
-from carrel_scheduler.core.invariants.invariants import check
-from carrel_scheduler.core.invariants.ping_pong import Pair, no_ping_pong, pairs
-from carrel_scheduler.core.invariants.victims import check_plan
+from carrel_scheduler.core.invariants.columns import check_books
+from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
+from unit.core.invariants.evictions import check_plan
+from unit.core.invariants.ping_pong import Pair, no_ping_pong, pairs
 
 Check = Callable[[State, Plan, float], Iterable[str]]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan, Removal
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, node, queue, running, state_of, training
 
 WAITS = Reason(ReasonClass.NOT_NOW, Token.WAITS_FOR_ROOM)

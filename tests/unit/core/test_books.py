@@ -20,8 +20,8 @@ from carrel_scheduler.core.events import (
     TaskStuck,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.books import check_books
-from carrel_scheduler.core.invariants.invariants import check
+from carrel_scheduler.core.invariants.columns import check_books
+from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.layers import Footprint
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State

@@ -112,8 +112,6 @@ def test_many_fill_node_after_node() -> None:
     assert world.spread(ONE, 12) == [("b", 3), ("c", 7), ("a", 2)]
     assert world.spread(ONE, 18) == [("b", 3), ("c", 7), ("a", 8)]
     assert world.spread(ONE, 19) is None
-    assert world.spread(ONE, 3, limit=1) == [("b", 1), ("c", 1), ("a", 1)]
-    assert world.spread(ONE, 4, limit=1) is None
 
 
 @pytest.mark.parametrize("request_", [ONE, Request(share_milli=400), Request(cpu_milli=1_000)])
@@ -128,8 +126,6 @@ def test_the_first_of_many_is_the_one_of_one(request_: Request, learned: bool) -
         assert found is not None
         assert found[0][0] == world.pick(request_)
         assert sum(count for _, count in found) == 5
-        one_by_one = world.spread(request_, 5, limit=1)
-        assert one_by_one is None or one_by_one[0][0] == found[0][0]
 
 
 def test_the_choice_is_the_smallest_of_the_tuples() -> None:

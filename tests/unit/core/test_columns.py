@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.decision_cases.loading import Listing, load
 from carrel_scheduler.core.events import (
     NodeGone,
     Outcome,
@@ -14,7 +15,6 @@ from carrel_scheduler.core.events import (
     TaskReleasing,
     WorkloadGone,
 )
-from carrel_scheduler.core.loading import Listing, load
 from carrel_scheduler.core.state import State
 from unit.core.situations import asking, node, queue, running, state_of, training
 

@@ -10,13 +10,13 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import node_prefilter, preempt_and_reclaim
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.work.jobs import Job
+from unit.core.invariants.evictions import check_plan
 from unit.core.runs import Run
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 

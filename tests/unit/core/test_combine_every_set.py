@@ -9,10 +9,10 @@ import pytest
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.preemption import preempt, preempt_and_reclaim, reclaim
 from carrel_scheduler.core.preemption.legality import Claim
 from carrel_scheduler.core.state import State
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, running, state_of, training, workspace
 
 pytestmark = pytest.mark.slow

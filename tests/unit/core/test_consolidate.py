@@ -4,10 +4,10 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.settings import Settings
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import asking, node, queue, running, state_of, training, workspace
 
 NOW = 1000.0

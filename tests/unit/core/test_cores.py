@@ -13,8 +13,8 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.books import check_books
-from carrel_scheduler.core.invariants.invariants import check
+from carrel_scheduler.core.invariants.columns import check_books
+from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, state_of, training
 

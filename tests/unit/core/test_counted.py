@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.decision_cases.loading import Listing, load
 from carrel_scheduler.core.cycle.cycle import cluster_total
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeSet, TaskPlaced, WorkloadQueued
-from carrel_scheduler.core.invariants.books import check_books
-from carrel_scheduler.core.invariants.victims import check_plan
-from carrel_scheduler.core.loading import Listing, load
+from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, state_of, training, workspace
 
 SEVENTH, HALF = "gpu/mig-1g", "gpu/mig-3g"

@@ -8,11 +8,11 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event, Preemptibility, TaskPlaced
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.messages.render import sentence
 from carrel_scheduler.core.plan import Eviction
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.state import State
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training, workspace
 
 Told = tuple[str, tuple[int, ...], bool]

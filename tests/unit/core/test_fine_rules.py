@@ -5,9 +5,9 @@ from typing import Any
 
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import Event, QueueSet, TaskPlaced, TaskReleasing
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, training, workspace
 
 

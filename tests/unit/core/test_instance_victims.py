@@ -6,9 +6,9 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, NodeSet, TaskPlaced
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, state_of, training, workspace
 
 SMALL, LARGE = "2g.10gb", "3g.20gb"

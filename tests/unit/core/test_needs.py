@@ -4,7 +4,7 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import NodeGone, Preemptibility, TaskPlaced
-from carrel_scheduler.core.invariants.books import check_books
+from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.state import State
 from unit.core.situations import NOW, asking, node, queue, state_of, training
 

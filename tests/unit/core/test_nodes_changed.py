@@ -7,7 +7,7 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import NodeGone, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Out
-from carrel_scheduler.core.invariants.books import check_books
+from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.messages.render import sentence
 from carrel_scheduler.core.speculation import never
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training

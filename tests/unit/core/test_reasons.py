@@ -5,17 +5,15 @@ import pytest
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     NodeSet,
-    Outcome,
     Preemptibility,
     QueueSet,
     RoomPromised,
     TaskPlaced,
-    TaskReleased,
     TaskReleasing,
     TopologySet,
 )
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.reasons import Reason, ReasonClass, Token, code_of
+from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import Settings
@@ -534,27 +532,6 @@ def test_one_reason_for_everything_that_asks() -> None:
     assert "n" not in found
     with pytest.raises(KeyError):
         found["nobody"]
-
-
-def test_only_what_changed_is_told_again() -> None:
-    state = state_of(
-        node("n", 1),
-        queue("a", 1),
-        *running(workspace("w", "a"), "n", 0),
-        *(training(f"t{n}", "a", created_at=float(n)) for n in range(4)),
-        training("big", "a", 2),
-    )
-    first = decide(state, NOW).reasons
-    told = {uid: code for uid, code, _ in first.changed({})}
-    assert set(told) == {"t0", "t1", "t2", "t3", "big"}
-    assert told == {uid: code_of(first[uid]) for uid in told}
-    assert [uid for uid, _, _ in first.changed({}, ["t2", "gone", "w", "t0"])] == ["t2", "t0"]
-    assert list(decide(state, NOW + 1).reasons.changed(told)) == []
-    apply(state, [TaskReleased("w", 0, Outcome.SUCCEEDED, 5.0)])
-    again = {uid: reason.token for uid, _, reason in decide(state, NOW).reasons.changed(told)}
-    assert again["t0"] is Token.STARTING
-    assert again["t1"] is Token.QUEUED_BEHIND
-    assert "big" not in again
 
 
 def test_the_order_of_service_alternates_between_equal_queues() -> None:

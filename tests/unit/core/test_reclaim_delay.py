@@ -6,10 +6,10 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.settings import Settings
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, running, state_of, training, workspace
 
 CAME = 900.0

@@ -243,7 +243,7 @@ def test_no_question_leaves_a_trace(seed: int) -> None:
     before, plan = digest(state), told(decide(state, 100.0))
     for number in range(6):
         what_if(state, _random_work(dice, f"ask{number}", 99.0), 100.0)
-    waits = list(state.waiting_uids())
+    waits = list(decide(state, 100.0).queue)
     again = state.workload(dice.choice(waits)).queued if waits else None
     if again is not None:
         what_if(state, _random_work(dice, again.uid, 1.0), 100.0)

@@ -20,7 +20,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.invariants import check
+from carrel_scheduler.core.invariants.state import check
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import Amounts
 from unit.core.digest import digest
@@ -112,10 +112,6 @@ def test_version_counts_events(state: State) -> None:
     assert state.version == 10
 
 
-def test_waiting_is_by_age(state: State) -> None:
-    assert state.waiting_uids() == ["gang", "desk"]
-
-
 def test_views_tell_who_holds_what(state: State) -> None:
     state.apply(TaskReleasing("pair", 0))
     state.apply(NodeSet("n2", 2, 64_000, 1024, broken_devices=frozenset({0})))
@@ -183,9 +179,9 @@ def test_an_evicted_workload_is_queued_again_and_keeps_its_checkpoint(state: Sta
     state.apply(CheckpointSeen("pair", 20.0))
     state.apply(TaskReleasing("pair", 0))
     state.apply(TaskReleased("pair", 0))
-    assert "pair" not in state.waiting_uids()
+    assert not state.workload("pair").waiting
     state.apply(training("pair", "a", 2, created_at=1.0))
-    assert state.waiting_uids()[0] == "pair"
+    assert state.workload("pair").waiting
     assert state.workload("pair").checkpoint_at == 20.0
     assert check(state) == []
 

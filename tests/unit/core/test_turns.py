@@ -7,10 +7,10 @@ from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import NodeSet, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.settings import Settings, Strategy
 from carrel_scheduler.core.views import NodeView, Place, WorkloadView
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import NOW, asking, node, queue, running, state_of, training, workspace
 
 

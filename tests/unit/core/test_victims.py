@@ -8,9 +8,9 @@ import pytest
 from carrel_scheduler.core import State, decide
 from carrel_scheduler.core.events import CheckpointSeen, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group, Level
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.requests import HOST, Where
+from unit.core.invariants.evictions import check_plan
 from unit.core.situations import asking, node, queue, state_of, training, workspace
 
 NOW = 1000.0

@@ -118,4 +118,3 @@ def test_workloads() -> None:
     assert waiting.checkpoint_at is None
     assert waiting.promised == (("n1", (2,), 0),)
     assert waiting.promised_indices == (0,)
-    assert state.waiting_uids() == ["y", "w", "x"]

@@ -11,7 +11,7 @@ import msgspec
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Preemptibility, QueueSet, RoomPromised
-from carrel_scheduler.core.invariants import invariants
+from carrel_scheduler.core.invariants import state as invariants
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from carrel_scheduler.core.invariants import invariants
+from carrel_scheduler.core.invariants import state as invariants
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     EngineError,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.invariants import invariants
+from carrel_scheduler.core.invariants import state as invariants
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus

@@ -1,10 +1,10 @@
 """The reasons of one decision and the order of service, made when somebody looks.
 
 A decision costs nothing for them: what is asked about is looked into then, and jobs that look alike
-share their facts. Whoever writes reasons down keeps a code for each and asks for what changed.
+share their facts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.explain import Explainer
 from carrel_scheduler.core.queues.order import Service
 from carrel_scheduler.core.queues.usage import Standings
-from carrel_scheduler.core.reasons import Reason, ReasonClass, code_of
+from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
 
@@ -61,41 +61,6 @@ class Reasons(Mapping[str, Reason]):
     def __contains__(self, uid: object) -> bool:
         job = self._cycle.state.jobs.by_uid.get(uid) if isinstance(uid, str) else None
         return job is not None and _asks(self._cycle.state, job)
-
-    def changed(
-        self, codes: Mapping[str, int], uids: Iterable[str] | None = None
-    ) -> Iterator[tuple[str, int, Reason]]:
-        """Reasons that are not what they were, one by one, row by row.
-
-        Args:
-            codes: by uid the code of what was told last; unknown uids count as changed.
-            uids: whom to look at, so that a long queue can be told in slices; those that do not ask
-                for room are left out. ``None``: everybody.
-
-        Yields:
-            The uid, the code to remember, and the reason. A code does not follow the place in the
-            queue, which moves with everybody else's.
-        """
-        of_row: dict[int, int] = {}
-        for job in self._jobs() if uids is None else self._some(uids):
-            row = job.waiting
-            if row is None or self._is_alone(job):
-                code = code_of(self[job.spec.uid])
-            else:
-                known = of_row.get(row.id)
-                if known is None:
-                    known = of_row[row.id] = code_of(self._explainer.of_row(row))
-                code = known
-            if codes.get(job.spec.uid) != code:
-                yield job.spec.uid, code, self[job.spec.uid]
-
-    def _some(self, uids: Iterable[str]) -> Iterator[Job]:
-        by_uid = self._cycle.state.jobs.by_uid
-        return (by_uid[uid] for uid in uids if uid in self)
-
-    def _is_alone(self, job: Job) -> bool:
-        """Whether its reason differs from that of others in its row."""
-        return self._cycle.answered(job) or self._cycle.delayed(job, reclaiming=True)
 
     def _make(self, job: Job) -> Reason:
         reason = self._explainer.of(job)

@@ -1,1 +1,1 @@
-"""What must always hold, as named functions over states and plans; for tests and simulations."""
+"""Invariants of the state, recounted from single tasks; checked by the audit and by tests."""

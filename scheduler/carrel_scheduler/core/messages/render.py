@@ -28,10 +28,6 @@ def _waits_for_room(reason: Reason, project: str) -> str:
     return "It starts by itself as soon as enough is free."
 
 
-def _no_victims_found(_reason: Reason, _project: str) -> str:
-    return "It is tried again whenever something changes; fewer or smaller tasks are found sooner."
-
-
 def _quota_used(reason: Reason, project: str) -> str:
     project = reason.project or project
     return f"It starts when work of `{project}` ends or somebody leaves enough idle."
@@ -71,34 +67,6 @@ def _never_fits(reason: Reason, _project: str) -> str:
     return f"Ask for {amount(reason.resource, reason.bound)} or less."
 
 
-def _held_for(_reason: Reason, _project: str) -> str:
-    return "It starts when other room becomes free."
-
-
-def _queued_behind(_reason: Reason, _project: str) -> str:
-    return "It is tried again as soon as anything changes."
-
-
-def _starting(_reason: Reason, _project: str) -> str:
-    return "Nothing is in the way."
-
-
-def _evicted(_reason: Reason, _project: str) -> str:
-    return "It goes on from its last checkpoint as soon as there is room again."
-
-
-def _moved(_reason: Reason, _project: str) -> str:
-    return "Its new place is held; it goes on there from its last checkpoint."
-
-
-def _no_eligible_node(_reason: Reason, _project: str) -> str:
-    return "Ask less of the nodes, or ask an admin for a node like that."
-
-
-def _nodes_closed(_reason: Reason, _project: str) -> str:
-    return "It starts when they are back in service; asking less of nodes may help."
-
-
 def _no_mig_instance(reason: Reason, _project: str) -> str:
     if reason.cls is ReasonClass.NEVER:
         return "Ask for a smaller profile, or for fewer at once."
@@ -113,54 +81,40 @@ def _topology_too_small(reason: Reason, _project: str) -> str:
     return "Only prefer the level, or require a wider one."
 
 
-def _reserved(_reason: Reason, _project: str) -> str:
-    return "Nobody else starts there; it starts elsewhere at once when there is room."
-
-
 def _preemption_delayed(reason: Reason, _project: str) -> str:
     ends = -int(-reason.until // 60)  # the next whole minute
     hour, minute = divmod(ends % MINUTES_A_DAY, 60)
     return f"It starts when room comes free; others give way from {hour:02}:{minute:02} UTC on."
 
 
-def _waits_for_gang(_reason: Reason, _project: str) -> str:
-    return "It starts when the missing tasks may start too."
-
-
-def _gated(_reason: Reason, _project: str) -> str:
-    return "It takes its place in the queue when whoever submitted it lets it go."
-
-
-def _growing(_reason: Reason, _project: str) -> str:
-    return "Nothing has to be done: it runs already."
-
-
-HELP: Final[dict[Token, Callable[[Reason, str], str]]] = {
+HELP: Final[dict[Token, str | Callable[[Reason, str], str]]] = {
     Token.WAITS_FOR_ROOM: _waits_for_room,
-    Token.NO_VICTIMS_FOUND: _no_victims_found,
+    Token.NO_VICTIMS_FOUND: (
+        "It is tried again whenever something changes; fewer or smaller tasks are found sooner."
+    ),
     Token.QUOTA_USED: _quota_used,
     Token.OVER_LIMIT: _over_limit,
     Token.NON_PREEMPTIBLE_BEYOND_QUOTA: _beyond_quota,
     Token.OVER_QUOTA_OFF: _over_quota_off,
     Token.NO_NODE_FITS: _no_node_fits,
     Token.NEVER_FITS: _never_fits,
-    Token.HELD_FOR: _held_for,
-    Token.QUEUED_BEHIND: _queued_behind,
-    Token.STARTING: _starting,
-    Token.RECLAIMED: _evicted,
-    Token.PREEMPTED: _evicted,
-    Token.RESERVED: _reserved,
-    Token.CONSOLIDATED: _moved,
-    Token.GANG_INCOMPLETE: _evicted,
-    Token.NODE_DRAINED: _evicted,
-    Token.NO_ELIGIBLE_NODE: _no_eligible_node,
-    Token.NODES_CLOSED: _nodes_closed,
+    Token.HELD_FOR: "It starts when other room becomes free.",
+    Token.QUEUED_BEHIND: "It is tried again as soon as anything changes.",
+    Token.STARTING: "Nothing is in the way.",
+    Token.RECLAIMED: "It goes on from its last checkpoint as soon as there is room again.",
+    Token.PREEMPTED: "It goes on from its last checkpoint as soon as there is room again.",
+    Token.RESERVED: "Nobody else starts there; it starts elsewhere at once when there is room.",
+    Token.CONSOLIDATED: "Its new place is held; it goes on there from its last checkpoint.",
+    Token.GANG_INCOMPLETE: "It goes on from its last checkpoint as soon as there is room again.",
+    Token.NODE_DRAINED: "It goes on from its last checkpoint as soon as there is room again.",
+    Token.NO_ELIGIBLE_NODE: "Ask less of the nodes, or ask an admin for a node like that.",
+    Token.NODES_CLOSED: "It starts when they are back in service; asking less of nodes may help.",
     Token.NO_MIG_INSTANCE: _no_mig_instance,
     Token.TOPOLOGY_TOO_SMALL: _topology_too_small,
     Token.PREEMPTION_DELAYED: _preemption_delayed,
-    Token.WAITS_FOR_GANG: _waits_for_gang,
-    Token.GATED: _gated,
-    Token.GROWING: _growing,
+    Token.WAITS_FOR_GANG: "It starts when the missing tasks may start too.",
+    Token.GATED: "It takes its place in the queue when whoever submitted it lets it go.",
+    Token.GROWING: "Nothing has to be done: it runs already.",
 }
 
 
@@ -178,7 +132,8 @@ def sentence(reason: Reason, project: str, *, names: bool = True) -> str:
 def help_text(reason: Reason, project: str, *, names: bool = True) -> str:
     """What would help, or when it goes on; never names another project's workloads."""
     del names  # one signature with ``sentence``: the help names projects at most
-    text = HELP[reason.token](reason, project)
+    found = HELP[reason.token]
+    text = found if isinstance(found, str) else found(reason, project)
     if reason.ahead and reason.cls is ReasonClass.NOT_NOW:
         workloads = "1 workload" if reason.ahead == 1 else f"{reason.ahead:,} workloads"
         is_are = "is" if reason.ahead == 1 else "are"

@@ -110,21 +110,17 @@ class Chooser:
         counts: npt.NDArray[np.signedinteger],
         view: Layer,
         within: Bools | None = None,
-        per_node_limit: int = 0,
         score: Counts | None = None,
     ) -> Spread | None:
         """Nodes for so many tasks, in the order in which they are filled, or ``None``.
 
-        Arguments as for ``pick``; ``per_node_limit`` 0 is no limit. A node that is begun is filled
-        before the next one.
+        Arguments as for ``pick``. A node that is begun is filled before the next one.
         """
         fits = counts > 0
         if within is not None:
             fits &= within
         nodes = np.flatnonzero(fits)
         room = counts.take(nodes).astype(np.int64)
-        if per_node_limit:
-            np.minimum(room, per_node_limit, out=room)
         if int(room.sum()) < tasks:
             return None
         order = self._order(class_id, view, nodes, score, tasks)

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.invariants.books import BOOKS
-from carrel_scheduler.core.invariants.invariants import STATE_INVARIANTS, Invariant
+from carrel_scheduler.core.invariants.columns import BOOKS
+from carrel_scheduler.core.invariants.state import STATE_INVARIANTS, Invariant
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,12 @@
 """Who may take from other queues: what must hold for the claimers of every plan.
 
-The victims' side of the same rule stands in ``invariants.victims``.
+The victims' side of the same rule stands in ``evictions``.
 """
 
-from carrel_scheduler.core.invariants.recount import After, Uses, all_held
+from carrel_scheduler.core.invariants.recount import Uses, all_held
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import added
+from unit.core.invariants.after import After
 
 GIVE_WAY = (Token.RECLAIMED, Token.PREEMPTED, Token.CONSOLIDATED)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.decision_cases.loading import Listing, load
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -19,8 +20,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.core.invariants.books import check_books
-from carrel_scheduler.core.loading import Listing, load
+from carrel_scheduler.core.invariants.columns import check_books
 from carrel_scheduler.core.state import State
 from unit.core.situations import asking, node, queue, state_of, training
 

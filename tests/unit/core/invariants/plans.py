@@ -1,7 +1,7 @@
 """What must hold for the places of every plan, on the state it was made from.
 
 Functions over a state and a plan, like those of ``invariants``; everything is counted from the
-plan's single decisions (``recount.After``). Who may give way is asked in ``invariants.victims``.
+plan's single decisions (``After``). Who may give way is asked in ``evictions``.
 """
 
 from collections import Counter
@@ -11,8 +11,6 @@ from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.invariants.recount import (
-    After,
-    Places,
     Uses,
     all_held,
     core_of,
@@ -27,6 +25,7 @@ from carrel_scheduler.core.mig import has_profile
 from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, added
 from carrel_scheduler.core.work.jobs import Job
+from unit.core.invariants.after import After, Places
 
 PlanInvariant = Callable[[After], list[str]]
 Key = tuple[str, int, int]

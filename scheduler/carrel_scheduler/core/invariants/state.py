@@ -1,8 +1,8 @@
-"""What must always hold, as functions over the state; those over a plan are in ``invariants.plan``.
+"""Invariants of the state; those of a plan are in ``tests/unit/core/invariants``.
 
 Each returns the violations it finds as sentences for engineers; an empty list means that it holds.
 They recount from single tasks and jobs (``recount``), never from the sums that deciding relies on.
-That the kept sums are right is asked in ``books``.
+That the kept sums are right is checked in ``invariants.columns``.
 """
 
 from collections import Counter

@@ -4,9 +4,9 @@ from functools import partial
 
 import pytest
 
+from benchmarks.simulation import Simulation
 from carrel_scheduler.core.events import Event, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
-from carrel_scheduler.simulation.run import Simulation
 from unit.core.situations import asking, node, queue, state_of, training, workspace
 
 

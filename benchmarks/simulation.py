@@ -1,12 +1,13 @@
-"""A small driver: arrivals, ends, checkpoints, failures, lost nodes and evictions in virtual time.
+"""A driver of the core in virtual time: arrivals, ends, checkpoints, failures, lost nodes.
 
-It does what the scheduler's service does with a plan, with nothing real behind it. Everything that
-happens at one instant is applied before one decision is made, and a decision is made only when
-something changed that may let work start. Deterministic: equal inputs give the same run.
+It does what the scheduler's service does with a plan, without processes or pods. All events of one
+instant are applied before one decision is made, and a decision is made only when something changed
+that may let work start. Deterministic: equal inputs give the same run.
 """
 
 import heapq
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
@@ -23,12 +24,154 @@ from carrel_scheduler.core.events import (
     WorkloadGone,
     WorkloadQueued,
 )
+from carrel_scheduler.core.gangs import leaves
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.simulation.measures import Measures
-from carrel_scheduler.simulation.work import Work
+
+
+@dataclass(slots=True)
+class Measures:
+    """Sums over time; GPU-seconds count whole GPUs.
+
+    Attributes:
+        capacity: of the schedulable nodes while time passed.
+        held: by tasks, also by those that were told to stop.
+        stopping: of ``held``, by tasks that were told to stop.
+        useful: of finished work, at its minimum size.
+        lost: work that an eviction, a failure or a node took and that has to be done again.
+        idle_while_asked: GPUs that stood idle, at most as many as were asked for.
+        asked_capacity, asked_idle: capacity, and what was not held of it, at times when work waits.
+    """
+
+    capacity: float = 0.0
+    held: float = 0.0
+    stopping: float = 0.0
+    useful: float = 0.0
+    lost: float = 0.0
+    idle_while_asked: float = 0.0
+    asked_capacity: float = 0.0
+    asked_idle: float = 0.0
+
+    def pass_time(
+        self, seconds: float, capacity: int, held: int, stopping: int, asked: int
+    ) -> None:
+        """So many seconds have passed with these GPU thousandths."""
+        per_gpu = seconds / MILLI
+        self.capacity += capacity * per_gpu
+        self.held += held * per_gpu
+        self.stopping += stopping * per_gpu
+        if asked:
+            self.asked_capacity += capacity * per_gpu
+            self.asked_idle += (capacity - held) * per_gpu
+            self.idle_while_asked += min(capacity - held, asked) * per_gpu
+
+    @property
+    def in_use_while_asked(self) -> float:
+        """Part of the GPUs in use while work waits that could use them; 1 when none ever waits."""
+        if not self.asked_capacity:
+            return 1.0
+        return 1 - self.idle_while_asked / self.asked_capacity
+
+    @property
+    def held_while_waiting(self) -> float:
+        """The same with every idle GPU counted, also those that nobody asked for."""
+        return 1 - self.asked_idle / self.asked_capacity if self.asked_capacity else 1.0
+
+    @property
+    def lost_part(self) -> float:
+        """Lost work over all work done."""
+        done = self.useful + self.lost
+        return self.lost / done if done else 0.0
+
+
+@dataclass(slots=True)
+class Work:
+    """One workload of a simulation. Times are seconds.
+
+    Attributes:
+        queued: what it asks for.
+        duration: of its work; ``None`` runs until it is deleted.
+        checkpoint_every: virtual seconds of running between two checkpoints; ``None`` never saves.
+        submitted: when it came.
+        done, saved: work at ``at``, and work that an eviction does not lose.
+        at: when ``done`` was brought up to date.
+        rate: work done in a second now; 0 while it does not run.
+        run: grows with each change of the rate, so that what was planned for before is ignored.
+        started: its first start; ``since``: the present one, ``None`` while it does not run.
+        finished: its end.
+        waited: seconds in which it did not run, up to ``left_off`` or its end.
+        left_off: when it last ceased to run, or came.
+        evictions: how often all of it was told to stop; ``losses``: how often it fell back.
+    """
+
+    queued: WorkloadQueued
+    duration: float | None = None
+    checkpoint_every: float | None = None
+    submitted: float = 0.0
+    done: float = 0.0
+    saved: float = 0.0
+    at: float = 0.0
+    rate: float = 0.0
+    run: int = 0
+    started: float | None = None
+    since: float | None = None
+    finished: float | None = None
+    waited: float = 0.0
+    left_off: float = 0.0
+    evictions: int = 0
+    losses: int = 0
+
+    def __post_init__(self) -> None:
+        self.at = self.left_off = self.submitted
+
+    @property
+    def gpu_milli(self) -> int:
+        """GPU thousandths at its minimum size, for shares by thousandths and whole GPUs."""
+        spec = self.queued
+        if spec.gang is None:
+            requests = [spec.request] * spec.tasks
+        else:
+            parts = leaves(spec.gang)
+            requests = [request for leaf in parts for request in leaf.requests[: leaf.least]]
+        return sum(r.gpus * MILLI + r.share_milli * r.devices for r in requests)
+
+    @property
+    def ends_at(self) -> float | None:
+        """When it will be done if nothing changes."""
+        if self.duration is None or self.rate <= 0:
+            return None
+        return self.at + max(0.0, self.duration - self.done) / self.rate
+
+    def advance(self, now: float) -> None:
+        """Bring ``done`` up to date."""
+        if self.rate:
+            self.done += self.rate * (now - self.at)
+            if self.duration is not None:
+                self.done = min(self.done, self.duration)
+        self.at = now
+
+    def go(self, now: float, rate: float) -> None:
+        """Run at this rate from now on; 0 stands still."""
+        self.advance(now)
+        if rate > 0 and self.since is None:
+            self.since = now
+            self.waited += now - self.left_off
+            self.started = now if self.started is None else self.started
+        elif rate == 0 and self.since is not None:
+            self.since, self.left_off = None, now
+        self.rate = rate
+        self.run += 1
+
+    def fall_back(self, now: float) -> float:
+        """What was not saved is gone; returns the seconds of work that were lost."""
+        self.advance(now)
+        lost = self.done - self.saved
+        self.done = self.saved
+        self.losses += 1
+        return lost
+
 
 Watcher = Callable[[State, Plan], None]
 

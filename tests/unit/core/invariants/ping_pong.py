@@ -7,9 +7,10 @@ back, so it makes no pair.
 from collections.abc import Iterator
 
 from carrel_scheduler.core.columns import Columns
-from carrel_scheduler.core.invariants.recount import After, Uses
+from carrel_scheduler.core.invariants.recount import Uses
 from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.resources import UNLIMITED, Triple, added
+from unit.core.invariants.after import After
 
 Pair = tuple[str, str]
 

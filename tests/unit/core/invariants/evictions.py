@@ -1,6 +1,6 @@
 """Who may give way: what must hold for the evictions of every plan.
 
-Functions over a state and a plan, like those of ``invariants.plan``. Claims are replayed one after
+Functions over a state and a plan, like those of ``plans``. Claims are replayed one after
 another on use that is counted from single tasks: each claimer's victims, then the claimer itself.
 """
 
@@ -10,11 +10,7 @@ from itertools import groupby
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.events import Outcome, Preemptibility, QueueSet
-from carrel_scheduler.core.invariants.claims import claims_stay_within_the_fair_share
-from carrel_scheduler.core.invariants.needed import victims_are_needed
-from carrel_scheduler.core.invariants.plan import PLACE_INVARIANTS, PlanInvariant
 from carrel_scheduler.core.invariants.recount import (
-    After,
     Uses,
     all_held,
     core_of,
@@ -27,6 +23,10 @@ from carrel_scheduler.core.plan import Eviction, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Triple, added
 from carrel_scheduler.core.work.jobs import Job
+from unit.core.invariants.after import After
+from unit.core.invariants.needed_victims import victims_are_needed
+from unit.core.invariants.plans import PLACE_INVARIANTS, PlanInvariant
+from unit.core.invariants.preemptors import claims_stay_within_the_fair_share
 
 FORCED = (Token.GANG_INCOMPLETE, Token.NODE_DRAINED)
 """What ends work whatever its kind: a gang that runs in vain, a node that is emptied."""

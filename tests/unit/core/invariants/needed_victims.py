@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from carrel_scheduler.core.invariants.plan import (
+from carrel_scheduler.core.invariants.recount import path_names
+from carrel_scheduler.core.plan import Eviction
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import UNLIMITED, added
+from carrel_scheduler.core.work.jobs import Job
+from unit.core.invariants.after import After, Places
+from unit.core.invariants.plans import (
     capacity_of,
     holds_are_honoured,
     starts_keep_to_rules,
     taken_by_tasks,
     uses_after,
 )
-from carrel_scheduler.core.invariants.recount import After, Places, path_names
-from carrel_scheduler.core.plan import Eviction
-from carrel_scheduler.core.reasons import Token
-from carrel_scheduler.core.resources import UNLIMITED, added
-from carrel_scheduler.core.work.jobs import Job
 
 
 def victims_are_needed(after: After) -> list[str]:
