@@ -73,15 +73,15 @@ class CpuAtFirst:
 
     def __init__(self, loop: reconciler.Reconciler) -> None:
         self.cpu_seconds = 0.0
-        self._tell = loop.enqueue
-        setattr(loop, "tell", self._note)  # noqa: B010 - stands in until the first comes
+        self._enqueue = loop.enqueue
+        setattr(loop, "enqueue", self._note)  # noqa: B010 - stands in until the first comes
         self._loop = loop
 
     def _note(self, message: LoopEvent) -> None:
         if isinstance(message, WorkloadChanged):
             self.cpu_seconds = time.process_time()
-            setattr(self._loop, "tell", self._tell)  # noqa: B010
-        self._tell(message)
+            setattr(self._loop, "enqueue", self._enqueue)  # noqa: B010
+        self._enqueue(message)
 
 
 async def serve(settings: Settings, cpus: int) -> None:

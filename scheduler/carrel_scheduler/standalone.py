@@ -55,7 +55,7 @@ from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.reconcile.executor import Executor, HubRefused
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
-from carrel_scheduler.workloads.reconcile.watchers import pump_projects, pump_workloads
+from carrel_scheduler.workloads.reconcile.watchers import watch_projects, watch_workloads
 from carrel_schema.objects import Workload
 
 
@@ -179,8 +179,8 @@ class Standalone:
                 tasks = [group.create_task(work.run(began, loop.epoch))]
                 await began.wait()
                 tasks += [
-                    group.create_task(pump_projects(self.ledger, loop, projects)),
-                    group.create_task(pump_workloads(self.ledger, loop, workloads)),
+                    group.create_task(watch_projects(self.ledger, loop, projects)),
+                    group.create_task(watch_workloads(self.ledger, loop, workloads)),
                     group.create_task(loop.run()),
                 ]
                 await stop.wait()

@@ -39,7 +39,6 @@ from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.service.settings import ClusterSettings, Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs.joining import pump_meetings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
@@ -48,6 +47,7 @@ from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.namespaces.adoption import TakingOn
 from carrel_scheduler.workloads.namespaces.controller import Namespaces
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.watchers import watch_rendezvous
 from carrel_scheduler.workloads.views.live import LiveView
 
 log = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ class Cluster:
         tasks = [
             group.create_task(self._work.run(began, loop.epoch)),
             group.create_task(self._lead.kept()),
-            group.create_task(pump_meetings(self._met, loop, LOOK_SECONDS)),
+            group.create_task(watch_rendezvous(self._met, loop, LOOK_SECONDS)),
             group.create_task(self._namespaces.run()),
             group.create_task(self.engine.listen()),
         ]

@@ -12,14 +12,13 @@ from carrel_scheduler.engines.local.connections import met_at
 from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs.joining import pump_meetings
 from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting
 from carrel_scheduler.workloads.launch.ports import HeldPorts, PortGiver
 from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-from carrel_scheduler.workloads.reconcile.watchers import pump_devices
+from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_rendezvous
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -73,8 +72,8 @@ class OneMachine:
     ) -> Sequence["asyncio.Task[None]"]:
         """Look at the devices, and at who meets."""
         return [
-            group.create_task(pump_devices(self._provider, loop)),
-            group.create_task(pump_meetings(met_here, loop)),
+            group.create_task(sample_devices(self._provider, loop)),
+            group.create_task(watch_rendezvous(met_here, loop)),
         ]
 
     async def close(self) -> None:

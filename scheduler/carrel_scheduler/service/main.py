@@ -56,12 +56,13 @@ from carrel_scheduler.workloads.launch.tokens import TaskTokens
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.reconcile.recovery import recover
-from carrel_scheduler.workloads.reconcile.usage_history import PastUse, pump_past_use
+from carrel_scheduler.workloads.reconcile.usage_history import PastUse
 from carrel_scheduler.workloads.reconcile.watchers import (
-    pump_departments,
-    pump_engine,
-    pump_projects,
-    pump_workloads,
+    watch_departments,
+    watch_engine,
+    watch_projects,
+    watch_usage,
+    watch_workloads,
 )
 from carrel_scheduler.workloads.views.live import LiveView
 from carrel_schema.objects import Workload
@@ -178,21 +179,21 @@ class Service:
         async with asyncio.TaskGroup() as group:
             facts = await self._around.facts()
             seen = asyncio.Event()
-            work = [group.create_task(pump_engine(self._engine, self.loop, seen))]
+            work = [group.create_task(watch_engine(self._engine, self.loop, seen))]
             await seen.wait()
             projects, workloads = await recover(self.loop, facts, await self._engine.list())
             work += await self._around.begin(self.loop, group)
             work += [
-                group.create_task(pump_projects(self._ledger, self.loop, projects)),
-                group.create_task(pump_departments(self._ledger, self.loop, projects)),
-                group.create_task(pump_workloads(self._ledger, self.loop, workloads)),
+                group.create_task(watch_projects(self._ledger, self.loop, projects)),
+                group.create_task(watch_departments(self._ledger, self.loop, projects)),
+                group.create_task(watch_workloads(self._ledger, self.loop, workloads)),
                 group.create_task(self.loop.run()),
                 group.create_task(self.loop.composites.run()),
                 group.create_task(self._sweep()),
             ]
             if self._settings.past_use.factor:
                 past = PastUse(self._ledger, self._settings.past_use.half_life_s)
-                work.append(group.create_task(pump_past_use(past, self.loop, time.time)))
+                work.append(group.create_task(watch_usage(past, self.loop, time.time)))
             listen(self._server, self._settings.host, self._settings.port, self._listener)
             log.info("listening on %s:%d", self._settings.host, self._settings.port)
             await stop.wait()

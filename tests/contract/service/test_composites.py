@@ -109,8 +109,8 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 async def test_parts_are_made_once_with_the_owners_user_and_secrets(desk: Desk) -> None:
     owner = await desk.submit()
-    desk.manager.heard(owner)
-    desk.manager.heard(owner)
+    desk.manager.changed(owner)
+    desk.manager.changed(owner)
     await desk.until_phase("running")
     first = await desk.ledger.get(Workload, "sweep-0", "vision")
     assert (first.meta.uid, first.spec.owner, first.spec.part) == (part_uid("e1", 0), "e1", 0)
@@ -121,15 +121,15 @@ async def test_parts_are_made_once_with_the_owners_user_and_secrets(desk: Desk) 
 
 
 async def test_another_scheduler_finds_the_parts_that_were_made(desk: Desk) -> None:
-    desk.manager.heard(await desk.submit())
+    desk.manager.changed(await desk.submit())
     owner = await desk.until_phase("running")
     second = Desk(desk.ledger)
     task = await second.begin()
-    second.manager.heard(owner)
+    second.manager.changed(owner)
     for number in range(2):
         part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
         part.status.phase = "succeeded"
-        second.manager.heard(part)
+        second.manager.changed(part)
     await desk.until_phase("succeeded")
     listed = await desk.ledger.list(Workload, workload_kind="trial")
     assert [part.meta.name for part in listed.items] == ["sweep-0", "sweep-1"]
@@ -139,17 +139,17 @@ async def test_another_scheduler_finds_the_parts_that_were_made(desk: Desk) -> N
 
 
 async def test_deleting_it_ends_its_parts_first(desk: Desk) -> None:
-    desk.manager.heard(await desk.submit())
+    desk.manager.changed(await desk.submit())
     owner = await desk.until_phase("running")
     owner.spec.delete = True
-    desk.manager.heard(await desk.ledger.update(owner))
+    desk.manager.changed(await desk.ledger.update(owner))
     for number in range(2):
         await desk.until(lambda part: part.spec.delete, part_uid("e1", number))
     assert (await desk.ledger.get_by_uid(Workload, "e1")).status.phase == "running"
     for number in range(2):
         part = await desk.ledger.get(Workload, f"sweep-{number}", "vision")
         await desk.ledger.record(epoch=desk.manager.epoch, removed=[part])
-        desk.manager.heard(part, deleted=True)
+        desk.manager.changed(part, deleted=True)
     async with asyncio.timeout(PATIENCE_SECONDS):
         await desk.deleted.wait()
     with pytest.raises(NotFound):
@@ -158,10 +158,10 @@ async def test_deleting_it_ends_its_parts_first(desk: Desk) -> None:
 
 
 async def test_suspending_it_asks_its_parts_to_stop(desk: Desk) -> None:
-    desk.manager.heard(await desk.submit())
+    desk.manager.changed(await desk.submit())
     owner = await desk.until_phase("running")
     owner.spec.suspend = True
-    desk.manager.heard(await desk.ledger.update(owner))
+    desk.manager.changed(await desk.ledger.update(owner))
     await desk.until_phase("stopped")
     part = await desk.ledger.get(Workload, "sweep-0", "vision")
     assert part.spec.suspend
@@ -170,7 +170,7 @@ async def test_suspending_it_asks_its_parts_to_stop(desk: Desk) -> None:
 async def test_a_name_that_is_taken_is_said(desk: Desk) -> None:
     other = Workload(meta=Meta(name="sweep-0", project="vision"), spec=WorkloadSpec(command=["x"]))
     await desk.ledger.create(other)
-    desk.manager.heard(await desk.submit())
+    desk.manager.changed(await desk.submit())
     told = await desk.until(lambda work: work.status.reason is not None, "e1")
     assert told.status.reason is not None
     assert told.status.reason.token == "NameTaken"

@@ -54,18 +54,18 @@ async def test_what_no_controller_made_for_it_is_no_part(
 ) -> None:
     heard = [work("experiment", "e1"), foreign]
     for one in heard if owner_first else reversed(heard):
-        manager.heard(one)
+        manager.changed(one)
     assert manager.parts("e1") == []
 
 
 async def test_a_foreign_end_takes_no_part_away(manager: Manager) -> None:
-    manager.heard(work("experiment", "e1"))
-    manager.heard(part())
+    manager.changed(work("experiment", "e1"))
+    manager.changed(part())
     for foreign in FOREIGN:
-        manager.heard(foreign, deleted=True)
+        manager.changed(foreign, deleted=True)
     assert [one.meta.uid for one in manager.parts("e1")] == [part_uid("e1", 1)]
 
 
 async def test_what_names_an_owner_that_is_not_there_is_nobodys(manager: Manager) -> None:
-    manager.heard(part(owner="nobody"))
+    manager.changed(part(owner="nobody"))
     assert manager.parts("nobody") == []

@@ -47,7 +47,7 @@ class Clockwork:
         await self.crash()
         self.manager = self._fresh()
         for one in (await self.ledger.list(Workload)).items:
-            self.manager.heard(one)
+            self.manager.changed(one)
         await self.begin()
 
     async def submit(self) -> None:
@@ -73,7 +73,7 @@ class Clockwork:
             from_phase="",
             to_phase="pending",
         )
-        self.manager.heard(await self.ledger.create_workload(work, secrets={}, transition=row))
+        self.manager.changed(await self.ledger.create_workload(work, secrets={}, transition=row))
 
     async def at(self, hours: float) -> None:
         """Time passes."""
@@ -83,7 +83,7 @@ class Clockwork:
     async def ends(self, name: str, phase: Phase) -> None:
         run = await self.ledger.get(Workload, name, "vision")
         run.status.phase = phase
-        self.manager.heard(await self.ledger.update_status(run))
+        self.manager.changed(await self.ledger.update_status(run))
 
     async def until(self, met: Callable[[Workload], bool], name: str = "nightly") -> Workload:
         async with asyncio.timeout(PATIENCE_SECONDS):

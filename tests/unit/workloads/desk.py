@@ -164,7 +164,7 @@ class Desk:
     async def settle(self) -> None:
         """Turn until nothing is left to do; the invariants hold after every turn."""
         for _ in range(200):
-            await self.loop.turn()
+            await self.loop.reconcile()
             await self.loop.executor.idle()
             assert invariants.check(self.loop.state) == []
             if self.loop.quiet:

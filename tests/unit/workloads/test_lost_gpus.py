@@ -6,7 +6,7 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-from carrel_scheduler.workloads.nodes.lost_devices import NOT_SHOWN, complete
+from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, with_lost
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled
 from carrel_scheduler.workloads.views.contract import DeviceView
 from carrel_scheduler.workloads.views.live import LiveView
@@ -172,6 +172,6 @@ def node(*devices: int) -> NodeFacts:
 def test_what_is_missing_is_added_as_lost(
     before: tuple[int, ...] | None, now: tuple[int, ...], held: tuple[int, ...], lost: list[int]
 ) -> None:
-    found = complete(None if before is None else node(*before), node(*now), held)
+    found = with_lost(None if before is None else node(*before), node(*now), held)
     assert [device.index for device in found.devices] == list(range(len(found.devices)))
     assert [device.index for device in found.devices if device.lost] == lost

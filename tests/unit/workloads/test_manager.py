@@ -79,7 +79,7 @@ async def test_an_edit_while_a_taken_name_is_told_ends_nothing(
     async with working(desk) as (manager, wishes, task):
         with monkeypatch.context() as patched:
             patched.setattr(desk.ledger, "record", changed_meanwhile)
-            manager.heard(await desk.stored(uid))
+            manager.changed(await desk.stored(uid))
             await until_looked(desk, manager, uid, wishes, 3)
             assert not task.done()
         await until_looked(desk, manager, uid, wishes, wishes.looked + 2)
@@ -93,7 +93,7 @@ async def test_one_that_cannot_be_looked_at_is_set_aside_until_it_can(desk: Desk
     uid = await desk.submit("vision", "study", kind="experiment")
     async with working(desk) as (manager, wishes, task):
         wishes.wrong = ZeroDivisionError()
-        manager.heard(await desk.stored(uid))
+        manager.changed(await desk.stored(uid))
         await until_looked(desk, manager, uid, wishes, 3)
         assert desk.loop.quarantine.holds("composite", uid)
         wishes.wrong = None
@@ -107,7 +107,7 @@ async def test_another_scheduler_ends_it(desk: Desk) -> None:
     uid = await desk.submit("vision", "study", kind="experiment")
     async with working(desk) as (manager, wishes, task):
         wishes.wrong = Fenced("another")
-        manager.heard(await desk.stored(uid))
+        manager.changed(await desk.stored(uid))
         async with asyncio.timeout(10):
             await asyncio.wait([task])
         assert task.exception() is not None

@@ -29,7 +29,7 @@ async def test_a_stop_that_is_not_passed_on_is_shown_and_holds_up_no_other(
     await desk.change(uid, settle=False, suspend=True)
     async with asyncio.timeout(60):
         while not (shown := (await desk.stored(uid)).status.tasks[0].message):
-            await desk.loop.turn()
+            await desk.loop.reconcile()
             await asyncio.sleep(0)
     status = (await desk.stored(uid)).status
     assert "No space left" in shown

@@ -6,8 +6,8 @@ from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads.reconcile import reconciler
-from carrel_scheduler.workloads.reconcile.pacing import LONGEST_SECONDS, REST, Pacing
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.reconcile.timing import LONGEST_SECONDS, REST, Pacing
 from unit.workloads.desk import Desk
 
 
@@ -106,6 +106,6 @@ async def test_nothing_falls_due_in_the_past_once_all_have_been_told(
     turns = 0
     while (due := desk.loop.next_deadline()) is not None:
         desk.now = max(desk.now, due)
-        await desk.loop.turn()
+        await desk.loop.reconcile()
         turns += 1
         assert turns < 20

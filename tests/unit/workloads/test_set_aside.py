@@ -310,10 +310,10 @@ async def test_what_falls_due_again_and_again_does_not_keep_a_processor_busy(
 
     monkeypatch.setattr(desk.loop, "next_deadline", lambda: desk.now - 1.0)
     monkeypatch.setattr(desk.loop._inbox, "wait", wait)
-    for _ in range(reconciler.MOST_TURNS_IN_A_ROW + 5):
+    for _ in range(reconciler.MOST_PASSES_IN_A_ROW + 5):
         await desk.loop._something_happened()
     assert waited[0] == 0.0
-    assert waited[-1] == reconciler.SLOW_TURN_SECONDS
+    assert waited[-1] == reconciler.SLOW_PASS_SECONDS
 
 
 async def test_a_violated_invariant_is_told_and_ends_nothing(

@@ -103,7 +103,7 @@ async def test_a_steady_worker_is_looked_at_once_per_idle_time(desk: Desk) -> No
         await desk.gpus_work()
         await desk.wait(9.0)
     assert await desk.phase(uid) == "running"
-    assert len(desk.loop._timers) <= 2
+    assert len(desk.loop.timers) <= 2
 
 
 async def test_a_training_without_gpus_is_never_idle(desk: Desk) -> None:

@@ -77,14 +77,14 @@ class Manager:
         self._controllers[controller.kind] = controller
         self._queues[controller.kind] = _Queue()
 
-    def heard(self, workload: Workload, *, deleted: bool = False) -> None:
+    def changed(self, workload: Workload, *, deleted: bool = False) -> None:
         """A composite workload or a part is there, changed, or gone; others are ignored."""
         if workload.spec.owner:
-            self._part_heard(workload, deleted=deleted)
+            self._part_changed(workload, deleted=deleted)
         elif workload.spec.kind in COMPOSITES and not deleted:
-            self._owner_heard(workload)
+            self._owner_changed(workload)
 
-    def _owner_heard(self, owner: Workload) -> None:
+    def _owner_changed(self, owner: Workload) -> None:
         known = self._known.get(owner.meta.uid)
         if known is None:
             found = self._orphans.pop(owner.meta.uid, {})
@@ -98,7 +98,7 @@ class Manager:
                 self._publish("workload", owner)
         self._wake(owner)
 
-    def _part_heard(self, part: Workload, *, deleted: bool) -> None:
+    def _part_changed(self, part: Workload, *, deleted: bool) -> None:
         known = self._known.get(part.spec.owner)
         if known is not None and not _made_for(known.owner, part):
             log.warning("%s/%s names an owner that did not make it: %s", *_of(part))

@@ -1,20 +1,20 @@
-"""Running single steps of a turn so that one that fails harms nothing but what it was about.
+"""Guarded steps of a reconcile pass: one that fails harms nothing but what it was about.
 
-A step that raises is undone in its turn, its input is set aside, and the workload it was about, if
-there is one, is taken in anew from what is recorded. Errors of the ledger are no such failure: they
-end the process, and the next start recovers.
+Of a step that raises, what it appended to the pass is cut off again, so that nothing half-done is
+recorded or reaches the engine. Its input is set aside, and its workload, if there is one, is
+rebuilt from what is recorded (``rebuilding``). Errors of the ledger are no such failure: they end
+the process, and the next start recovers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.ledger.errors import LedgerClosed, LedgerNotUsable, LedgerUnavailable
 from carrel_scheduler.ledger.records import Fenced
 from carrel_scheduler.quarantine import Quarantine, Source
-from carrel_scheduler.workloads.faults.savepoints import Savepoint
 from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
@@ -26,47 +26,77 @@ from carrel_scheduler.workloads.reconcile.events import (
     Wake,
     WorkloadChanged,
 )
-
-if TYPE_CHECKING:
-    from carrel_scheduler.workloads.faults.rebuilding import Readmission
-    from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 FATAL: Final = (Fenced, LedgerUnavailable, LedgerClosed, LedgerNotUsable)
 """What ends the scheduler: another one took over, or nothing can be recorded."""
 
 
-class Handling:
-    """See the module."""
+_LISTS: Final = (
+    "transitions",
+    "decisions",
+    "starts",
+    "stops",
+    "forgets",
+    "finished",
+    "removed",
+    "wake_hub",
+    "queued",
+    "wakes",
+)
 
-    def __init__(self, quarantine: Quarantine, readmission: "Readmission") -> None:
-        self._quarantine, self._readmission = quarantine, readmission
+
+class Savepoint:
+    """How much a pass held at one moment, to cut off what a failing handler appended."""
+
+    def __init__(self, changes: PassChanges) -> None:
+        self._cycle = changes
+        self._lengths = [len(getattr(changes, name)) for name in _LISTS]
+        self._dirty = len(changes.dirty)
+
+    def restore(self) -> None:
+        """Cut off what came later."""
+        for name, length in zip(_LISTS, self._lengths, strict=True):
+            del getattr(self._cycle, name)[length:]
+        while len(self._cycle.dirty) > self._dirty:
+            self._cycle.dirty.popitem()
+
+
+class GuardedSteps:
+    """See the module.
+
+    Args:
+        quarantine: where inputs go that cannot be processed.
+        damaged: told the uid of each workload whose handling failed.
+    """
+
+    def __init__(self, quarantine: Quarantine, damaged: Callable[[str], None]) -> None:
+        self._quarantine, self._damaged = quarantine, damaged
 
     @contextmanager
-    def step(
-        self, changes: "PassChanges", source: Source, key: str, uid: str = ""
-    ) -> Iterator[None]:
+    def step(self, changes: PassChanges, source: Source, key: str, uid: str = "") -> Iterator[None]:
         """One step about an input, and about the workload ``uid`` if there is one."""
         before = Savepoint(changes)
         with self._quarantine.guard(source, key, fatal=FATAL) as guard:
             yield
         if guard.failed:
             before.restore()
-            self._readmission.damaged(uid)
+            self._damaged(uid)
 
     @contextmanager
-    def message(self, changes: "PassChanges", message: LoopEvent) -> Iterator[None]:
-        """The handling of one message."""
+    def event(self, changes: PassChanges, event: LoopEvent) -> Iterator[None]:
+        """The handling of one event."""
         try:
-            source, key, uid = origin(message)
+            source, key, uid = origin(event)
         except Exception:  # noqa: BLE001 - its handling says what is wrong with it
-            source, key, uid = "message", type(message).__name__, ""
+            source, key, uid = "message", type(event).__name__, ""
         with self.step(changes, source, str(key), uid):
             yield
 
 
-def origin(message: LoopEvent) -> tuple[Source, str, str]:
-    """What a message is about: source and key, and the uid of its workload or nothing."""
-    match message:
+def origin(event: LoopEvent) -> tuple[Source, str, str]:
+    """What an event is about: source and key, and the uid of its workload or nothing."""
+    match event:
         case WorkloadChanged(change):
             uid = change.object.meta.uid
             return "workload", uid, uid
@@ -81,9 +111,9 @@ def origin(message: LoopEvent) -> tuple[Source, str, str]:
         case DevicesSampled(facts):
             return "node", facts.name, ""
         case ExternalEvents() | Wake() | UsedLately():
-            return "message", type(message).__name__, ""
+            return "message", type(event).__name__, ""
         case _:
-            return "message", message.uid, message.uid
+            return "message", event.uid, event.uid
 
 
 def _of_task(task: TaskId) -> tuple[Source, str, str]:

@@ -1,47 +1,44 @@
-"""Taking in anew one workload whose handling failed, as a restart would.
+"""Rebuilding one workload whose handling failed, as a restart would.
 
 What the ledger recorded and what the engine lists are the truth; what was in memory is dropped.
 Where even that fails, the workload is left out: its tasks are ended, and their devices are withheld
-from everybody until the engine says that they have ended. A change of the object brings it back.
+from everybody until the engine reports their ends. A change of the object brings it back.
 """
 
 import logging
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
-from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.faults.guarding import FATAL
-from carrel_scheduler.workloads.faults.savepoints import Savepoint
+from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.faults.guarding import Savepoint
+from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import Workload
 
-if TYPE_CHECKING:
-    from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS: Final = 60.0
-"""A workload is taken in anew at most once in so long."""
+"""A workload is rebuilt at most once in so long."""
 
 
-class Readmission:
-    """The workloads of one loop whose handling failed."""
+class Rebuilds:
+    """The workloads whose handling failed, and when each may be rebuilt."""
 
-    def __init__(self, loop: "Reconciler") -> None:
-        self._loop = loop
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._due: dict[str, float] = {}
         self._last: dict[str, float] = {}
 
     def damaged(self, uid: str) -> None:
-        """Handling this workload failed; it is taken in anew after the turn."""
-        if not uid or uid in self._due:
-            return
-        now = self._loop.clock()
-        self._due[uid] = max(now, self._last.get(uid, -math.inf) + PAUSE_SECONDS)
+        """Handling this workload failed; it is rebuilt after the pass. "" is none."""
+        if uid and uid not in self._due:
+            last = self._last.get(uid, -math.inf)
+            self._due[uid] = max(self._clock(), last + PAUSE_SECONDS)
 
     def forget(self, uid: str) -> None:
         """The workload has gone."""
@@ -54,57 +51,57 @@ class Readmission:
 
     @property
     def due_at(self) -> float | None:
-        """When the next is to be taken in; ``None`` for nobody."""
+        """When the next is to be rebuilt; ``None`` for nobody."""
         return min(self._due.values(), default=None)
 
-    async def run(self) -> None:
-        """Take in anew all that are due."""
+    def take_due(self) -> list[str]:
+        """Hand over the uids that are to be rebuilt now."""
         if not self._due:
-            return
-        now = self._loop.clock()
-        for uid in [uid for uid, due in self._due.items() if due <= now]:
+            return []
+        now = self._clock()
+        found = [uid for uid, due in self._due.items() if due <= now]
+        for uid in found:
             del self._due[uid]
             self._last[uid] = now
-            with self._loop.quarantine.guard("message", uid, fatal=FATAL) as guard:
-                await self._one(uid)
-            if guard.failed:
-                self.damaged(uid)
+        return found
 
-    async def _one(self, uid: str) -> None:
-        loop = self._loop
-        try:
-            workload: Workload | None = await loop.ledger.get_by_uid(Workload, uid)
-        except NotFound:
-            workload = None
-        tasks = [task for task in await loop.executor.listed() if task.id.workload_uid == uid]
-        changes = loop.begin()
-        purge(loop.state, uid)
-        loop.cache.drop(uid)
-        before = Savepoint(changes)
-        with loop.quarantine.guard("workload", uid) as guard:
-            if workload is not None and not _is_over(workload):
-                adoption.take_over(changes, workload, tasks)
-        if guard.failed:
-            before.restore()
-            purge(loop.state, uid)
-            loop.cache.drop(uid)
-        if loop.cache.get(uid) is None:
-            self._end(changes, tasks)
+
+def rebuild(
+    changes: PassChanges,
+    uid: str,
+    workload: Workload | None,
+    tasks: Sequence[TaskStatus],
+    quarantine: Quarantine,
+    withheld: Withheld,
+) -> None:
+    """Drop a workload and take it over anew.
+
+    Args:
+        changes: of a pass of its own.
+        uid: of the workload.
+        workload: as recorded; ``None`` where it is gone.
+        tasks: that the engine lists of it.
+        quarantine: where it stays if that fails.
+        withheld: keeps the devices of its tasks from others then.
+    """
+    purge(changes.state, uid)
+    changes.cache.drop(uid)
+    before = Savepoint(changes)
+    with quarantine.guard("workload", uid) as guard:
+        if workload is not None and (workload.status.phase not in FINAL or workload.spec.delete):
+            adoption.take_over(changes, workload, tasks)
+    if guard.failed:
+        before.restore()
+        purge(changes.state, uid)
+        changes.cache.drop(uid)
+    if changes.cache.get(uid) is not None:
+        log.warning("workload %s was rebuilt after a failure", uid)
+        quarantine.release("task", uid)
+        quarantine.release("message", uid)
+        return
+    for task in tasks:
+        if task.phase is TaskPhase.ENDED:
+            changes.forgets.append(task.id)
         else:
-            log.warning("workload %s was taken in anew after a failure", uid)
-            loop.quarantine.release("task", uid)
-            loop.quarantine.release("message", uid)
-        await loop.finish(changes)
-
-    def _end(self, changes: PassChanges, tasks: list[TaskStatus]) -> None:
-        """End the tasks of a workload that cannot be taken in; nobody else gets their devices."""
-        for task in tasks:
-            if task.phase is TaskPhase.ENDED:
-                changes.forgets.append(task.id)
-            else:
-                self._loop.withheld.keep(task, self._loop.state)
-                changes.stops.append(Stop(task.id, 0.0))
-
-
-def _is_over(workload: Workload) -> bool:
-    return workload.status.phase in FINAL and not workload.spec.delete
+            withheld.keep(task, changes.state)
+            changes.stops.append(Stop(task.id, 0.0))

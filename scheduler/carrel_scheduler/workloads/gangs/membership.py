@@ -136,8 +136,36 @@ def lose(changes: PassChanges, entry: CachedWorkload, how: str, *, lost: bool = 
 def end_all(changes: PassChanges, entry: CachedWorkload) -> None:
     """The gang is over: whoever still runs is to end."""
     entry.ending = True
-    changes.give_up_room(entry, entry.workload.spec.grace_seconds)
+    changes.evict_all(entry, entry.workload.spec.grace_seconds)
     changes.mark(entry)
+
+
+def expect_all(changes: PassChanges, entry: CachedWorkload) -> None:
+    """All members run: each has to join within the join timeout from now on."""
+    spec = entry.workload.spec
+    # Of an MPI gang, who meets when is the business of its launcher.
+    expected = shape.is_gang(spec) and not shape.is_mpi(spec) and len(entry.alive) > 1
+    if expected and entry.meet_until is None:
+        entry.meet_until = changes.now + shape.rendezvous_of(spec).join_timeout_seconds
+
+
+def joined(entry: CachedWorkload, members: Collection[int]) -> None:
+    """These members were seen at the rendezvous."""
+    entry.joined.update(members)
+    if entry.alive <= entry.joined:
+        entry.meet_until = None
+
+
+def end_unless_joined(changes: PassChanges, entry: CachedWorkload) -> None:
+    """End a gang whose join timeout is over and that some member has not joined."""
+    if entry.meet_until is None or entry.meet_until > changes.now:
+        return
+    entry.meet_until = None
+    missing = sorted(entry.alive - entry.joined - entry.leaving)
+    if entry.workload.status.phase == "running" and 0 in entry.joined and missing:
+        waited = shape.rendezvous_of(entry.workload.spec).join_timeout_seconds
+        how = reasons.never_joined(missing, shape.port_of(entry.workload), waited)
+        lose(changes, entry, how)
 
 
 def _resettle(changes: PassChanges, entry: CachedWorkload) -> None:

@@ -1,5 +1,10 @@
-"""From a workload to what the engine is told to run."""
+"""Task specifications: from a workload that has its places to what the engine starts.
 
+They are made, and secrets read, while the pass is being recorded; nothing of it reaches the engine
+before that is durable.
+"""
+
+import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +13,19 @@ from typing import Final
 
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.engines.contract import TaskSpec
+from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.node.contract import Device, NodeFacts
-from carrel_scheduler.workloads.cache import CachedWorkload
+from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL
 from carrel_scheduler.workloads.gangs import rendezvous, shape
 from carrel_scheduler.workloads.launch import builtin_programs, ports
 from carrel_scheduler.workloads.launch.tokens import TaskTokens
+from carrel_scheduler.workloads.reconcile.pass_changes import Start
 from carrel_schema.objects import WorkloadSpec
 
 # The platform's own Python comes first, so that ``python train.py`` finds the libraries that a
 # workspace's notebooks have.
+log = logging.getLogger(__name__)
 SEARCH_PATH: Final = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -69,6 +77,51 @@ def task_specs(
     """A specification for each of these tasks that still has a place."""
     present = [index for index in tasks if index in entry.wanted]
     return [_task_spec(entry, index, facts, secrets, settings) for index in present]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Tasks of one workload, as the engine is to be told of them.
+
+    ``refusal``: why it cannot be told of them; empty where it can.
+    """
+
+    entry: CachedWorkload
+    tasks: tuple[int, ...]
+    specs: Sequence[TaskSpec]
+    refusal: str = ""
+
+
+async def get_ready(
+    starts: Sequence[Start],
+    cache: WorkloadCache,
+    facts: Mapping[str, NodeFacts],
+    ledger: Ledger,
+    settings: LaunchSettings,
+) -> Sequence[Ready]:
+    """Whatever of these is still live, in the same order."""
+    secrets = await ledger.secrets_of([start.uid for start in starts])
+    ready: list[Ready] = []
+    for start in starts:
+        entry = cache.get(start.uid)
+        if entry is not None:
+            own = secrets.get(start.uid, {})
+            ready.append(_ready(entry, start.tasks, facts, own, settings))
+    return ready
+
+
+def _ready(
+    entry: CachedWorkload,
+    tasks: tuple[int, ...],
+    facts: Mapping[str, NodeFacts],
+    secrets: Mapping[str, str],
+    settings: LaunchSettings,
+) -> Ready:
+    try:
+        return Ready(entry, tasks, task_specs(entry, tasks, facts, secrets, settings))
+    except Exception:
+        log.exception("the tasks of workload %s cannot be described to the engine", entry.uid)
+        return Ready(entry, tasks, (), "its tasks cannot be described; the log says why")
 
 
 def _task_spec(

@@ -11,7 +11,7 @@ from carrel_scheduler.engines.external import Disruption, NodeHealth
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.lifecycle.node_messages import OF_NODES, node_trouble, told_to_leave
-from carrel_scheduler.workloads.lifecycle.preempting import give_way
+from carrel_scheduler.workloads.lifecycle.termination import preempt
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_schema.objects import ReasonInfo
 
@@ -68,7 +68,7 @@ def _disrupted(changes: PassChanges, disruption: Disruption) -> None:
     desk = entry.workload.spec.kind == "workspace"
     reason = told_to_leave(disruption.node, how, desk=desk)
     changes.decide(entry, "evict", reason=reason)
-    give_way(changes, entry, DRAIN if drained else EVICT, reason)
+    preempt(changes, entry, DRAIN if drained else EVICT, reason)
 
 
 def _does_without(entry: CachedWorkload) -> bool:

@@ -12,7 +12,7 @@ from carrel_scheduler.core.mig import counted_gpu_milli
 from carrel_scheduler.policy import limits as policy
 from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.lifecycle.spec_changes import stop_for
+from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_schema.objects import Limits, ReasonInfo, StayRule
 
@@ -71,7 +71,7 @@ def resumed_work(entry: CachedWorkload) -> bool:
     return announced and bool(entry.working_on) and watched(entry)
 
 
-def judge(changes: PassChanges, entry: CachedWorkload) -> float | None:
+def apply(changes: PassChanges, entry: CachedWorkload) -> float | None:
     """Stop a run whose time is up, else note what comes; returns when to look again."""
     rule, run = rule_of(changes.cache, entry), run_of(entry, changes.now)
     coming = policy.upcoming(rule, run, changes.now)

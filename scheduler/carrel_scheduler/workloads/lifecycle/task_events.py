@@ -9,7 +9,7 @@ import msgspec
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.policy.limits import rule_for
 from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.gangs import joining, membership, shape
+from carrel_scheduler.workloads.gangs import membership, shape
 from carrel_scheduler.workloads.lifecycle import disruptions, reasons
 from carrel_scheduler.workloads.lifecycle.outcomes import how_task_ended, outcome
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
@@ -87,7 +87,7 @@ def _begun(changes: PassChanges, entry: CachedWorkload) -> None:
         status.rule = rule_for(project.spec, entry.workload.spec)
     changes.move(entry, "running")
     disruptions.look_around(changes, entry)
-    joining.expect_all(changes, entry)
+    membership.expect_all(changes, entry)
 
 
 def _ended(changes: PassChanges, entry: CachedWorkload, task: TaskStatus) -> None:

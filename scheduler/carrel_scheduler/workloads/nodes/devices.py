@@ -1,18 +1,27 @@
-"""What is known of nodes and their devices, and what follows from a look at them."""
+"""Observed nodes and devices: facts, use, and devices that are lost.
 
-from collections.abc import Mapping
+While the scheduler runs, every GPU that a node once showed stays in its list, marked as broken.
+After a restart, those are lost that recorded work holds and the node does not show. Work on a lost
+GPU is ended and queued again; that counts as no failure of its own.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
+from carrel_scheduler.workloads.cache import CachedWorkload, WorkloadCache
 from carrel_scheduler.workloads.faults.withheld import Withheld
-from carrel_scheduler.workloads.nodes import lost_devices
+from carrel_scheduler.workloads.gangs import membership
+from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.lifecycle.termination import stop_for
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
 Indexed = TypeVar("Indexed", Device, DeviceUse)
+NOT_SHOWN: Final = "Lost: the node does not show this GPU any more"
 ACTIVE_UTILIZATION = 0.01
 """A device busier than this counts as working."""
 
@@ -26,7 +35,7 @@ class NodeState:
     idle_since: dict[int, float]
 
 
-def take(
+def observe(
     changes: PassChanges,
     nodes: dict[str, NodeState],
     facts: NodeFacts,
@@ -35,10 +44,10 @@ def take(
 ) -> None:
     """Take in a look at a node: changed facts, idle devices, workloads that work on theirs."""
     known = nodes.get(facts.name)
-    if moved := lost_devices.places(known.facts if known else None, facts):
+    if moved := _moved_places(known.facts if known else None, facts):
         facts, use = _moved(facts, use, moved)
-    held = lost_devices.held_on(changes.cache, facts.name)
-    facts = lost_devices.complete(known.facts if known else None, facts, held)
+    held = _held_on(changes.cache, facts.name)
+    facts = with_lost(known.facts if known else None, facts, held)
     if known is None or known.facts != facts:
         changes.state.apply(withheld.added_to(node_event(facts)))
         changes.cache.largest_gpus = max(changes.cache.largest_gpus, len(facts.devices))
@@ -57,7 +66,7 @@ def take(
             entry.working_on.add(facts.name)
         else:
             entry.working_on.discard(facts.name)
-    lost_devices.requeue(changes, facts)
+    _requeue_lost(changes, facts)
 
 
 def _moved(
@@ -87,3 +96,78 @@ def node_event(facts: NodeFacts) -> NodeSet:
         gpu_memory_mib=min((device.memory_mib for device in facts.devices), default=0),
         broken_devices=frozenset(device.index for device in facts.devices if device.broken),
     )
+
+
+def _moved_places(before: NodeFacts | None, now: NodeFacts) -> dict[int, int]:
+    """Where devices belong that have other indices than before, by their present index.
+
+    A driver that finds one GPU less counts the others anew; each keeps the index that work knows.
+    """
+    if before is None:
+        return {}
+    known = {device.uuid: device.index for device in before.devices if device.uuid}
+    found = {one.index: known.get(one.uuid, one.index) for one in now.devices if one.uuid}
+    moved = {index: place for index, place in found.items() if index != place}
+    return moved if len(set(found.values())) == len(found) else {}
+
+
+def with_lost(before: NodeFacts | None, now: NodeFacts, held: Collection[int]) -> NodeFacts:
+    """The facts of a node, with the GPUs that it showed before or that are in use there.
+
+    Args:
+        before: what was known of it.
+        now: what it shows.
+        held: indices of GPUs that work of ours holds there.
+    """
+    there = {device.index: device for device in now.devices}
+    known = {} if before is None else {device.index: device for device in before.devices}
+    if max((*there, *known, *held), default=-1) < len(now.devices):
+        return now
+    last = max((*there, *known, *held))
+    devices = tuple(there.get(index) or _lost(index, known, now) for index in range(last + 1))
+    return msgspec.structs.replace(now, devices=devices)
+
+
+def _lost(index: int, known: dict[int, Device], node: NodeFacts) -> Device:
+    device = known.get(index)
+    if device is None:
+        alike = node.devices[0] if node.devices else None
+        device = Device(
+            index=index,
+            uuid="",
+            name=alike.name if alike else "GPU",
+            memory_mib=alike.memory_mib if alike else 0,
+            simulated=node.simulated,
+        )
+    return msgspec.structs.replace(device, broken=True, lost=True, message=NOT_SHOWN)
+
+
+def _held_on(cache: WorkloadCache, node: str) -> set[int]:
+    """The GPUs of a node that our own work holds."""
+    places = (place for entry in cache.holding for place in entry.places.values())
+    return {device for place in places if place.node == node for device in place.devices}
+
+
+def _requeue_lost(changes: PassChanges, facts: NodeFacts) -> None:
+    """End the work that holds GPUs which are lost, to be queued again."""
+    lost = {device.index for device in facts.devices if device.lost}
+    if not lost or facts.counted:
+        return
+    for entry in tuple(changes.cache.holding):
+        gone = lost.intersection(_devices(entry, facts.name))
+        if gone and entry.workload.status.phase in ("starting", "running") and not entry.ending:
+            _end_lost(changes, entry, reasons.gpus_lost(sorted(gone), facts.name))
+
+
+def _devices(entry: CachedWorkload, node: str) -> Iterable[int]:
+    for place in entry.places.values():
+        if place.node == node:
+            yield from place.devices
+
+
+def _end_lost(changes: PassChanges, entry: CachedWorkload, how: str) -> None:
+    """A workspace stops: what ran in it is gone, and its owner starts it again."""
+    if entry.workload.spec.kind == "workspace" or not entry.alive:
+        stop_for(changes, entry, reasons.stopped_by_loss(how))
+    else:
+        membership.lose(changes, entry, how, lost=True)

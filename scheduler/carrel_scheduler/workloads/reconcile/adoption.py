@@ -11,9 +11,9 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import keep_node
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
 from carrel_scheduler.workloads.faults import deleted_projects
-from carrel_scheduler.workloads.gangs import joining, membership, shape
+from carrel_scheduler.workloads.gangs import membership, shape
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits, spec_changes, task_events
-from carrel_scheduler.workloads.reconcile import clock_skew
+from carrel_scheduler.workloads.reconcile import timing
 from carrel_scheduler.workloads.reconcile.executor import NO_TRACE
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_schema.objects import TaskInfo, Workload
@@ -33,7 +33,7 @@ def take(changes: PassChanges, workload: Workload, seen: Collection[TaskId]) -> 
     """Put it into the cache and the core as it was recorded; ``seen``: what the engine lists."""
     entry = changes.cache.add(workload)
     status = workload.status
-    clock_skew.not_later(entry, changes.now)
+    timing.limit_pause(entry, changes.now)
     if entry.holding:
         _adopt(changes, entry, seen)
     elif spec_changes.waits_for_room(workload):
@@ -67,7 +67,7 @@ def _adopt(changes: PassChanges, entry: CachedWorkload, seen: Collection[TaskId]
     if 0 in known and shape.resizes(entry.workload.spec):
         entry.resizing = status.reason is not None and status.reason.token in reasons.RESIZING
     if status.phase in ("preempting", "stopping") or entry.ending:
-        changes.give_up_room(entry, entry.workload.spec.grace_seconds)
+        changes.evict_all(entry, entry.workload.spec.grace_seconds)
     else:
         _stop_the_leaving(changes, entry)
         _launch(changes, entry, {i for i in present - known if _was_not_started(entry, i)})
@@ -77,7 +77,7 @@ def _adopt(changes: PassChanges, entry: CachedWorkload, seen: Collection[TaskId]
         for task in gone:
             task_events.on_task(changes, task)
     if status.phase == "running":
-        joining.expect_all(changes, entry)
+        membership.expect_all(changes, entry)
 
 
 def _take_over_places(changes: PassChanges, entry: CachedWorkload) -> None:

@@ -1,19 +1,27 @@
-"""Doing what was recorded: orders for the engine and the Hub, in the background.
+"""The executor: carries out what was recorded, as orders to the engine and the Hub.
 
-Orders for one workload are carried out one after the other, those of different workloads side by
-side. What comes of them reaches the loop as messages.
+Orders run in the background: those of one workload one after the other, those of different
+workloads side by side. Their results reach the reconciler as events.
 
-No order is dropped because it failed: what ends tasks and clears them away is repeated for as long
-as there is something to end, and a start that failed in an unforeseen way counts as refused only
-once the engine knows nothing of the task.
+No order is dropped because it failed: ending and removing tasks is repeated until it succeeds, and
+a start that failed in an unforeseen way counts as refused only once the engine knows nothing of the
+task.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
@@ -28,19 +36,17 @@ from carrel_scheduler.engines.contract import (
 )
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.cache import CachedWorkload
-from carrel_scheduler.workloads.launch.starting import Ready, get_ready
-from carrel_scheduler.workloads.launch.task_specs import LaunchSettings
+from carrel_scheduler.workloads.launch.task_specs import LaunchSettings, Ready, get_ready
+from carrel_scheduler.workloads.nodes.devices import NodeState
 from carrel_scheduler.workloads.reconcile.events import (
     ClaimRefused,
+    LoopEvent,
     StartRefused,
     StopFailed,
     TaskSeen,
 )
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import ReasonInfo, Workload
-
-if TYPE_CHECKING:
-    from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 # Ended tasks are forgotten in one order a turn: it concerns nothing that still happens to them.
@@ -87,19 +93,31 @@ class Executor:
         self._settings = settings
         self._hub = hub
         self.announcer: Announcer | None = None
+        self._enqueue: Callable[[LoopEvent], None] = _nobody_listens
+        self._clock: Callable[[], float] = float
+        self._nodes: Mapping[str, NodeState] = {}
         self._orders: dict[str, deque[Coroutine[None, None, None]]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
+    def connect(
+        self,
+        enqueue: Callable[[LoopEvent], None],
+        clock: Callable[[], float],
+        nodes: Mapping[str, NodeState],
+    ) -> None:
+        """Say where events of orders go, the time (epoch seconds), and the known nodes."""
+        self._enqueue, self._clock, self._nodes = enqueue, clock, nodes
+
     @asynccontextmanager
     async def getting_ready(
-        self, changes: PassChanges, loop: "Reconciler"
+        self, changes: PassChanges
     ) -> AsyncIterator["asyncio.Task[Sequence[Ready]] | None"]:
         """Make ready what a turn starts while the block records it; to be given to ``act``."""
         if not changes.starts:
             yield None
             return
-        facts = {name: node.facts for name, node in loop.nodes.items()}
-        work = get_ready(tuple(changes.starts), loop.cache, facts, self._ledger, self._settings)
+        facts = {name: node.facts for name, node in self._nodes.items()}
+        work = get_ready(tuple(changes.starts), changes.cache, facts, self._ledger, self._settings)
         ready = asyncio.create_task(work)
         try:
             yield ready
@@ -110,35 +128,34 @@ class Executor:
     async def act(
         self,
         changes: PassChanges,
-        loop: "Reconciler",
         ready: "asyncio.Task[Sequence[Ready]] | None",
     ) -> None:
         """Give out the orders of a turn; returns at once."""
         if ready is not None:
             starts = [one for one in await ready if one.entry.uid not in changes.unrecorded]
-            self._give_starts(starts, loop)
+            self._give_starts(changes, starts)
         for stop in changes.stops:
-            self._spawn(stop.task.workload_uid, self._stop(stop, loop))
+            self._spawn(stop.task.workload_uid, self._stop(stop))
         if changes.forgets:
             self._spawn(FORGETTING, self._forget(tuple(changes.forgets)))
         for uid in changes.removed:
             self._spawn(uid, self._remove(uid))
         for uid in changes.wake_hub:
-            entry = loop.cache.get(uid)
+            entry = changes.cache.get(uid)
             if entry is not None:
-                self._spawn(uid, self._wake(entry, loop))
+                self._spawn(uid, self._wake(entry))
 
-    def _give_starts(self, starts: Sequence[Ready], loop: "Reconciler") -> None:
+    def _give_starts(self, changes: PassChanges, starts: Sequence[Ready]) -> None:
         for ready in starts:
             entry = ready.entry
-            if loop.cache.get(entry.uid) is not entry:
+            if changes.cache.get(entry.uid) is not entry:
                 continue
-            refusal = ready.refusal or loop.ports.refusal(entry.workload.spec.routes)
+            refusal = ready.refusal or changes.ports.refusal(entry.workload.spec.routes)
             if refusal:
                 for index in ready.tasks:
-                    loop.enqueue(StartRefused(entry.task_id(index), refusal))
+                    self._enqueue(StartRefused(entry.task_id(index), refusal))
             else:
-                self._spawn(_line_of(entry), self._start(ready.specs, loop))
+                self._spawn(_line_of(entry), self._start(ready.specs))
 
     async def listed(self) -> Sequence[TaskStatus]:
         """The tasks that the engine knows."""
@@ -179,47 +196,47 @@ class Executor:
                 log.exception("an order for workload %s failed", uid)
         del self._orders[uid]
 
-    async def _start(self, specs: Sequence[TaskSpec], loop: "Reconciler") -> None:
+    async def _start(self, specs: Sequence[TaskSpec]) -> None:
         if len(specs) == 1:  # most have one task: it needs no task of the event loop to itself
-            await self._start_one(specs[0], loop)
+            await self._start_one(specs[0])
             return
-        await asyncio.gather(*(self._start_one(spec, loop) for spec in specs))
+        await asyncio.gather(*(self._start_one(spec) for spec in specs))
 
-    async def _start_one(self, spec: TaskSpec, loop: "Reconciler") -> None:
+    async def _start_one(self, spec: TaskSpec) -> None:
         try:
             await self._engine.start(spec)
         except AlreadyStarted:
             log.info("task %s was started before", spec.id)
         except EngineError as error:
             elsewhere = isinstance(error, NotOnThisNode)
-            loop.enqueue(StartRefused(spec.id, str(error), elsewhere))
+            self._enqueue(StartRefused(spec.id, str(error), elsewhere))
         except Exception as error:
             log.exception("starting task %s failed", spec.id)
             text = f"starting it failed: {error!r}"
-            self._spawn(f"start {spec.id}", self._undo_start(spec.id, text, loop))
+            self._spawn(f"start {spec.id}", self._undo_start(spec.id, text))
 
-    async def _undo_start(self, task: TaskId, text: str, loop: "Reconciler") -> None:
+    async def _undo_start(self, task: TaskId, text: str) -> None:
         """End what may have been started; its room is free once that has ended, or never was."""
         try:
             await self._insist(f"ending task {task}", lambda: self._engine.stop(task, 0.0))
         except UnknownTask:
-            loop.enqueue(StartRefused(task, text))
+            self._enqueue(StartRefused(task, text))
 
-    async def _stop(self, stop: Stop, loop: "Reconciler") -> None:
+    async def _stop(self, stop: Stop) -> None:
         if stop.why is not None and self.announcer is not None:
             await self.announcer.announce(stop.task, stop.why)
         try:
             await self._engine.stop(stop.task, stop.grace_seconds)
         except UnknownTask:
-            loop.enqueue(TaskSeen(_vanished(stop.task, loop.clock())))
+            self._enqueue(TaskSeen(_vanished(stop.task, self._clock())))
         except Exception as error:  # noqa: BLE001 - said, and tried again
             _say_failed(f"ending task {stop.task}", error)
             # In a line of its own: other tasks of the workload are told to end meanwhile.
-            self._spawn(f"stop {stop.task}", self._stop_again(stop, loop))
+            self._spawn(f"stop {stop.task}", self._stop_again(stop))
 
-    async def _stop_again(self, stop: Stop, loop: "Reconciler") -> None:
+    async def _stop_again(self, stop: Stop) -> None:
         def show(text: str) -> None:
-            loop.enqueue(StopFailed(stop.task, text))
+            self._enqueue(StopFailed(stop.task, text))
 
         async def end() -> None:
             await self._engine.stop(stop.task, stop.grace_seconds)
@@ -228,7 +245,7 @@ class Executor:
         try:
             await self._insist(f"ending task {stop.task}", end, show)
         except UnknownTask:
-            loop.enqueue(TaskSeen(_vanished(stop.task, loop.clock())))
+            self._enqueue(TaskSeen(_vanished(stop.task, self._clock())))
 
     async def _forget(self, tasks: Sequence[TaskId]) -> None:
         for task in tasks:
@@ -269,11 +286,15 @@ class Executor:
         if shown:
             show("")
 
-    async def _wake(self, entry: CachedWorkload, loop: "Reconciler") -> None:
+    async def _wake(self, entry: CachedWorkload) -> None:
         try:
             await self._hub.start_workspace(entry.workload)
         except HubRefused as error:
-            loop.enqueue(ClaimRefused(entry.uid, str(error)))
+            self._enqueue(ClaimRefused(entry.uid, str(error)))
+
+
+def _nobody_listens(event: LoopEvent) -> None:
+    raise RuntimeError(f"the executor is not connected: {event}")
 
 
 def _line_of(entry: CachedWorkload) -> str:

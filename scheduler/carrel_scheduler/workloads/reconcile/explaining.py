@@ -16,8 +16,8 @@ import msgspec
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.reconcile.pacing import Pacing
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.reconcile.timing import Pacing
 from carrel_schema.objects import ReasonInfo
 
 WRITTEN_AT_ONCE: Final = 100

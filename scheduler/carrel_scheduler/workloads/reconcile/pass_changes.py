@@ -254,7 +254,7 @@ class PassChanges:
             entry.gone_by = self.now + entry.workload.spec.grace_seconds + LATE_SECONDS
             self.wakes.append((entry.gone_by, entry.uid))
 
-    def give_up_room(
+    def evict_all(
         self, entry: CachedWorkload, grace_seconds: float, why: ReasonInfo | None = None
     ) -> None:
         """Tell every task that still runs to end; the room counts as being freed from now on."""

@@ -1,13 +1,12 @@
-"""Making a turn durable: one transaction, retried when a newer specification got in between.
+"""Recording a reconcile pass: one transaction, retried when a newer specification came between.
 
-What somebody removed by force meanwhile is left out of it, and so is the part of a workload that
-cannot be written at all: it is set aside, and nothing of it is carried out.
+Objects that were removed by force meanwhile are left out of it, and so is the part of a workload
+that cannot be written at all: it is set aside, and nothing of it is carried out.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Conflict, NotFound
@@ -21,28 +20,28 @@ from carrel_schema.objects import Meta, Workload
 log = logging.getLogger(__name__)
 
 
-class Listener(Protocol):
-    """Who wants to hear what was recorded."""
-
-    def enqueue(self, message: LoopEvent) -> None:
-        """Hand a message to the loop."""
-        ...
-
-    def publish(self, kind: str, workload: Workload) -> None:
-        """Tell the event stream of a workload as it is now."""
-        ...
-
-
 class Recorder:
-    """Writes turns to the ledger."""
+    """Writes passes to the ledger.
 
-    def __init__(self, ledger: Ledger, listener: Listener, quarantine: Quarantine) -> None:
-        self._ledger = ledger
-        self._quarantine = quarantine
-        self._listener = listener
+    Args:
+        ledger: where they are written.
+        quarantine: where workloads go whose part cannot be written.
+        enqueue: takes events about specifications that were found newer, or gone.
+        publish: tells the event stream of a workload as it is now.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        quarantine: Quarantine,
+        enqueue: Callable[[LoopEvent], None],
+        publish: Callable[[str, Workload], None],
+    ) -> None:
+        self._ledger, self._quarantine = ledger, quarantine
+        self._enqueue, self._publish = enqueue, publish
 
     async def record(self, changes: PassChanges) -> int:
-        """Write a turn's changes, or nothing. Raises ``Fenced``.
+        """Write a pass's changes, or nothing. Raises ``Fenced``.
 
         Returns the latest version that came of it, 0 when none did.
         """
@@ -58,19 +57,21 @@ class Recorder:
         except FATAL:
             raise
         except Exception:
-            log.exception("a turn could not be recorded as a whole; it is recorded piece by piece")
+            log.exception(
+                "a pass could not be recorded as a whole; it is recorded workload by workload"
+            )
             stored, removed = await self._write_apart(changes, changed, removed)
         for entry, meta in stored:
             entry.workload.meta = meta
-            self._listener.publish("workload", entry.workload)
+            self._publish("workload", entry.workload)
         for entry in removed:
-            self._listener.publish("deleted", entry.workload)
+            self._publish("deleted", entry.workload)
         return max((meta.resource_version for _, meta in stored), default=0)
 
     async def _write_apart(
         self, changes: PassChanges, changed: list[CachedWorkload], removed: list[CachedWorkload]
     ) -> tuple[list[tuple[CachedWorkload, Meta]], list[CachedWorkload]]:
-        """Write each workload's part of the turn by itself; what cannot be written is set aside."""
+        """Write each workload's part of the pass by itself; what cannot be written is set aside."""
         stored: list[tuple[CachedWorkload, Meta]] = []
         gone: list[CachedWorkload] = []
         uids = dict.fromkeys(entry.uid for entry in (*changed, *removed))
@@ -113,9 +114,9 @@ class Recorder:
                 return list(zip(there, metas, strict=True))
 
     async def _read_again(self, entries: list[CachedWorkload]) -> bool:
-        """Take over newer specifications, to be followed in the next turn.
+        """Take over newer specifications, to be followed in the next pass.
 
-        Returns whether one of them was removed by force; its end is seen to in the next turn, too.
+        Returns whether one of them was removed by force; its end is seen to in the next pass, too.
         """
         any_gone = False
         for entry in entries:
@@ -123,9 +124,9 @@ class Recorder:
                 fresh = await self._ledger.get_by_uid(Workload, entry.uid)
             except NotFound:
                 any_gone = entry.gone = True
-                self._listener.enqueue(Vanished(entry.uid))
+                self._enqueue(Vanished(entry.uid))
                 continue
             if fresh.meta.resource_version != entry.workload.meta.resource_version:
                 entry.workload.meta, entry.workload.spec = fresh.meta, fresh.spec
-                self._listener.enqueue(SpecRead(entry.uid))
+                self._enqueue(SpecRead(entry.uid))
         return any_gone

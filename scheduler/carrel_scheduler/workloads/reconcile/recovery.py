@@ -12,7 +12,7 @@ from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.workloads.faults.savepoints import Savepoint
+from carrel_scheduler.workloads.faults.guarding import Savepoint
 from carrel_scheduler.workloads.lifecycle import task_events
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.reconcile import adoption
@@ -52,11 +52,11 @@ async def recover(
     departments = await loop.ledger.list(Department)
     for department in departments.items:
         loop.enqueue(DepartmentChanged(Change(ChangeType.ADDED, departments.version, department)))
-    await loop.turn()
+    await loop.reconcile()
     workloads = await loop.ledger.list(Workload)
     changes = loop.begin()
     _take_all(loop, changes, workloads.items, tasks)
-    loop.look_at_nodes(changes)
+    loop.handlers.observe_nodes_again(changes)
     await loop.finish(changes)
     log.info("recovered %d workloads and %d tasks", len(tuple(loop.cache)), len(tasks))
     return projects.version, workloads.version
@@ -74,7 +74,7 @@ def _take_all(
         before = Savepoint(changes)
         with loop.quarantine.guard("workload", uid) as guard:
             if workload.spec.owner or workload.spec.kind in COMPOSITES:
-                loop.composites.heard(workload)
+                loop.composites.changed(workload)
             if workload.spec.kind in COMPOSITES:
                 continue
             if workload.status.phase in FINAL and not workload.spec.delete:
@@ -91,14 +91,14 @@ def _take_all(
             task_events.on_task(changes, task)
         if guard.failed:
             before.restore()
-            loop.readmission.damaged(task.id.workload_uid)
+            loop.rebuilds.damaged(task.id.workload_uid)
     for entry in tuple(loop.cache):
         before = Savepoint(changes)
         with loop.quarantine.guard("workload", entry.uid) as guard:
             adoption.follow(changes, entry)
         if guard.failed:
             before.restore()
-            loop.readmission.damaged(entry.uid)
+            loop.rebuilds.damaged(entry.uid)
 
 
 def _leave_out(loop: Reconciler, before: Savepoint, uid: str) -> None:

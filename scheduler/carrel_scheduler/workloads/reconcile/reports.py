@@ -1,15 +1,22 @@
-"""What jobs report: kept in memory at once, written in batches at most once a second."""
+"""Reports of jobs: in memory at once, written to the ledger in batches at most once a second."""
 
+import logging
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.core.state import State
-from carrel_scheduler.ledger.records import MetricPoint
+from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
+from carrel_scheduler.ledger.storage import StorageFull
+from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.cache import CachedWorkload
+from carrel_scheduler.workloads.faults.guarding import FATAL
+from carrel_scheduler.workloads.lifecycle.phases import AT_REST
 from carrel_scheduler.workloads.views.contract import Report
 from carrel_schema.objects import Checkpoint, Progress
 
+log = logging.getLogger(__name__)
 FLUSH_SECONDS = 1.0
 MOST_METRICS = 200
 """Of one job by name: all of them stand in its status, which everybody reads."""
@@ -84,3 +91,34 @@ class PendingReports:
         self.touched.clear()
         self.due_at = None
         return points, touched
+
+
+class ReportWriter:
+    """Writes metrics of jobs; values that cannot be stored are lost, with a line in the log."""
+
+    def __init__(self, ledger: Ledger, quarantine: Quarantine, pending: PendingReports) -> None:
+        self._ledger, self._quarantine, self._pending = ledger, quarantine, pending
+
+    async def write_last(self, transitions: Sequence[Transition]) -> None:
+        """Write the values of workloads that come to rest before anybody hears that they did."""
+        for row in transitions:
+            last = self._pending.last_of(row.workload_uid) if row.to_phase in AT_REST else []
+            if last:
+                await self._write(row.workload_uid, last)
+
+    async def write_due(self, now: float) -> set[str]:
+        """Write what has waited long enough; returns whose status is to be recorded for it."""
+        if not self._pending.due(now):
+            return set()
+        points, touched = self._pending.empty()
+        for uid, values in points.items():
+            await self._write(uid, values)
+        return touched
+
+    async def _write(self, uid: str, values: list[MetricPoint]) -> None:
+        try:
+            with self._quarantine.guard("record", uid, fatal=FATAL):
+                await self._ledger.add_metrics(uid, values)
+        except StorageFull as error:
+            self._quarantine.put("record", uid, error)
+            log.warning("%d reported values of %s are lost: %s", len(values), uid, error)

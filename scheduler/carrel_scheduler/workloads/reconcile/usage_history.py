@@ -7,10 +7,9 @@ used more than their weight gets less of the surplus for a while, and the other 
 guaranteed does not change.
 """
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from carrel_scheduler.core.cycle.cycle import cluster_total
 from carrel_scheduler.core.events import UsageSeen
@@ -19,10 +18,6 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.workloads.reconcile.events import UsedLately
 
-if TYPE_CHECKING:
-    from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
-
-LOOK_SECONDS: Final = 300.0
 HALF_LIVES: Final = 8
 """So far back the ledger is read: what is older counts less than 1 in 256."""
 PIECES: Final = 4
@@ -105,15 +100,3 @@ def take(state: State, used: Mapping[str, tuple[float, float, float]]) -> None:
         )
         if state.queues.usage[state.queues.slots[name]].tolist() != [gpu, cpu, memory]:
             state.apply(UsageSeen(name, (gpu, cpu, memory)))
-
-
-async def pump_past_use(
-    past: PastUse,
-    loop: "Reconciler",
-    clock: Callable[[], float],
-    look_seconds: float = LOOK_SECONDS,
-) -> None:
-    """Look at the ledger every few minutes."""
-    while True:
-        loop.enqueue(await past.follow(clock()))
-        await asyncio.sleep(look_seconds)

@@ -1,4 +1,7 @@
-"""Carrying what happens elsewhere into the loop: the ledger's watch, the engine's, the devices."""
+"""Watchers: each turns one source into events of the reconciler.
+
+Sources: the ledger's objects, the engine's tasks, devices, rendezvous of gangs, usage history.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -7,32 +10,41 @@ from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
 from carrel_scheduler.node.contract import DeviceProvider, DeviceUse, NodeFacts
+from carrel_scheduler.workloads.cache import CachedWorkload
+from carrel_scheduler.workloads.gangs import shape
 from carrel_scheduler.workloads.reconcile.events import (
     DepartmentChanged,
     DevicesSampled,
+    MembersMet,
     ProjectChanged,
     TaskSeen,
     WorkloadChanged,
 )
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
+from carrel_scheduler.workloads.reconcile.usage_history import PastUse
 from carrel_schema.objects import Department, ObjectT, Project, Workload
 
 SAMPLE_SECONDS = 5.0
+RENDEZVOUS_SECONDS = 1.0
+USAGE_SECONDS = 300.0
+
+MetAt = Callable[[CachedWorkload, int], Awaitable[frozenset[int]]]
+"""From a gang and a port to the indices of those of its members who have joined there."""
 
 
-async def pump_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
+async def watch_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a workload after ``version``."""
     async for change in _changes(ledger, Workload, version, tuple):
         loop.enqueue(WorkloadChanged(change))
 
 
-async def pump_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
+async def watch_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a project after ``version``."""
     async for change in _changes(ledger, Project, version, loop.cache.projects.values):
         loop.enqueue(ProjectChanged(change))
 
 
-async def pump_departments(ledger: Ledger, loop: Reconciler, version: int) -> None:
+async def watch_departments(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a department after ``version``."""
     async for change in _changes(ledger, Department, version, loop.cache.departments.values):
         loop.enqueue(DepartmentChanged(change))
@@ -64,7 +76,7 @@ async def _changes(
             yield Change(ChangeType.ADDED, version, obj)
 
 
-async def pump_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Event) -> None:
+async def watch_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Event) -> None:
     """Everything the engine sees; ``subscribed`` is set once nothing can be missed any more."""
     stream = engine.watch()
     subscribed.set()
@@ -72,7 +84,7 @@ async def pump_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Even
         loop.enqueue(TaskSeen(status))
 
 
-async def pump_devices(
+async def sample_devices(
     provider: DeviceProvider,
     loop: Reconciler,
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -101,3 +113,30 @@ def _pids_by_device(loop: Reconciler) -> dict[int, list[int]]:
                 for device in info.devices:
                     pids.setdefault(device, []).append(info.pid)
     return pids
+
+
+async def watch_rendezvous(
+    met_at: MetAt, loop: Reconciler, look_seconds: float = RENDEZVOUS_SECONDS
+) -> None:
+    """Look who has met, for as long as somebody is expected."""
+    while True:
+        for entry in tuple(loop.cache.holding):
+            if entry.meet_until is None:
+                continue
+            with loop.quarantine.guard("task", f"rendezvous {entry.uid}"):
+                seen = await met_at(entry, shape.port_of(entry.workload))
+                if seen - entry.joined:
+                    loop.enqueue(MembersMet(entry.uid, seen))
+        await asyncio.sleep(look_seconds)
+
+
+async def watch_usage(
+    past: PastUse,
+    loop: Reconciler,
+    clock: Callable[[], float],
+    look_seconds: float = USAGE_SECONDS,
+) -> None:
+    """Look at the ledger every few minutes."""
+    while True:
+        loop.enqueue(await past.follow(clock()))
+        await asyncio.sleep(look_seconds)

@@ -24,9 +24,8 @@ from carrel_scheduler.workloads.cache import (
 from carrel_scheduler.workloads.launch import fitting, node_groups
 from carrel_scheduler.workloads.launch.fitting import Fitting, Misfit
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits
-from carrel_scheduler.workloads.nodes.devices import NodeState
-from carrel_scheduler.workloads.nodes.lost_devices import NOT_SHOWN
-from carrel_scheduler.workloads.reconcile.events import Judge, Wake
+from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
+from carrel_scheduler.workloads.reconcile.events import Judge, Touched, Wake
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.views.contract import (
     Activity,
@@ -183,7 +182,7 @@ class LiveView:
             )
         coming = limits_policy.upcoming(rule, limits_policy.extend(rule, run, now), now)
         entry.workload.status.limits = coming
-        self._loop.keep(entry)
+        self._loop.enqueue(Touched(entry.uid))
         return coming
 
     async def claim(
@@ -258,7 +257,7 @@ class LiveView:
         )
 
     def _node(self, view: views.NodeView) -> NodeView:
-        known = self._loop.nodes.get(view.name)
+        known = self._loop.handlers.nodes.get(view.name)
         facts = _facts(view) if known is None else known.facts
         told = {device.index: device for device in facts.devices}
         hardware = [told.get(shown.index) or _untold(shown) for shown in view.devices]

@@ -53,8 +53,8 @@ class Stream:
         self._listeners.discard(listener)
 
     @property
-    def heard(self) -> bool:
-        """Whether anybody listens."""
+    def has_listeners(self) -> bool:
+        """Whether there is any listener."""
         return bool(self._listeners)
 
     def publish(self, event: LiveEvent) -> None:

@@ -21,7 +21,7 @@ class KilledDesk(Desk):
         while self._dies and not self.loop.quiet:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(self.loop.executor, "act", _lost)
-                await self.loop.turn()
+                await self.loop.reconcile()
             await self.recover()
         await super().settle()
 

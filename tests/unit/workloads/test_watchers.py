@@ -10,7 +10,7 @@ import pytest
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled, ProjectChanged
-from carrel_scheduler.workloads.reconcile.watchers import pump_devices, pump_projects
+from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_projects
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from unit.workloads.desk import Desk
 
@@ -55,7 +55,7 @@ class Loop:
 async def test_nothing_is_missed() -> None:
     ledger: Any = Forgetful()
     loop: Any = Loop()
-    await pump_projects(ledger, loop, 1)
+    await watch_projects(ledger, loop, 1)
     assert loop.told == [
         ("added", "old"),
         ("deleted", "gone"),
@@ -87,7 +87,7 @@ async def test_readings_that_fail_end_no_looking(desk: Desk) -> None:
     loop: Any = desk.loop
     tell, loop.enqueue = loop.enqueue, told.append
     with pytest.raises(asyncio.CancelledError):
-        await pump_devices(Driver(), loop, pause)
+        await sample_devices(Driver(), loop, pause)
     loop.enqueue = tell
     assert told
     assert set(told) == {DevicesSampled(desk.facts, ())}

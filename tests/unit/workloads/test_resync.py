@@ -9,7 +9,7 @@ from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.workloads.reconcile import reconciler
 from carrel_scheduler.workloads.reconcile.events import Wake
-from carrel_scheduler.workloads.reconcile.resync import SECONDS, SecondLooks
+from carrel_scheduler.workloads.reconcile.timing import RESYNC_SECONDS, Resync
 from unit.workloads.desk import Desk
 
 
@@ -29,7 +29,7 @@ async def test_a_delay_ends_by_itself(desk: Desk) -> None:
         "PreemptionDelayed",
         "Waiting for 4 GPUs: others would give way, but it does not make them yet.",
     )
-    await desk.wait(1.0 + SECONDS)
+    await desk.wait(1.0 + RESYNC_SECONDS)
     assert await desk.phase(lent) == "preempting"
 
 
@@ -45,11 +45,11 @@ async def test_nothing_is_decided_again_where_nobody_waits(
     await desk.project("vision", 4)
     await desk.runs(await desk.submit("vision", "train-1", 4))
     monkeypatch.setattr(reconciler, "decide", counted)
-    await desk.wait(10 * SECONDS)
+    await desk.wait(10 * RESYNC_SECONDS)
     assert decisions == []
     await desk.submit("vision", "train-2", 4)
     decisions.clear()
-    await desk.wait(3 * SECONDS)
+    await desk.wait(3 * RESYNC_SECONDS)
     assert len(decisions) == 3
 
 
@@ -62,7 +62,7 @@ async def test_it_is_decided_again_though_the_clock_was_set_back(desk: Desk) -> 
     await desk.settle()
     due = desk.loop.next_deadline()
     assert due is not None
-    assert due <= desk.now + SECONDS
+    assert due <= desk.now + RESYNC_SECONDS
 
 
 async def test_a_look_that_falls_due_in_a_rest_waits_for_its_end(
@@ -71,25 +71,25 @@ async def test_a_look_that_falls_due_in_a_rest_waits_for_its_end(
     """Otherwise the loop would turn in vain until then."""
 
     def slow(state: State, now: float) -> Plan:
-        desk.now += 2 * SECONDS
+        desk.now += 2 * RESYNC_SECONDS
         return decide(state, now)
 
     await desk.project("vision", 4)
     await desk.runs(await desk.submit("vision", "train-1", 4))
     monkeypatch.setattr(reconciler, "decide", slow)
     await desk.submit("vision", "train-2", 4)
-    await desk.loop.turn()
+    await desk.loop.reconcile()
     due = desk.loop.next_deadline()
     assert due is not None
     assert due > desk.now
 
 
 def test_a_clock_that_is_set_back_puts_nothing_off() -> None:
-    looks = SecondLooks()
-    looks.decided(10_000.0, waiting=True)
-    looks.set_back(3600.0)
-    assert not looks.due(6400.0)
-    assert looks.due(6400.0 + SECONDS)
-    looks.decided(6500.0, waiting=False)
-    looks.set_back(3600.0)
-    assert (looks.due_at, looks.due(9e9)) == (None, False)
+    resync = Resync()
+    resync.decided(10_000.0, waiting=True)
+    resync.set_back(3600.0)
+    assert not resync.due(6400.0)
+    assert resync.due(6400.0 + RESYNC_SECONDS)
+    resync.decided(6500.0, waiting=False)
+    resync.set_back(3600.0)
+    assert (resync.due_at, resync.due(9e9)) == (None, False)

@@ -1,8 +1,10 @@
-"""Deciding, although deciding itself may fail.
+"""When the core is asked for a plan, and what happens when that fails.
 
-A failure is logged and counted, and tried again after a pause that grows. Whoever came to wait
-since the last decision that worked is suspected: the newest are taken out of the core's queue one
-after the other until it can decide again. The last one taken out is set aside; the others wait on.
+The core is asked when its state changed, or for the periodic resync, but not while the loop rests
+after a long decision. A failure is logged and counted, and tried again after a pause that grows.
+The workloads queued since the last decision that worked are suspects: the newest are taken out of
+the core's queue one after the other until it can decide again. The last one taken out is set aside;
+the others wait on.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,14 +14,15 @@ from carrel_scheduler.core.events import WorkloadGone, WorkloadQueued
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.state import State
 from carrel_scheduler.quarantine import Quarantine
+from carrel_scheduler.workloads.reconcile.timing import Pacing, Resync
 
 FIRST_PAUSE_SECONDS: Final = 0.5
 LONGEST_PAUSE_SECONDS: Final = 60.0
 MOST_SUSPECTS: Final = 100
 
 
-class Deciding:
-    """See the module.
+class GuardedDecide:
+    """The core's ``decide``, although it may fail.
 
     Args:
         state: of the core.
@@ -110,3 +113,73 @@ class Deciding:
             return self._decide(now)
         except Exception:  # noqa: BLE001 - it is another of the suspects, or none of them
             return None
+
+
+class Decider:
+    """See the module.
+
+    Args:
+        state: of the core.
+        clock: epoch seconds.
+        quarantine, refused, decide: see ``GuardedDecide``.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        clock: Callable[[], float],
+        quarantine: Quarantine,
+        refused: Callable[[str], None],
+        decide: Callable[[float], Plan],
+    ) -> None:
+        self._state, self._clock, self._decide = state, clock, decide
+        self._guarded = GuardedDecide(state, quarantine, refused, decide)
+        self._pacing = Pacing(clock)
+        self._resync = Resync()
+        self._decided: int | None = None
+        self._preview: Plan | None = None
+
+    @property
+    def due_at(self) -> float | None:
+        """When the core is to be asked though nothing happens; epoch seconds."""
+        return self._guarded.due_at or self._pacing.due_at or self._resync.due_at
+
+    def set_back(self, seconds: float) -> None:
+        """The clock was set back by so much."""
+        self._resync.set_back(seconds)
+        self._guarded.set_back(seconds)
+
+    def queued(self, uids: Iterable[str]) -> None:
+        """Workloads that wait in the core's queue from now on."""
+        self._guarded.queued(uids)
+
+    def ask_again(self) -> None:
+        """Time alone changed what can be decided."""
+        self._decided = None
+
+    def preview(self) -> Plan:
+        """What would be decided now; kept until the state changes. Never carried out."""
+        if self._preview is None or self._preview.version != self._state.version:
+            self._preview = self._decide(self._clock())
+        return self._preview
+
+    def plan(self, now: float) -> Plan | None:
+        """What to do now; ``None`` where nothing has changed, or not yet."""
+        if self._decided == self._state.version and not self._resync.due(now):
+            return None
+        if self._pacing.put_off(self._clock()) or self._guarded.waits(now):
+            return None
+        with self._pacing.measured():
+            plan = self._guarded.plan(now)
+        if plan is None:
+            self._decided = None
+            return None
+        self._resync.decided(now, waiting=self._state.asking > 0)
+        return plan
+
+    def carried_out(self, plan: Plan) -> bool:
+        """The plan is in the state; returns whether the core is to be asked again at once."""
+        if plan.bindings or plan.evictions or plan.nominations:
+            return True
+        self._decided, self._preview = self._state.version, plan
+        return False

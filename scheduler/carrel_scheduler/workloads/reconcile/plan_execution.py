@@ -7,13 +7,12 @@ from carrel_scheduler.core.events import Outcome, RoomPromised
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
-from carrel_scheduler.workloads.faults.guarding import Handling
+from carrel_scheduler.workloads.faults.guarding import GuardedSteps
 from carrel_scheduler.workloads.gangs import membership, shape
 from carrel_scheduler.workloads.lifecycle import reasons
-from carrel_scheduler.workloads.lifecycle.preempting import give_way
+from carrel_scheduler.workloads.lifecycle.termination import preempt
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 
-CLAIM_SECONDS = membership.CLAIM_SECONDS
 RULES: Final = {
     Token.RECLAIMED: "reclaim",
     Token.PREEMPTED: "preempt",
@@ -24,22 +23,22 @@ RULES: Final = {
 """What a preemption is called in the ledger."""
 
 
-def carry(changes: PassChanges, plan: Plan, handling: Handling) -> None:
+def put_into(changes: PassChanges, plan: Plan, steps: GuardedSteps) -> None:
     """Put a plan into entries, rows and orders for the engine; ``explaining`` has its reasons."""
     came: dict[str, list[int]] = {}
     for binding in plan.bindings:
-        with handling.step(changes, "decision", binding.uid, binding.uid):
+        with steps.step(changes, "decision", binding.uid, binding.uid):
             _bind(changes, binding, came)
     for uid, parts in came.items():
         entry = changes.cache.get(uid)
         if entry is not None:
-            with handling.step(changes, "decision", uid, uid):
+            with steps.step(changes, "decision", uid, uid):
                 membership.placed(changes, entry, parts)
     for eviction in plan.evictions:
-        with handling.step(changes, "decision", eviction.uid, eviction.uid):
+        with steps.step(changes, "decision", eviction.uid, eviction.uid):
             _evict(changes, eviction)
     for nomination in plan.nominations:
-        with handling.step(changes, "decision", nomination.uid, nomination.uid):
+        with steps.step(changes, "decision", nomination.uid, nomination.uid):
             _nominate(changes, nomination)
     changes.cache.fair_share = dict(plan.fair_share)
 
@@ -79,7 +78,7 @@ def _evict(changes: PassChanges, eviction: Eviction) -> None:
         story = reasons.gives_back(reason, _words(entry, len(parts), len(stays)))
         membership.give_back(changes, entry, parts, story)
     else:
-        give_way(changes, entry, RULES[eviction.reason.token], reason, eviction.reason)
+        preempt(changes, entry, RULES[eviction.reason.token], reason, eviction.reason)
 
 
 def _give_back_unbegun(changes: PassChanges, entry: CachedWorkload, parts: Collection[int]) -> None:

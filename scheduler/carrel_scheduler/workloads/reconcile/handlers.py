@@ -1,0 +1,288 @@
+"""Event handlers of the reconciler: what each event changes in the cache, the core and the pass.
+
+One event is handled at a time, each as a guarded step (``faults.guarding``): one that fails is set
+aside and undone. Handlers change nothing outside the process.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from carrel_scheduler.core.events import QueueGone
+from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
+from carrel_scheduler.engines.external import ExternalEvents
+from carrel_scheduler.ledger.store import Change, ChangeType
+from carrel_scheduler.node.contract import NodeFacts
+from carrel_scheduler.workloads.cache import (
+    CachedWorkload,
+    WorkloadCache,
+    department_event,
+    department_queue,
+    project_event,
+)
+from carrel_scheduler.workloads.controllers.manager import Manager
+from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
+from carrel_scheduler.workloads.faults.guarding import GuardedSteps
+from carrel_scheduler.workloads.faults.withheld import Withheld
+from carrel_scheduler.workloads.gangs import membership
+from carrel_scheduler.workloads.lifecycle import (
+    disruptions,
+    reasons,
+    session_limits,
+    spec_changes,
+    task_events,
+    termination,
+)
+from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.nodes import devices
+from carrel_scheduler.workloads.nodes.devices import NodeState
+from carrel_scheduler.workloads.reconcile import usage_history
+from carrel_scheduler.workloads.reconcile.events import (
+    Claimed,
+    ClaimRefused,
+    DepartmentChanged,
+    DevicesSampled,
+    Judge,
+    LoopEvent,
+    MembersMet,
+    ProjectChanged,
+    SpecRead,
+    StartRefused,
+    StopFailed,
+    TaskSeen,
+    Touched,
+    UsedLately,
+    Vanished,
+    Wake,
+    WorkloadChanged,
+    WorkloadEvent,
+)
+from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
+from carrel_scheduler.workloads.reconcile.timing import Timers
+from carrel_schema.kinds import COMPOSITES
+from carrel_schema.objects import Department, Project, Workload
+
+log = logging.getLogger(__name__)
+
+
+class EventHandlers:
+    """See the module.
+
+    Args:
+        cache: live workloads, projects and departments.
+        state: of the core.
+        composites: hears of composite workloads and of their parts.
+        timers: set for what a change of phase makes due later.
+        steps: guards what a handler does for several workloads.
+        deleted_projects: drains projects that are deleted.
+        withheld: devices of tasks that no live workload owns.
+        publish: tells the event stream of a workload as it is now.
+
+    Attributes:
+        nodes: facts and use of nodes by name.
+        input_version: the newest version of a workload that was handled.
+    """
+
+    def __init__(
+        self,
+        cache: WorkloadCache,
+        state: State,
+        *,
+        composites: Manager,
+        timers: Timers,
+        steps: GuardedSteps,
+        deleted_projects: DeletedProjects,
+        withheld: Withheld,
+        publish: Callable[[str, Workload], None],
+    ) -> None:
+        self._cache, self._state = cache, state
+        self._composites, self._timers, self._steps = composites, timers, steps
+        self._deleted_projects, self._withheld, self._publish = deleted_projects, withheld, publish
+        self.nodes: dict[str, NodeState] = {}
+        self.input_version = 0
+
+    def handle(self, changes: PassChanges, event: LoopEvent) -> None:
+        """Handle one event."""
+        match event:
+            case WorkloadChanged(change):
+                self._workload_changed(changes, change)
+            case ProjectChanged(change):
+                self._project_changed(changes, change)
+            case DepartmentChanged(change):
+                self._department_changed(change)
+            case TaskSeen(task):
+                self._task_seen(changes, task)
+            case StartRefused(task_id, text, elsewhere):
+                log.warning("task %s could not be started: %s", task_id, text)
+                task_events.start_failed(changes, task_id, text, elsewhere=elsewhere)
+                self._follow_up(changes, task_id.workload_uid)
+            case DevicesSampled():
+                self._devices_sampled(changes, event)
+            case ExternalEvents(news):
+                changes.external_pods.handle(news, changes.now)
+                disruptions.follow(changes)
+            case UsedLately(average):
+                usage_history.take(self._state, average)
+            case Wake():
+                pass
+            case _:
+                entry = self._cache.get(event.uid)
+                if entry is not None:
+                    self._of_workload(changes, entry, event)
+
+    def _of_workload(
+        self, changes: PassChanges, entry: CachedWorkload, event: WorkloadEvent
+    ) -> None:
+        match event:
+            case SpecRead():
+                spec_changes.follow(changes, entry)
+            case Vanished():
+                termination.object_gone(changes, entry)
+            case Touched():
+                changes.mark(entry)
+                self._apply_limits(changes, entry)
+            case Judge():
+                self._apply_limits(changes, entry)
+            case Claimed():
+                if entry.claimed and entry.workload.status.phase == "starting":
+                    changes.start(entry, entry.tasks)
+            case ClaimRefused(_, text):
+                if entry.claim_until is not None:
+                    name = entry.workload.meta.name
+                    log.warning("the Hub did not start workspace %s: %s", name, text)
+                    termination.stop_for(changes, entry, reasons.not_claimed(0.0))
+            case MembersMet(_, members):
+                membership.joined(entry, members)
+            case StopFailed(task_id, text):
+                task_events.stop_failed(changes, entry, task_id, text)
+
+    def _workload_changed(self, changes: PassChanges, change: Change[Workload]) -> None:
+        self.input_version = max(self.input_version, change.version)
+        workload = change.object
+        entry = self._cache.get(workload.meta.uid)
+        if change.type is ChangeType.DELETED:
+            if entry is not None:
+                log.warning("workload %s was removed by force: its tasks end", workload.meta.name)
+                termination.object_gone(changes, entry)
+            return
+        if workload.spec.kind in COMPOSITES:
+            self._composites.changed(workload)
+            return
+        if entry is None:
+            if workload.status.phase in FINAL and not workload.spec.delete:
+                return
+            entry = spec_changes.take_in(changes, workload)
+            self._publish("workload", workload)
+        elif workload.meta.resource_version <= entry.workload.meta.resource_version:
+            return
+        else:
+            opened = entry.workload.spec.routes != workload.spec.routes
+            entry.workload.meta, entry.workload.spec = workload.meta, workload.spec
+            if opened:
+                self._publish("workload", entry.workload)
+        spec_changes.follow(changes, entry)
+
+    def _project_changed(self, changes: PassChanges, change: Change[Project]) -> None:
+        project = change.object
+        name = project.meta.name
+        if change.type is ChangeType.DELETED or project.meta.deleting:
+            self._deleted_projects.begin(changes, project)
+            return
+        self._deleted_projects.end(changes.cache, name)
+        self._state.apply(project_event(project, self._cache.departments))
+        self._cache.projects[name] = project
+        changes.external_pods.project_changed(name)
+        for entry in self._cache:
+            if entry.workload.meta.project != name:
+                continue
+            if session_limits.watched(entry):
+                self._timers.set(changes.now, entry.uid)
+            elif spec_changes.waits_for_project(entry):
+                changes.enqueue(entry)
+
+    def _department_changed(self, change: Change[Department]) -> None:
+        """A department is a queue above its projects; one that is unknown parents none."""
+        department, known = change.object, self._cache.departments
+        name = department.meta.name
+        if change.type is ChangeType.DELETED:
+            if known.pop(name, None) is not None:
+                self._move_projects(name)
+                self._state.apply(QueueGone(department_queue(name)))
+            return
+        new = name not in known
+        self._state.apply(department_event(department))
+        known[name] = department
+        if new:
+            self._move_projects(name)
+
+    def _move_projects(self, department: str) -> None:
+        for project in self._cache.projects.values():
+            if project.spec.department == department:
+                self._state.apply(project_event(project, self._cache.departments))
+
+    def _task_seen(self, changes: PassChanges, task: TaskStatus) -> None:
+        if task.phase is TaskPhase.ENDED:
+            self._withheld.ended(task.id, self._state)
+        task_events.on_task(changes, task)
+        self._follow_up(changes, task.id.workload_uid)
+
+    def _follow_up(self, changes: PassChanges, uid: str) -> None:
+        """Set the timers that a change of phase asks for."""
+        entry = self._cache.get(uid)
+        if entry is None:
+            return
+        for when in (entry.workload.status.not_before, entry.meet_until):
+            if when is not None:
+                self._timers.set(when, uid)
+        self._apply_limits(changes, entry)
+
+    def _devices_sampled(self, changes: PassChanges, event: DevicesSampled) -> None:
+        devices.observe(changes, self.nodes, event.facts, event.use, self._withheld)
+        for busy in filter(session_limits.resumed_work, tuple(self._cache)):
+            with self._steps.step(changes, "message", busy.uid, busy.uid):
+                self._apply_limits(changes, busy)
+
+    def observe_nodes_again(self, changes: PassChanges) -> None:
+        """Match work with nodes once more, after all of it was recovered."""
+        for node in tuple(self.nodes.values()):
+            with self._steps.step(changes, "node", node.facts.name):
+                devices.observe(changes, self.nodes, node.facts, (), self._withheld)
+
+    def node_known(self, facts: NodeFacts) -> None:
+        """A node of a cluster is there, or has other hardware."""
+        self.nodes[facts.name] = devices.known_as(self.nodes.get(facts.name), facts)
+        self._cache.largest_gpus = max(self._cache.largest_gpus, len(facts.devices))
+
+    def due(self, changes: PassChanges, uids: Sequence[str]) -> None:
+        """Handle the timers that are due."""
+        for uid in uids:
+            entry = self._cache.get(uid)
+            if entry is not None:
+                with self._steps.step(changes, "message", uid, uid):
+                    self._timer(changes, entry)
+
+    def _timer(self, changes: PassChanges, entry: CachedWorkload) -> None:
+        status = entry.workload.status
+        membership.end_unless_joined(changes, entry)
+        termination.mark_stuck(changes, entry)
+        if (
+            status.phase == "pending"
+            and status.not_before is not None
+            and status.not_before <= changes.now
+        ):
+            status.not_before = None
+            changes.enqueue(entry)
+            changes.mark(entry)
+        elif entry.claim_until is not None and entry.claim_until <= changes.now:
+            reason = reasons.not_claimed(membership.CLAIM_SECONDS)
+            termination.stop_for(changes, entry, reason)
+        else:
+            self._apply_limits(changes, entry)
+
+    def _apply_limits(self, changes: PassChanges, entry: CachedWorkload) -> None:
+        if not session_limits.watched(entry):
+            return
+        again = session_limits.apply(changes, entry)
+        if again is not None and not changes.now < entry.look_at <= again:
+            entry.look_at = again
+            self._timers.set(again, entry.uid)
