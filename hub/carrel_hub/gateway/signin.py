@@ -46,8 +46,8 @@ class Pass(msgspec.Struct, frozen=True):
     state: str
 
 
-class _OriginCookie(msgspec.Struct, frozen=True):
-    """What the cookie of an origin holds."""
+class _OriginCookie(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the cookie of an origin holds; a pass, which has a state too, is none."""
 
     token: str
     label: str

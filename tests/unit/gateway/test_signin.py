@@ -87,6 +87,13 @@ def test_a_cookie_of_one_host_is_worth_nothing_at_another() -> None:
     assert ours.token(browser.request(f"{HUB}/services/gateway/x/y/")) == ""
 
 
+def test_a_pass_is_no_cookie() -> None:
+    browser, ours = Browser(), sign_in()
+    stolen = parse_qs(urlsplit(come(browser, ours, TOOL)).query)["pass"][0]
+    browser.cookies[TOOL] = {f"__Host-{COOKIE}": stolen}
+    assert ours.token(browser.request(f"https://{TOOL}/")) == ""
+
+
 def test_a_pass_is_good_once() -> None:
     browser, ours = Browser(), sign_in()
     enter = come(browser, ours, TOOL)
