@@ -60,8 +60,7 @@ def restore(
 ) -> None:
     """Bring back what `carrel backup` wrote; Carrel has to be stopped."""
     from carrel_hub.backup import archive
-    from carrel_hub.up.lock import only_one
-    from carrel_hub.up.trouble import Trouble
+    from carrel_hub.up.checks import StartupError, only_one
 
     state = _folder(state_dir)
     try:
@@ -72,7 +71,7 @@ def restore(
             with _staging(state) as staging:
                 manifest = archive.read(file, Path(staging), _passphrase(passphrase_file))
                 _put_in_place(Path(staging), state, list(manifest.checksums))
-    except (archive.BackupError, Trouble) as error:
+    except (archive.BackupError, StartupError) as error:
         _fail(str(error))
     except OSError as error:
         _fail(f"{state} cannot be written: {error.strerror}")

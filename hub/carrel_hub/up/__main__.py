@@ -5,8 +5,7 @@ The version is looked at before anything is imported that an old Python could no
 
 import sys
 
-from carrel_hub.up.checks import check_distribution, check_python
-from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.checks import StartupError, check_distribution, check_python
 
 
 def main() -> None:
@@ -14,8 +13,8 @@ def main() -> None:
     try:
         check_python()
         check_distribution()
-    except Trouble as trouble:
-        sys.exit(f"✗ {trouble}")
+    except StartupError as error:
+        sys.exit(f"✗ {error}")
     import typer
 
     from carrel_hub.up.command import up

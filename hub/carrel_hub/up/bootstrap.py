@@ -1,4 +1,4 @@
-"""What a new installation begins with: accounts before the Hub starts, projects after.
+"""The first objects of a new installation: accounts before the Hub starts, projects after.
 
 Everything is made only where it is missing, so a second start changes nothing.
 """

@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from carrel_hub.state_folder import default_state_dir
-from carrel_hub.up.checks import check_python
-from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.checks import StartupError, check_python
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Where people reach it.")]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -99,30 +98,28 @@ def up(
     try:
         check_python()
         from carrel_hub.settings import Gpus
-        from carrel_hub.up import public
-        from carrel_hub.up.environments import offered
-        from carrel_hub.up.machine import Wish, run
-        from carrel_hub.up.sizes import mebibytes
+        from carrel_hub.up import options
+        from carrel_hub.up.machine import run
 
-        memory = None if gpu_memory is None else mebibytes(gpu_memory, "--gpu-memory")
-        encrypted = public.tls(tls_cert, tls_key, acme_domain or [], acme_email, plain_port)
-        wish = Wish(
+        memory = None if gpu_memory is None else options.mebibytes(gpu_memory, "--gpu-memory")
+        encrypted = options.tls(tls_cert, tls_key, acme_domain or [], acme_email, plain_port)
+        chosen = options.Options(
             state_dir=(state_dir or default_state_dir()).expanduser().absolute(),
             host=host,
             port=port,
             gpus=Gpus(count=gpus, memory_mib=memory, name=gpu_name),
             demo=demo,
             database_url=database,
-            environments=offered(environment or ()),
+            environments=options.environments(environment or ()),
             tls=encrypted,
-            domain=public.domain(domain, host, encrypted),
-            trusted_proxies=public.networks(trusted_proxy or []),
+            domain=options.domain(domain, host, encrypted),
+            trusted_proxies=options.networks(trusted_proxy or []),
             stop_jobs=stop_jobs,
         )
-        run(wish, screen)
-    except Trouble as trouble:
-        screen.trouble(str(trouble))
+        run(chosen, screen)
+    except StartupError as error:
+        screen.error(str(error))
         raise typer.Exit(1) from None
     except ModuleNotFoundError as error:
-        screen.trouble(f"{error.name} is not installed: run pip install 'jupyter-carrel[hub]'.")
+        screen.error(f"{error.name} is not installed: run pip install 'jupyter-carrel[hub]'.")
         raise typer.Exit(1) from None

@@ -1,99 +1,79 @@
-"""One run of the machine, from the first check to the last process."""
+"""One run of ``carrel up``, from the first check to the last process."""
 
 import asyncio
 import contextlib
 import signal
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import msgspec
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
+from carrel.models import HOLDING, Workload
 from carrel_hub.accounts.store import AccountError, Accounts
-from carrel_hub.front.traefik import Tls
 from carrel_hub.keys import KEYS_FILE, Keys
-from carrel_hub.settings import Gpus, Settings
-from carrel_hub.up import checks, ending, facts, readiness
-from carrel_hub.up.first import NewAccount, first_accounts, first_projects
-from carrel_hub.up.listeners import listeners
-from carrel_hub.up.lock import only_one
+from carrel_hub.settings import Settings
+from carrel_hub.up import checks, probes
+from carrel_hub.up.bootstrap import NewAccount, first_accounts, first_projects
+from carrel_hub.up.checks import StartupError
 from carrel_hub.up.network import find_network
+from carrel_hub.up.options import Options
 from carrel_hub.up.parts import Part, all_parts, write_config
-from carrel_hub.up.ports import load_or_choose
-from carrel_hub.up.public import held_for_us
-from carrel_hub.up.screen import Screen
+from carrel_hub.up.ports import hold_ipv6_loopback, listeners, load_or_choose
+from carrel_hub.up.screen import Screen, account_line, farewell, gpu_line
 from carrel_hub.up.supervisor import Supervisor
-from carrel_hub.up.trouble import Trouble
-from carrel_hub.up.watchdog import Watchdog, over_http
+from carrel_spawner.watching import wait_at_rest
 
+SLACK_SECONDS: Final = 10.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What was asked for on the command line, checked for form."""
-
-    state_dir: Path
-    host: str
-    port: int
-    gpus: Gpus
-    demo: bool
-    database_url: str
-    environments: dict[str, str]
-    domain: str
-    tls: Tls | None
-    trusted_proxies: list[str]
-    stop_jobs: bool
-
-
-def run(wish: Wish, screen: Screen) -> None:
-    """Start, serve until a signal, stop. Raises ``Trouble``; then nothing is left running."""
+def run(options: Options, screen: Screen) -> None:
+    """Start, serve until a signal, stop. Raises ``StartupError``; then nothing is left running."""
     checks.check_distribution()
     checks.check_modules()
     checks.check_proxy()
-    checks.prepare_folder(wish.state_dir)
-    with only_one(wish.state_dir):
-        checks.check_port(wish.host, wish.port)
-        settings, keys, new = _prepare(wish, screen)
+    checks.prepare_folder(options.state_dir)
+    with checks.only_one(options.state_dir):
+        checks.check_port(options.host, options.port)
+        settings, keys, new = _prepare(options, screen)
         config = settings.hub_dir / "jupyterhub_config.py"
         settings_file = settings.hub_dir / "settings.json"
-        write_config(settings, settings_file, wish.state_dir / KEYS_FILE, config)
-        with listeners(settings.ports) as sockets, held_for_us(wish.domain, wish.port):
+        write_config(settings, settings_file, options.state_dir / KEYS_FILE, config)
+        with listeners(settings.ports) as sockets, hold_ipv6_loopback(options.domain, options.port):
             network = find_network(settings)
             parts = all_parts(settings, keys, config, network.told, sockets)
-            machine = _Machine(wish, settings, keys, parts, new, screen, network.line)
+            machine = _Machine(options, settings, keys, parts, new, screen, network.line)
             asyncio.run(machine.serve())
 
 
-def _prepare(wish: Wish, screen: Screen) -> tuple[Settings, Keys, list[NewAccount]]:
+def _prepare(options: Options, screen: Screen) -> tuple[Settings, Keys, list[NewAccount]]:
     """Ports, secrets and accounts: made at the first start, found at the next."""
-    hub_dir = wish.state_dir / "hub"
+    hub_dir = options.state_dir / "hub"
     ports, moved = load_or_choose(hub_dir / "ports.json")
     if moved:
         screen.say("Another program took one of our ports; restart workspaces that run on.")
     settings = Settings(
-        state_dir=wish.state_dir,
-        host=wish.host,
-        port=wish.port,
+        state_dir=options.state_dir,
+        host=options.host,
+        port=options.port,
         ports=ports,
-        gpus=wish.gpus,
-        database_url=wish.database_url,
-        demo=wish.demo,
+        gpus=options.gpus,
+        database_url=options.database_url,
+        demo=options.demo,
         managed=False,
-        environments=wish.environments,
-        domain=wish.domain,
-        tls=wish.tls,
-        trusted_proxies=wish.trusted_proxies,
+        environments=options.environments,
+        domain=options.domain,
+        tls=options.tls,
+        trusted_proxies=options.trusted_proxies,
     )
     try:
-        keys = Keys.load_or_create(wish.state_dir / KEYS_FILE)
-        new = first_accounts(Accounts(settings.accounts_file), demo=wish.demo)
+        keys = Keys.load_or_create(options.state_dir / KEYS_FILE)
+        new = first_accounts(Accounts(settings.accounts_file), demo=options.demo)
     except (msgspec.MsgspecError, OSError, AccountError) as error:
-        raise Trouble(f"The state folder {wish.state_dir} is damaged: {error}") from error
+        raise StartupError(f"The state folder {options.state_dir} is damaged: {error}") from error
     return settings, keys, new
 
 
@@ -102,7 +82,7 @@ class _Machine:
 
     def __init__(
         self,
-        wish: Wish,
+        options: Options,
         settings: Settings,
         keys: Keys,
         parts: Sequence[Part],
@@ -111,7 +91,7 @@ class _Machine:
         network: str,
     ) -> None:
         self.network = network
-        self.wish, self.settings, self.keys = wish, settings, keys
+        self.options, self.settings, self.keys = options, settings, keys
         self.parts, self.new, self.screen = parts, new, screen
         self.supervisor = Supervisor(screen.say)
         self.ended = asyncio.Event()
@@ -152,34 +132,56 @@ class _Machine:
     async def _start(self, client: AsyncClient, asking: aiohttp.ClientSession) -> None:
         for part in self.parts:
             await self.supervisor.start(part)
-        probes = readiness.probes(self.settings, self.keys)
+        ready = probes.readiness(self.settings, self.keys)
         for part in self.parts:
-            url, headers = probes[part.name]
+            url, headers = ready[part.name]
             with self.screen.step(part.shown):
-                await readiness.wait(part, url, headers, self.supervisor)
+                await probes.until_ready(part, url, headers, self.supervisor.check)
         try:
             with self.screen.step("Projects and GPUs"):
                 nodes = await client.nodes()
-                await first_projects(client, facts.total_gpus(nodes), demo=self.wish.demo)
+                await first_projects(
+                    client, sum(node.gpu_milli for node in nodes) / 1000, demo=self.options.demo
+                )
         except CarrelError as error:
-            raise Trouble(f"The scheduler could not be set up: {error}") from error
-        health = readiness.health(self.settings, self.keys)
+            raise StartupError(f"The scheduler could not be set up: {error}") from error
+        live = probes.liveness(self.settings, self.keys)
         for part in self.parts:
-            watchdog = Watchdog(over_http(asking, *health[part.name]))
+            watchdog = probes.Watchdog(probes.over_http(asking, *live[part.name]))
             self.supervisor.keep_running(part, watchdog)
         self.supervisor.keep_short(self.parts[0], self.settings.access_log)
-        gpus, accounts = facts.gpu_line(nodes), facts.account_line()
+        gpus, accounts = gpu_line(nodes), account_line()
         self.screen.ready(self.settings, self.new, gpus, accounts, self.network)
 
     async def _say_goodbye(self, client: AsyncClient) -> None:
-        left = await ending.running(client)
-        stopped = bool(self.wish.stop_jobs and left)
+        left = await running(client)
+        stopped = bool(self.options.stop_jobs and left)
         if stopped and left:
             with (
                 self.screen.step("Stopping workspaces and jobs"),
                 contextlib.suppress(CarrelError, TimeoutError),
             ):
-                await ending.suspend_all(client, left)
+                await suspend_all(client, left)
         with self.screen.step("Stopping"):
             await self.supervisor.stop()
-        self.screen.say(ending.farewell(left, stopped=stopped))
+        self.screen.say(farewell(left, stopped=stopped))
+
+
+async def running(client: AsyncClient) -> list[Workload] | None:
+    """What holds resources now; ``None`` when the scheduler cannot tell."""
+    try:
+        async with asyncio.timeout(5):
+            return await client.list_workloads(phases=sorted(HOLDING))
+    except (CarrelError, TimeoutError):
+        return None
+
+
+async def suspend_all(client: AsyncClient, workloads: Sequence[Workload]) -> None:
+    """Suspend them and wait for their ends, as long as the longest grace period."""
+    await asyncio.gather(*(_suspend(client, workload) for workload in workloads))
+
+
+async def _suspend(client: AsyncClient, workload: Workload) -> None:
+    await client.suspend(workload.project, workload.name)
+    seconds = workload.spec.grace_seconds + SLACK_SECONDS
+    await wait_at_rest(client, workload.project, workload.name, seconds)

@@ -1,48 +1,71 @@
-"""What the command line says of the public port: TLS, its name, and proxies before ours."""
+"""The options of ``carrel up`` in the form in which it uses them.
 
-import errno
+Every function raises ``StartupError`` that names the option and what would be right.
+"""
+
 import ipaddress
 import re
-import socket
 import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from carrel_hub.config import OWN
 from carrel_hub.front.traefik import Tls
-from carrel_hub.up.trouble import Trouble
+from carrel_hub.settings import Gpus
+from carrel_hub.up.checks import StartupError
 
 LOCALHOST: Final = "localhost"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-_NAME: Final = re.compile(r"(?=.{1,253}$)([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z]{2,63}")
+_HOST_NAME: Final = re.compile(r"(?=.{1,253}$)([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z]{2,63}")
+_ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]{0,62}")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?\Z", re.IGNORECASE)
+_MIB: Final = {"M": 1, "G": 1024, "T": 1024**2}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for on the command line, checked for form."""
+
+    state_dir: Path
+    host: str
+    port: int
+    gpus: Gpus
+    demo: bool
+    database_url: str
+    environments: dict[str, str]
+    domain: str
+    tls: Tls | None
+    trusted_proxies: list[str]
+    stop_jobs: bool
 
 
 def tls(
     certificate: Path | None, key: Path | None, domains: Sequence[str], email: str, plain_port: int
 ) -> Tls | None:
-    """What was asked for, or ``None`` for plain HTTP. Raises ``Trouble``."""
+    """What was asked for, or ``None`` for plain HTTP."""
     files = certificate is not None or key is not None
     if files and domains:
-        raise Trouble("--tls-cert and --acme-domain exclude each other: choose one.")
+        raise StartupError("--tls-cert and --acme-domain exclude each other: choose one.")
     if not files and not domains:
         if plain_port or email:
             given = "--plain-port" if plain_port else "--acme-email"
-            raise Trouble(f"{given} needs TLS: --tls-cert and --tls-key, or --acme-domain.")
+            raise StartupError(f"{given} needs TLS: --tls-cert and --tls-key, or --acme-domain.")
         return None
     if files:
         if certificate is None or key is None:
-            raise Trouble("--tls-cert and --tls-key belong together: give both.")
+            raise StartupError("--tls-cert and --tls-key belong together: give both.")
         return _of_files(
             certificate.expanduser().absolute(), key.expanduser().absolute(), plain_port
         )
     for domain in domains:
-        if not _NAME.fullmatch(domain):
-            raise Trouble(
+        if not _HOST_NAME.fullmatch(domain):
+            raise StartupError(
                 f"--acme-domain is {domain!r}; it should be a full name such as gpu.example.org."
             )
     if "@" not in email:
-        raise Trouble(f"--acme-email is {email!r}; it should be an address that is read.")
+        raise StartupError(f"--acme-email is {email!r}; it should be an address that is read.")
     return Tls(acme_domains=list(domains), acme_email=email, plain_port=plain_port)
 
 
@@ -50,43 +73,21 @@ def domain(given: str | None, host: str, encrypted: Tls | None) -> str:
     """The name below which everything has a host of its own; empty: there are none.
 
     By itself that is ``localhost``, whose names below it every browser leads to this machine.
-    Raises ``Trouble``.
     """
     if given is None:
         return LOCALHOST if host in LOOPBACK and encrypted is None else ""
     if not given:
         return ""
-    if given != LOCALHOST and not _NAME.fullmatch(given):
-        raise Trouble(f"--domain is {given!r}; it should be a full name such as hub.example.org.")
+    if given != LOCALHOST and not _HOST_NAME.fullmatch(given):
+        raise StartupError(
+            f"--domain is {given!r}; it should be a full name such as hub.example.org."
+        )
     if encrypted is not None and encrypted.acme_domains:
-        raise Trouble(
+        raise StartupError(
             "--domain needs a certificate for all names below it, which --acme-domain does not "
             "get: give --tls-cert and --tls-key."
         )
     return given
-
-
-@contextmanager
-def held_for_us(name: str, port: int) -> Iterator[None]:
-    """Keep the port of the other loopback address, which browsers try for ``localhost``, too.
-
-    Nobody listens there, so they come to us; and nobody else can. Raises ``Trouble``.
-    """
-    if name != LOCALHOST:
-        yield
-        return
-    with ExitStack() as stack:
-        try:
-            held = stack.enter_context(socket.socket(socket.AF_INET6))
-            held.bind(("::1", port))
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise Trouble(
-                    f"Another program has port {port} of [::1], where browsers look for localhost; "
-                    "choose another --port."
-                ) from None
-            # This machine has no IPv6.
-        yield
 
 
 def _of_files(certificate: Path, key: Path, plain_port: int) -> Tls:
@@ -94,7 +95,7 @@ def _of_files(certificate: Path, key: Path, plain_port: int) -> Tls:
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise Trouble(
+        raise StartupError(
             f"--tls-cert {certificate} and --tls-key {key} are no certificate and its key (PEM): "
             f"{error.strerror or error}."
         ) from None
@@ -102,8 +103,35 @@ def _of_files(certificate: Path, key: Path, plain_port: int) -> Tls:
 
 
 def networks(texts: Sequence[str]) -> list[str]:
-    """Networks in their usual form. Raises ``Trouble``."""
+    """Networks in their usual form."""
     try:
         return [str(ipaddress.ip_network(text)) for text in texts]
     except ValueError as error:
-        raise Trouble(f"--trusted-proxy: {error}; 10.1.2.3 or 10.1.0.0/16 is right.") from None
+        raise StartupError(f"--trusted-proxy: {error}; 10.1.2.3 or 10.1.0.0/16 is right.") from None
+
+
+def environments(texts: Iterable[str]) -> dict[str, str]:
+    """Python environments that workspaces are offered, as ``NAME=FOLDER``; name to prefix."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, sign, folder = text.partition("=")
+        if not sign or not _ENVIRONMENT_NAME.fullmatch(name) or name == OWN or name in found:
+            raise StartupError(
+                f"--environment {text!r}: NAME=FOLDER is right, each NAME once, of letters, "
+                f"digits, dots and hyphens, and not {OWN!r}."
+            )
+        prefix = Path(folder).expanduser().absolute()
+        if not (prefix / "bin" / "python").exists():
+            raise StartupError(
+                f"--environment {text!r}: {prefix} is no Python environment: it has no bin/python."
+            )
+        found[name] = str(prefix)
+    return found
+
+
+def mebibytes(text: str, option: str) -> int:
+    """A size in MiB, typed as ``24G``, ``24GiB`` or ``24576M``."""
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise StartupError(f"{option} is {text!r}; it should be a size such as 24G or 24576M.")
+    return round(float(match[1]) * _MIB[match[2].upper()])

@@ -14,7 +14,7 @@ from carrel_hub import scopes, services
 from carrel_hub.front.traefik import Listening, configuration, find_traefik, from_file
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Settings
-from carrel_hub.up.listeners import Listeners
+from carrel_hub.up.ports import Listeners
 
 _PASSED: Final = (
     "PATH",

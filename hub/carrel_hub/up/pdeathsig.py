@@ -1,7 +1,7 @@
-"""Becomes a command that ends when its parent does: ``tied.py PARENT LISTENER COMMAND...`` (Linux).
+"""Runs a command that ends when its parent does: ``pdeathsig.py PARENT LISTENER COMMAND...``.
 
-Run as a script with ``-I -S``, so it costs a few milliseconds. Without it a killed `carrel up`
-would leave children behind that hold the ports. ``LISTENER`` is the descriptor of a
+For Linux. Run as a script with ``-I -S``, so it costs a few milliseconds. Without it a killed
+`carrel up` would leave children behind that hold the ports. ``LISTENER`` is the descriptor of a
 listening socket or empty; the command is given it as systemd does it (``sd_listen_fds``).
 """
 

@@ -1,8 +1,9 @@
-"""When a part that runs has stopped answering.
+"""HTTP probes of the parts: when one is ready, and when one that runs has stopped answering.
 
-Each part is asked a cheap question over HTTP; any answer, also an error, shows that it lives. It
-counts as silent only after several questions in a row went unanswered, so that neither a busy
-machine nor a pause of `carrel up` itself (laptop lid, SIGSTOP) ends a healthy part.
+For readiness a part is asked until it answers or has ended. For liveness each part is asked a cheap
+question; any answer, also an error, shows that it lives. It counts as silent only after several
+questions in a row went unanswered, so that neither a busy machine nor a pause of `carrel up` itself
+(laptop lid, SIGSTOP) ends a healthy part.
 """
 
 import asyncio
@@ -11,12 +12,20 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit
 
 import aiohttp
+
+from carrel_hub.keys import Keys
+from carrel_hub.settings import Settings
+from carrel_hub.up.checks import StartupError
+from carrel_hub.up.parts import Part
 
 SILENCE_SECONDS: Final = 10.0
 LONGEST_SILENCE_SECONDS: Final = 80.0
 PAUSE_SECONDS: Final = 2.0
+READY_SECONDS: Final = 180.0
+READY_PAUSE_SECONDS: Final = 0.15
 QUESTIONS: Final = 2
 START_SECONDS: Final = 180.0
 # What keeps `carrel up` itself from asking says nothing about the part.
@@ -24,6 +33,69 @@ _OUR_OWN: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENO
 
 Ask = Callable[[float], Awaitable[bool]]
 """Asks once; whether an answer came within so many seconds."""
+
+
+def readiness(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
+    """For each part the page that answers once it is usable, and headers to ask with."""
+    return {
+        "proxy": (
+            f"http://127.0.0.1:{settings.ports.proxy_api}/ping",
+            {},
+        ),
+        "scheduler": (
+            f"{settings.api_url}/api/v1/openapi.json",
+            {"Authorization": f"token {keys.setup}"},
+        ),
+        # Through the proxy: the Hub answers by itself before it has given its own route there.
+        "hub": (
+            f"{settings.front_url}/hub/api/",
+            {"Host": urlsplit(settings.public_url).netloc},
+        ),
+        "console": (
+            f"{settings.front_url}/services/console/",
+            {"Host": urlsplit(settings.public_url).netloc},
+        ),
+        "gateway": (f"{settings.gateway_url}/services/gateway/health", {}),
+    }
+
+
+def liveness(settings: Settings, keys: Keys) -> dict[str, tuple[str, dict[str, str]]]:
+    """For each part a page that it answers at once and by itself, and headers to ask with."""
+    return readiness(settings, keys) | {
+        "scheduler": (f"{settings.api_url}/health", {}),
+        "hub": (f"{settings.hub_url}/hub/health", {}),
+        "console": (f"{settings.console_url}/services/console/static/console.css", {}),
+    }
+
+
+async def until_ready(
+    part: Part, url: str, headers: dict[str, str], check: Callable[[Part], None]
+) -> None:
+    """Wait until ``url`` answers without an error. Raises ``StartupError``, as ``check`` does."""
+    timeout = aiohttp.ClientTimeout(total=5)
+    try:
+        async with (
+            asyncio.timeout(READY_SECONDS),
+            aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+        ):
+            while True:
+                check(part)
+                if await _answers(session, url):
+                    return
+                await asyncio.sleep(READY_PAUSE_SECONDS)
+    except TimeoutError:
+        raise StartupError(
+            f"{part.shown} did not answer within {READY_SECONDS:.0f} s; its log: {part.log}"
+        ) from None
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        # Our own certificate may bear any name, and what is asked for here is no secret.
+        async with session.get(url, allow_redirects=False, ssl=False) as response:
+            return response.status < 400
+    except (aiohttp.ClientError, TimeoutError, ConnectionError):
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """What `carrel up` prints: steps while it starts, then where to go, then how it ended."""
 
+import os
+import pwd
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -8,8 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from carrel.models import Node, Workload
 from carrel_hub.settings import Settings
-from carrel_hub.up.first import NewAccount
+from carrel_hub.up.bootstrap import NewAccount
 
 
 class Screen:
@@ -31,7 +34,7 @@ class Screen:
         """A plain line."""
         self.console.print(escape(text))
 
-    def trouble(self, text: str) -> None:
+    def error(self, text: str) -> None:
         """Why it does not work."""
         self.console.print(f"[red]✗[/] {escape(text)}")
 
@@ -85,3 +88,59 @@ def _may(account: NewAccount) -> str:
     if account.admin:
         parts.append("manage everything")
     return ", ".join(parts)
+
+
+def gpu_line(nodes: Sequence[Node]) -> str:
+    """``4 simulated GPUs (A10, 24 GiB each)``; simulated or real is always said."""
+    devices = [device for node in nodes for device in node.devices]
+    if not devices:
+        return "none"
+    count = len(devices)
+    simulated = all(device.simulated for device in devices)
+    kind = "simulated GPU" if simulated else "GPU"
+    line = f"{count} {kind}{'s' if count != 1 else ''}"
+    models = sorted({_model(device.name, device.memory_mib) for device in devices})
+    each = " each" if count > 1 and len(models) == 1 else ""
+    return f"{line} ({'; '.join(models)}{each})"
+
+
+def account_line(*, privileged: bool | None = None, account: str | None = None) -> str:
+    """Whether users are kept apart on this machine."""
+    if os.geteuid() == 0 if privileged is None else privileged:
+        return "each user's work runs under an account of that user's own, never as root"
+    name = account or pwd.getpwuid(os.geteuid()).pw_name
+    return (
+        f"all work runs as {name}, so users can read each other's files; run as root to part them"
+    )
+
+
+def _model(name: str, memory_mib: int) -> str:
+    memory = f"{memory_mib / 1024:.0f} GiB" if memory_mib else ""
+    return ", ".join(part for part in (name, memory) if part)
+
+
+def farewell(workloads: Sequence[Workload] | None, *, stopped: bool) -> str:
+    """One line about what becomes of workspaces and jobs."""
+    if workloads is None:
+        return "Stopped. Workspaces and jobs go on; the next `carrel up` finds them again."
+    if not workloads:
+        return "Stopped. Nothing was running."
+    what = _counted(workloads)
+    if stopped:
+        return f"Stopped, with {what}; suspended jobs go on with `carrel resume NAME`."
+    goes, them = ("goes", "it") if len(workloads) == 1 else ("go", "them")
+    return (
+        f"Stopped. {what} {goes} on; the next `carrel up` finds {them} again "
+        f"(`carrel up --stop-jobs` stops {them} too)."
+    )
+
+
+def _counted(workloads: Sequence[Workload]) -> str:
+    desks = sum(one.spec.kind == "workspace" for one in workloads)
+    jobs = len(workloads) - desks
+    parts = []
+    if desks:
+        parts.append(f"{desks} workspace{'s' if desks != 1 else ''}")
+    if jobs:
+        parts.append(f"{jobs} job{'s' if jobs != 1 else ''}")
+    return " and ".join(parts)

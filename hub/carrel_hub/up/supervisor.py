@@ -15,11 +15,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
+from carrel_hub.up.checks import StartupError
 from carrel_hub.up.parts import Part
-from carrel_hub.up.trouble import Trouble
-from carrel_hub.up.watchdog import LONGEST_SILENCE_SECONDS, SILENCE_SECONDS, Watchdog
+from carrel_hub.up.probes import LONGEST_SILENCE_SECONDS, SILENCE_SECONDS, Watchdog
 
-TIED: Final = Path(__file__).with_name("tied.py")
+PDEATHSIG: Final = Path(__file__).with_name("pdeathsig.py")
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 10.0
 STEADY_SECONDS: Final = 30.0
@@ -44,14 +44,14 @@ class Supervisor:
         self._stopping = False
 
     async def start(self, part: Part) -> None:
-        """Start a part. Raises ``Trouble`` when its command cannot be run."""
+        """Start a part. Raises ``StartupError`` when its command cannot be run."""
         self._running[part.name] = await self._spawn(part)
 
     def check(self, part: Part) -> None:
-        """Raise ``Trouble`` when a part that is starting has already ended."""
+        """Raise ``StartupError`` when a part that is starting has already ended."""
         process = self._running[part.name]
         if process.returncode is not None:
-            raise Trouble(
+            raise StartupError(
                 f"{part.shown} ended at its start (exit code {process.returncode}): "
                 f"{last_line(part.log)} The whole log: {part.log}"
             )
@@ -114,22 +114,22 @@ class Supervisor:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             try:
                 await self.start(part)
-            except Trouble as trouble:
-                self._say(f"{trouble} It is tried again in {pause:.1f} s.")
+            except StartupError as error:
+                self._say(f"{error} It is tried again in {pause:.1f} s.")
             else:
                 return pause
 
     async def _spawn(self, part: Part) -> Process:
         listener = "" if part.listener is None else str(part.listener.fileno())
-        tied = [sys.executable, "-I", "-S", str(TIED), str(os.getpid()), listener]
-        command = [*tied, *part.command]
+        wrapper = [sys.executable, "-I", "-S", str(PDEATHSIG), str(os.getpid()), listener]
+        command = [*wrapper, *part.command]
         try:
             rotate(part.log)
             with part.log.open("ab") as log:
                 part.log.chmod(0o600)
                 process = await self._in_group(command, part, log.fileno())
         except OSError as error:
-            raise Trouble(f"{part.shown} cannot be started: {error}.") from error
+            raise StartupError(f"{part.shown} cannot be started: {error}.") from error
         self._group = self._group or process.pid
         return process
 

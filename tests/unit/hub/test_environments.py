@@ -6,8 +6,8 @@ import pytest
 from traitlets.config import Config
 
 from carrel_hub.config import kinds
-from carrel_hub.up.environments import offered
-from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.checks import StartupError
+from carrel_hub.up.options import environments
 from carrel_spawner.options import Profile
 from carrel_spawner.spawner import CarrelSpawner
 
@@ -21,7 +21,7 @@ def made(folder: Path) -> Path:
 
 def test_an_offered_environment_is_a_kind_of_workspace(tmp_path: Path) -> None:
     torch = made(tmp_path / "torch")
-    listed = kinds(offered([f"torch-2.4={torch}"]))
+    listed = kinds(environments([f"torch-2.4={torch}"]))
     config = Config(CarrelSpawner={"profile_list": listed})
     spawner = CarrelSpawner(config=config)
     assert list(spawner.profiles) == [
@@ -46,5 +46,5 @@ def test_one_that_cannot_be_offered_is_named(
     tmp_path: Path, texts: list[str], expected: str
 ) -> None:
     folder = made(tmp_path / "made")
-    with pytest.raises(Trouble, match=expected):
-        offered(text.format(made=folder) for text in texts)
+    with pytest.raises(StartupError, match=expected):
+        environments(text.format(made=folder) for text in texts)

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from carrel_hub.up import supervisor as supervising
 from carrel_hub.up.parts import Part
+from carrel_hub.up.probes import Watchdog, over_http
 from carrel_hub.up.supervisor import Supervisor
-from carrel_hub.up.watchdog import Watchdog, over_http
 
 
 class World:

@@ -21,14 +21,14 @@ from carrel_hub.accounts.store import Accounts
 from carrel_hub.keys import Keys
 from carrel_hub.settings import Ports, Settings
 from carrel_hub.state_folder import default_state_dir, is_running
-from carrel_hub.up import checks, ending, facts, parts, ports
+from carrel_hub.up import checks, machine, parts, ports
+from carrel_hub.up import screen as screens
+from carrel_hub.up.bootstrap import first_accounts, first_projects
+from carrel_hub.up.checks import StartupError, only_one
 from carrel_hub.up.command import up
-from carrel_hub.up.first import first_accounts, first_projects
-from carrel_hub.up.lock import only_one
+from carrel_hub.up.options import mebibytes
 from carrel_hub.up.screen import Screen
-from carrel_hub.up.sizes import mebibytes
 from carrel_hub.up.supervisor import last_line, rotate
-from carrel_hub.up.trouble import Trouble
 
 PORTS = Ports(hub=1001, proxy_api=1002, scheduler=1003, console=1004, gateway=1005)
 
@@ -91,13 +91,13 @@ def test_bad_options_are_sentences(
 
 
 def test_an_old_python_is_a_sentence() -> None:
-    with pytest.raises(Trouble, match=r"needs Python 3\.11 or newer; this is 3\.9"):
+    with pytest.raises(StartupError, match=r"needs Python 3\.11 or newer; this is 3\.9"):
         checks.check_python((3, 9))
     checks.check_python((3, 14))
 
 
 def test_a_missing_module_is_a_sentence() -> None:
-    with pytest.raises(Trouble, match=r"no-such is not installed: run .*pip install"):
+    with pytest.raises(StartupError, match=r"no-such is not installed: run .*pip install"):
         checks.check_modules({"no_such_module": "no-such"})
     checks.check_modules({"json": "json"})
 
@@ -131,7 +131,7 @@ def test_a_taken_port_is_a_sentence(
     monkeypatch: pytest.MonkeyPatch, number: int, expected: str
 ) -> None:
     monkeypatch.setattr(socket, "socket", lambda *_: FakeSocket(number))
-    with pytest.raises(Trouble, match=expected):
+    with pytest.raises(StartupError, match=expected):
         checks.check_port("127.0.0.1", 8000)
 
 
@@ -219,17 +219,17 @@ async def test_projects_of_ones_own_are_left_alone(fake: FakeScheduler) -> None:
 
 def test_gpus_are_called_simulated_or_not() -> None:
     one = Device(index=0, name="A10", memory_mib=24576, simulated=True)
-    assert facts.gpu_line([Node(name="n", devices=[one] * 4)]) == (
+    assert screens.gpu_line([Node(name="n", devices=[one] * 4)]) == (
         "4 simulated GPUs (A10, 24 GiB each)"
     )
     real = Device(index=0, name="NVIDIA H200", memory_mib=143360)
-    assert facts.gpu_line([Node(name="n", devices=[real])]) == "1 GPU (NVIDIA H200, 140 GiB)"
-    assert facts.gpu_line([Node(name="n")]) == "none"
+    assert screens.gpu_line([Node(name="n", devices=[real])]) == "1 GPU (NVIDIA H200, 140 GiB)"
+    assert screens.gpu_line([Node(name="n")]) == "none"
 
 
 def test_the_account_line_says_whether_users_are_kept_apart() -> None:
-    assert "of that user's own" in facts.account_line(privileged=True)
-    assert "all work runs as ada" in facts.account_line(privileged=False, account="ada")
+    assert "of that user's own" in screens.account_line(privileged=True)
+    assert "all work runs as ada" in screens.account_line(privileged=False, account="ada")
 
 
 def test_the_summary_shows_passwords_once(tmp_path: Path) -> None:
@@ -269,13 +269,13 @@ def test_large_logs_are_put_aside(tmp_path: Path) -> None:
 def test_farewell() -> None:
     desk = Workload(name="w", project="p", spec=WorkloadSpec(kind="workspace"))
     job = Workload(name="j", project="p")
-    assert ending.farewell([], stopped=False) == "Stopped. Nothing was running."
-    assert ending.farewell([desk, job, job], stopped=False).startswith(
+    assert screens.farewell([], stopped=False) == "Stopped. Nothing was running."
+    assert screens.farewell([desk, job, job], stopped=False).startswith(
         "Stopped. 1 workspace and 2 jobs go on; the next `carrel up` finds them again"
     )
-    assert "1 job goes on" in ending.farewell([job], stopped=False)
-    assert "`carrel resume NAME`" in ending.farewell([job], stopped=True)
-    assert "go on" in ending.farewell(None, stopped=False)
+    assert "1 job goes on" in screens.farewell([job], stopped=False)
+    assert "`carrel resume NAME`" in screens.farewell([job], stopped=True)
+    assert "go on" in screens.farewell(None, stopped=False)
 
 
 async def test_everything_is_suspended_on_request(fake: FakeScheduler) -> None:
@@ -283,10 +283,10 @@ async def test_everything_is_suspended_on_request(fake: FakeScheduler) -> None:
     fake.submit("vision", "a")
     fake.run("vision", "a")
     async with AsyncClient(fake.url, fake.token("setup")) as client:
-        left = await ending.running(client)
+        left = await machine.running(client)
         assert left is not None
-        await ending.suspend_all(client, left)
-        assert await ending.running(client) == []
+        await machine.suspend_all(client, left)
+        assert await machine.running(client) == []
 
 
 def test_each_part_is_told_its_own_secrets_only(

@@ -8,8 +8,9 @@ import pytest
 from benchmarks.ports import free_port
 from carrel_hub.front.traefik import Tls
 from carrel_hub.settings import Ports, Settings
-from carrel_hub.up import public
-from carrel_hub.up.trouble import Trouble
+from carrel_hub.up import options
+from carrel_hub.up.checks import StartupError
+from carrel_hub.up.ports import hold_ipv6_loopback
 
 FILES = Tls(certificate=Path("/c.pem"), key=Path("/k.pem"))
 PORTS = Ports(hub=1, proxy_api=2, scheduler=3, console=4, gateway=5)
@@ -27,14 +28,14 @@ PORTS = Ports(hub=1, proxy_api=2, scheduler=3, console=4, gateway=5)
     ],
 )
 def test_which_name_there_is(given: str | None, host: str, tls: Tls | None, name: str) -> None:
-    assert public.domain(given, host, tls) == name
+    assert options.domain(given, host, tls) == name
 
 
 def test_names_that_cannot_be() -> None:
-    with pytest.raises(Trouble, match=r"hub\.example\.org"):
-        public.domain("hub/x", "127.0.0.1", None)
-    with pytest.raises(Trouble, match="--tls-cert"):
-        public.domain("hub.example.org", "", Tls(acme_domains=["hub.example.org"]))
+    with pytest.raises(StartupError, match=r"hub\.example\.org"):
+        options.domain("hub/x", "127.0.0.1", None)
+    with pytest.raises(StartupError, match="--tls-cert"):
+        options.domain("hub.example.org", "", Tls(acme_domains=["hub.example.org"]))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_the_address_says_the_name(port: int, tls: Tls | None, url: str, tmp_pat
 @pytest.mark.enable_socket
 def test_nobody_else_listens_where_browsers_look_for_localhost() -> None:
     port = free_port()
-    with public.held_for_us("localhost", port):
+    with hold_ipv6_loopback("localhost", port):
         with socket.socket(socket.AF_INET6) as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with pytest.raises(OSError, match="in use"):
@@ -66,7 +67,7 @@ def test_nobody_else_listens_where_browsers_look_for_localhost() -> None:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("::1", port)).close()
     with socket.create_server(("::1", port), family=socket.AF_INET6):
-        with pytest.raises(Trouble, match=str(port)), public.held_for_us("localhost", port):
+        with pytest.raises(StartupError, match=str(port)), hold_ipv6_loopback("localhost", port):
             pass
-        with public.held_for_us("hub.example.org", port):
+        with hold_ipv6_loopback("hub.example.org", port):
             pass

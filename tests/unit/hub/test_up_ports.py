@@ -15,11 +15,11 @@ import pytest
 
 from carrel_hub import listening
 from carrel_hub.settings import Ports
-from carrel_hub.up.listeners import listeners
+from carrel_hub.up.checks import StartupError
 from carrel_hub.up.parts import Part
+from carrel_hub.up.ports import listeners
+from carrel_hub.up.probes import Watchdog
 from carrel_hub.up.supervisor import Supervisor
-from carrel_hub.up.trouble import Trouble
-from carrel_hub.up.watchdog import Watchdog
 from carrel_scheduler.service import listening as service_listening
 
 pytestmark = pytest.mark.enable_socket
@@ -111,7 +111,7 @@ def test_each_part_gets_its_own_port(ports: Ports) -> None:
 def test_a_port_that_was_taken_meanwhile_is_a_sentence(ports: Ports) -> None:
     with (
         socket.create_server(("127.0.0.1", ports.gateway)),
-        pytest.raises(Trouble, match=f"Another program has just taken port {ports.gateway}"),
+        pytest.raises(StartupError, match=f"Another program has just taken port {ports.gateway}"),
         listeners(ports),
     ):
         raise AssertionError("it opened a port that is taken")

@@ -10,7 +10,7 @@ import pytest
 
 from carrel import distribution
 from carrel_hub.up import checks
-from carrel_hub.up.trouble import Trouble
+from carrel_hub.up.checks import StartupError
 
 REPOSITORY = Path(__file__).parents[3]
 INSTALLS_THE_OTHER = re.compile(
@@ -73,7 +73,7 @@ def test_importing_alone_says_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_starts_beside_the_other_project(other: Path) -> None:
-    with pytest.raises(Trouble, match=r"carrel in .* is another project"):
+    with pytest.raises(StartupError, match=r"carrel in .* is another project"):
         checks.check_distribution([str(other)])
     checks.check_distribution([])
 
@@ -86,5 +86,5 @@ def test_nothing_starts_with_the_module_of_the_other_project(
     monkeypatch.syspath_prepend(tmp_path)
     for name in [one for one in sys.modules if one.partition(".")[0] == "carrel"]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(Trouble, match="is another project's"):
+    with pytest.raises(StartupError, match="is another project's"):
         checks.check_distribution([])
