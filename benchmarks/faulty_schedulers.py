@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import inotify_simple
 import msgspec
 
 from benchmarks.forking import fork_for_each_line, say_into
 from benchmarks.scheduler_process import Birth
-from carrel_scheduler.engines.local import inotify
 from carrel_scheduler.service.main import main as serve
 
 SWITCHES: Final = "CARREL_BENCHMARK_FAULTS"
@@ -36,7 +36,8 @@ def _live(line: bytes) -> None:
     os.environ |= told.environment
     switches = Path(told.environment[SWITCHES])
     time.time = lambda: _time() + _offset(switches / "clock")
-    inotify._libc = _Kernel(inotify._libc, switches / "no-watches")  # type: ignore[assignment]  # noqa: SLF001
+    library = ctypes.CDLL(None, use_errno=True)
+    inotify_simple._libc = _Kernel(library, switches / "no-watches")  # noqa: SLF001
     if (switches / "no-memory").exists():
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + LEFT_BYTES

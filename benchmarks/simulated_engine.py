@@ -7,12 +7,12 @@ as a job does that makes use of it.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
 
 from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     EngineError,
     ExecSession,
+    LogRequest,
     TaskId,
     TaskPhase,
     TaskSpec,
@@ -114,7 +114,7 @@ class SimulatedEngine:
     async def remove_workload(self, workload_uid: str) -> None:
         """Nothing is left behind."""
 
-    def logs(self, workload_uid: str, **_: Any) -> AsyncIterator[bytes]:
+    def logs(self, workload_uid: str, _request: LogRequest) -> AsyncIterator[bytes]:
         """Refused: what has no process writes nothing."""
         raise EngineError(f"{workload_uid} is simulated and has no log")
 

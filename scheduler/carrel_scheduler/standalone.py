@@ -31,6 +31,7 @@ from pathlib import Path
 from carrel_scheduler.engines.contract import (
     EngineError,
     ExecSession,
+    LogRequest,
     TaskId,
     TaskSpec,
     TaskStatus,
@@ -87,7 +88,7 @@ class NoTasks:
     async def remove_workload(self, workload_uid: str) -> None:
         """There is nothing of it."""
 
-    async def logs(self, workload_uid: str, **_: object) -> AsyncIterator[bytes]:
+    async def logs(self, workload_uid: str, _request: LogRequest) -> AsyncIterator[bytes]:
         """None."""
         nothing: Sequence[bytes] = ()
         for chunk in nothing:

@@ -19,7 +19,7 @@ import requests
 from attacks.person import Person
 from carrel.models import Workload
 from carrel_hub.settings import Settings
-from carrel_scheduler.engines.local.connections import listening
+from carrel_scheduler.node.processes import listening
 from e2e.stack import Stack, until
 
 TRY = """

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from carrel_scheduler.engines.contract import (
     Engine,
+    LogRequest,
     TaskId,
     TaskPhase,
     TaskSpec,
@@ -77,8 +78,9 @@ async def run(engine: Engine, task: TaskSpec) -> TaskStatus:
 
 async def output(engine: Engine, task: TaskSpec, **options: Any) -> bytes:
     """What a task wrote."""
+    request = LogRequest(**options)
     async with asyncio.timeout(PATIENCE):
-        pieces = [piece async for piece in engine.logs(task.id.workload_uid, **options)]
+        pieces = [piece async for piece in engine.logs(task.id.workload_uid, request)]
     return b"".join(pieces)
 
 
@@ -86,7 +88,7 @@ async def wait_for_output(engine: Engine, task: TaskSpec, wanted: bytes) -> None
     """Wait until a running task has written something."""
     found = b""
     async with asyncio.timeout(PATIENCE):
-        async for piece in engine.logs(task.id.workload_uid, follow=True):
+        async for piece in engine.logs(task.id.workload_uid, LogRequest(follow=True)):
             found += piece
             if wanted in found:
                 return

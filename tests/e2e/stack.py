@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from benchmarks.ports import free_port
 from carrel import Client
+from carrel_scheduler.engines.local.network.addressing import Network, installation_of
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
-from carrel_scheduler.engines.local.network.plan import Network, installation_of
 
 START_SECONDS = 300.0
 END_SECONDS = 180.0

@@ -6,7 +6,7 @@ may be asked the same thing twice: ``start`` of a task id that was ever started 
 A task id is ``<workload uid>-<index>-<attempt>``; every new start of a workload is a new attempt.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
@@ -142,6 +142,38 @@ class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
+class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which output of a workload is wanted.
+
+    Attributes:
+        index: of the task.
+        attempt: ``None`` for the latest.
+        tail_lines: at most this many of the last lines.
+        since: lines begun then or later, in epoch seconds.
+        timestamps: the time before each line (RFC 3339, UTC, microseconds).
+        follow: go on with new output until the task ends.
+    """
+
+    index: int = 0
+    attempt: int | None = None
+    tail_lines: int | None = None
+    since: float | None = None
+    timestamps: bool = False
+    follow: bool = False
+
+    def choose(self, workload_uid: str, tasks: Iterable[TaskId]) -> TaskId:
+        """The task among those of the workload. Raises ``UnknownTask``."""
+        wanted = [
+            task
+            for task in tasks
+            if task.index == self.index and self.attempt in (None, task.attempt)
+        ]
+        if not wanted:
+            which = "" if self.attempt is None else f", attempt {self.attempt}"
+            raise UnknownTask(f"workload {workload_uid} has no log of task {self.index}{which}")
+        return max(wanted)
+
+
 class EngineError(Exception):
     """The engine could not do what was asked; the message says what and why."""
 
@@ -223,18 +255,8 @@ class Engine(Protocol):
         """Delete logs and folders of all attempts, not the checkpoints."""
         ...
 
-    def logs(
-        self,
-        workload_uid: str,
-        *,
-        index: int = 0,
-        attempt: int | None = None,
-        tail_lines: int | None = None,
-        since: float | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """Log text of one task, latest attempt by default; ``follow`` ends when the task ends."""
+    def logs(self, workload_uid: str, request: LogRequest) -> AsyncIterator[bytes]:
+        """Output of one task. Raises ``UnknownTask`` at the first step."""
         ...
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:

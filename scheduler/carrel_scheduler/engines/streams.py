@@ -1,6 +1,7 @@
-"""Listeners of an engine: each gets every change of a task after it began to listen."""
+"""Streams of an engine: changes of tasks for each of its listeners, and lines of output."""
 
 import asyncio
+import io
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -10,7 +11,7 @@ from carrel_scheduler.engines.contract import TaskStatus
 
 
 class StatusStream(AsyncIterator[TaskStatus]):
-    """One listener. It ends when the engine is closed."""
+    """The changes of tasks since its creation; it ends when the engine is closed."""
 
     def __init__(self, open_engine: Callable[[], Awaitable[None]]) -> None:
         self._open = open_engine
@@ -18,7 +19,7 @@ class StatusStream(AsyncIterator[TaskStatus]):
         self._ended = False
 
     def put(self, status: TaskStatus | None) -> None:
-        """Hand over a change; ``None`` ends the stream."""
+        """Add a change; ``None`` ends the stream."""
         self._queue.put_nowait(status)
 
     @override
@@ -33,14 +34,14 @@ class StatusStream(AsyncIterator[TaskStatus]):
 
 
 class Streams:
-    """All listeners; one that nobody holds any more is forgotten."""
+    """All streams of an engine that somebody still holds."""
 
     def __init__(self) -> None:
         self._streams: weakref.WeakSet[StatusStream] = weakref.WeakSet()
         self._closed = False
 
     def add(self, stream: StatusStream) -> StatusStream:
-        """Begin to listen; after ``close`` there is nothing to hear."""
+        """Publish to a stream from now on; after ``close`` it ends at once."""
         self._streams.add(stream)
         if self._closed:
             stream.put(None)
@@ -53,6 +54,11 @@ class Streams:
             stream.put(None)
 
     def publish(self, status: TaskStatus) -> None:
-        """Tell everybody."""
+        """Add a change to all streams."""
         for stream in list(self._streams):
             stream.put(status)
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """Split after newlines only (``splitlines`` also splits at carriage returns)."""
+    return io.BytesIO(data).readlines()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.engines.external import ExternalPods, NoExternalPods, ReconcilerAccess
-from carrel_scheduler.engines.local.connections import met_at
 from carrel_scheduler.node.contract import DeviceProvider, NodeFacts
+from carrel_scheduler.node.processes import met_at
 from carrel_scheduler.service.settings import Settings
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.launch import fitting

@@ -64,7 +64,11 @@ from urllib.parse import urlsplit
 from carrel_scheduler.core.settings import Settings as CoreSettings
 from carrel_scheduler.engines.kubernetes.external_pods.turning import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
-from carrel_scheduler.engines.local.network.plan import DEFAULT_BLOCK, Network, installation_of
+from carrel_scheduler.engines.local.network.addressing import (
+    DEFAULT_BLOCK,
+    Network,
+    installation_of,
+)
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints
 from carrel_scheduler.workloads.reconcile.usage_history import PastUseRules
 from carrel_schema.names import CHECKPOINTS_CLAIM, SYSTEM_NAMESPACE

@@ -14,7 +14,7 @@ from carrel_scheduler.api.identity import (
     UnknownHubUser,
     group_of,
 )
-from carrel_scheduler.engines.contract import TaskId, TaskSpec, TaskStatus, UnknownTask
+from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, TaskStatus, UnknownTask
 from carrel_scheduler.engines.external import DeviceHolder, PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
@@ -380,20 +380,14 @@ class FakeEngine:
     async def remove_workload(self, workload_uid: str) -> None:
         raise NotImplementedError
 
-    async def logs(
-        self,
-        workload_uid: str,
-        *,
-        index: int = 0,
-        attempt: int | None = None,
-        tail_lines: int | None = None,
-        since: float | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
-    ) -> AsyncIterator[bytes]:
-        if index > 0:
-            raise UnknownTask(f"{workload_uid} has no task {index}")
-        self.asked = {"tail": tail_lines, "follow": follow, "timestamps": timestamps}
+    async def logs(self, workload_uid: str, request: LogRequest) -> AsyncIterator[bytes]:
+        if request.index > 0:
+            raise UnknownTask(f"{workload_uid} has no task {request.index}")
+        self.asked = {
+            "tail": request.tail_lines,
+            "follow": request.follow,
+            "timestamps": request.timestamps,
+        }
         try:
             for piece in self.pieces:
                 yield piece
@@ -403,7 +397,7 @@ class FakeEngine:
                 self.produced += 1
                 await asyncio.sleep(0)
                 yield b"x" * 65_536
-            if follow and not self.followed_ends:
+            if request.follow and not self.followed_ends:
                 await asyncio.Event().wait()
         finally:
             self.closed_logs += 1

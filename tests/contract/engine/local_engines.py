@@ -11,7 +11,7 @@ from typing import Any
 
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.local.engine import LocalEngine
-from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.shim import process_tree
 
 NODE = "desk-1"
 PATIENCE = 120.0
@@ -94,7 +94,7 @@ def marked(folder: Path) -> list[int]:
     """Living processes that carry a task's folder in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or not tree.start_time(int(entry.name)):
+        if not entry.name.isdigit() or not process_tree.start_time(int(entry.name)):
             continue
         try:
             environment = (entry / "environ").read_bytes().split(b"\0")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.contract import EngineError, LogRequest
 from contract.engine.local_engines import AS_ROOT, LocalEngines
 from contract.engine_tasks import a_task, output, run
 
@@ -45,7 +45,7 @@ async def test_a_board_sees_the_parts_that_come_later(engines: LocalEngines) -> 
     await engine.start(board)
     part = a_task(engines, "echo late > $CARREL_EVENTS_DIR/a", uid="part", events="sweep/1")
     assert (await run(engine, part)).exit_code == 0
-    async for piece in engine.logs("board", follow=True):
+    async for piece in engine.logs("board", LogRequest(follow=True)):
         if b"late" in piece:
             break
     await engine.stop(board.id, 0.0)

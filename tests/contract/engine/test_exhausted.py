@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import inotify_simple
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskPhase, TaskStatus
-from carrel_scheduler.engines.local import inotify, registry, truth
+from carrel_scheduler.engines.local import registry, task_state
 from contract.engine.local_engines import LocalEngines, marked, supervisors
 from contract.engine_tasks import (
     PATIENCE,
@@ -30,7 +31,8 @@ class ShortOf:
     """The C library, of which one function fails while there is not enough for it."""
 
     def __init__(self, name: str, code: int) -> None:
-        self.real, self.name, self.code = inotify._libc, name, code
+        self.real = ctypes.CDLL(None, use_errno=True)
+        self.name, self.code = name, code
         self.enough = False
 
     def __getattr__(self, name: str) -> Any:
@@ -60,7 +62,7 @@ async def test_without_watches_tasks_start_and_their_end_is_noticed(
     hint: str,
 ) -> None:
     libc = ShortOf(name, code)
-    monkeypatch.setattr(inotify, "_libc", libc)
+    monkeypatch.setattr(inotify_simple, "_libc", libc)
     engine = await engines.open()
     stream = engine.watch()
     task = a_task(engines, "echo one; until [ -e go ]; do sleep 0.05; done; echo two")
@@ -83,7 +85,7 @@ async def test_without_watches_tasks_start_and_their_end_is_noticed(
 async def test_a_killed_supervisor_is_noticed_without_watches(
     engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inotify, "_libc", ShortOf("inotify_add_watch", errno.ENOSPC))
+    monkeypatch.setattr(inotify_simple, "_libc", ShortOf("inotify_add_watch", errno.ENOSPC))
     engine = await engines.open()
     stream, task = engine.watch(), a_task(engines, "echo ready; sleep 600")
     await engine.start(task)
@@ -102,7 +104,7 @@ async def test_a_task_that_cannot_be_looked_at_is_neither_refused_nor_unknown(
     await engine.open()
     stream, task = engine.watch(), a_task(engines, "sleep 600")
     with monkeypatch.context() as patched:
-        patched.setattr(truth.Lock, "held", staticmethod(failing(errno.EMFILE)))
+        patched.setattr(task_state.Lock, "held", staticmethod(failing(errno.EMFILE)))
         await engine.start(task)
         for asking in (engine.list(), engine.stop(task.id, 0.0), engine.remove_workload("w1")):
             with pytest.raises(EngineError, match="Too many open files"):
@@ -133,7 +135,7 @@ async def test_an_end_that_cannot_be_written_down_is_shown_and_written_later(
         return status
 
     with monkeypatch.context() as patched:
-        patched.setattr(truth, "write_whole", failing(errno.ENOSPC))
+        patched.setattr(task_state, "write_whole", failing(errno.ENOSPC))
         (supervisor,) = supervisors(engines.root)
         os.kill(supervisor, signal.SIGKILL)
         held = await until(lambda status: "No space left" in status.message)
@@ -155,7 +157,7 @@ async def test_a_scheduler_that_starts_meanwhile_hears_of_the_task(
     os.kill(supervisor, signal.SIGKILL)
     await engines.no_supervisors()
     with monkeypatch.context() as patched:
-        patched.setattr(truth, "write_whole", failing(errno.ENOSPC))
+        patched.setattr(task_state, "write_whole", failing(errno.ENOSPC))
         engine = await engines.open()
         status = await status_of(engine, task)
         assert (status.phase, status.devices) == (TaskPhase.RUNNING, (2,))
@@ -210,7 +212,7 @@ async def test_an_engine_that_could_not_open_leaves_nothing_open(
     engine = await engines.open()
     before = len(list(Path("/proc/self/fd").iterdir()))
     with monkeypatch.context() as patched:
-        patched.setattr(truth.Lock, "held", staticmethod(failing(errno.EMFILE)))
+        patched.setattr(task_state.Lock, "held", staticmethod(failing(errno.EMFILE)))
         for _ in range(3):
             with pytest.raises(EngineError):
                 await engine.list()

@@ -19,7 +19,7 @@ from contract.engine_tasks import a_task, output, run, wait_for_output
 ORDINARY = """
     import asyncio, os, sys, tempfile
     from pathlib import Path
-    from carrel_scheduler.engines.contract import TaskId, TaskSpec
+    from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec
     from carrel_scheduler.engines.local.engine import LocalEngine
 
     async def main():
@@ -35,7 +35,7 @@ ORDINARY = """
                     user=user, node="desk", command=script, memory_mib=256))
                 while (await anext(stream)).phase != "ended":
                     pass
-                print(b"".join([piece async for piece in engine.logs(user)]).split())
+                print(b"".join([piece async for piece in engine.logs(user, LogRequest())]).split())
             await engine.close()
         print(os.getuid())
 

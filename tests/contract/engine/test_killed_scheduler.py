@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
-from carrel_scheduler.engines.local.truth import Lock
+from carrel_scheduler.engines.local.task_state import Lock
 from contract.engine.local_engines import PATIENCE, LocalEngines, marked
 
 FIRST = 5  # as many as the child says of

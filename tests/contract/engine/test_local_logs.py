@@ -2,6 +2,7 @@
 
 import hashlib
 
+from carrel_scheduler.engines.contract import LogRequest
 from contract.engine.local_engines import LocalEngines
 from contract.engine_tasks import a_task, output, run
 
@@ -55,7 +56,7 @@ async def test_many_may_follow_at_once_and_leave_early(engines: LocalEngines) ->
     engine = await engines.open()
     task = a_task(engines, "echo one; sleep 0.4; echo two")
     await engine.start(task)
-    early = engine.logs("w1", follow=True)
+    early = engine.logs("w1", LogRequest(follow=True))
     assert (await anext(early)).startswith(b"one\n")
     await early.aclose()  # type: ignore[attr-defined]  # it is a generator here
     assert await output(engine, task, follow=True) == b"one\ntwo\n"
@@ -65,7 +66,7 @@ async def test_closing_the_engine_ends_those_who_follow(engines: LocalEngines) -
     engine = await engines.open()
     task = a_task(engines, "echo one; sleep 600")
     await engine.start(task)
-    follower = engine.logs("w1", follow=True)
+    follower = engine.logs("w1", LogRequest(follow=True))
     assert await anext(follower) == b"one\n"
     await engine.close()
     assert [piece async for piece in follower] == []

@@ -12,10 +12,11 @@ from pyroute2.iproute.linux import IPRoute
 from pyroute2.nftables.main import NFTables
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local.connections import listening, met_at
 from carrel_scheduler.engines.local.network import namespaces, setup
+from carrel_scheduler.engines.local.network.addressing import Network, installation_of
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
-from carrel_scheduler.engines.local.network.plan import Network, installation_of
+from carrel_scheduler.engines.local.shim import linux
+from carrel_scheduler.node.processes import listening, met_at
 
 pytestmark = pytest.mark.root
 ADA, GRACE = 61001, 61002
@@ -62,7 +63,7 @@ def test_a_user_keeps_one_network_until_nobody_uses_it(
 def test_what_is_half_made_is_made_anew(spaces: Namespaces, network: Network, damage: str) -> None:
     before = spaces.join(ADA)
     if damage == "namespace":
-        setup._call(setup._libc.umount2, os.fsencode(before.path), setup.MNT_DETACH)
+        linux.unmount(str(before.path))
     else:
         with IPRoute() as machine:
             index = machine.link_lookup(ifname=network.link(ADA))[0]

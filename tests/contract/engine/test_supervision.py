@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import TaskPhase
-from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.shim import process_tree
 from contract.engine.local_engines import LocalEngines, marked, supervisors, until
 from contract.engine_tasks import (
     STUBBORN,
@@ -33,7 +33,7 @@ async def test_a_supervisor_is_nobodys_child_and_leads_no_terminal(engines: Loca
     await engine.start(task)
     await wait_for_output(engine, task, b"ready")
     (pid,) = supervisors(engines.root)
-    parent, group, session = (int(field) for field in tree.stat_fields(pid)[1:4])
+    parent, group, session = (int(field) for field in process_tree.stat_fields(pid)[1:4])
     assert parent != os.getpid()
     assert os.getsid(0) != session
     assert os.getpgid(0) != group
@@ -105,7 +105,7 @@ async def test_a_record_of_an_earlier_start_of_the_machine_is_lost_and_kills_nob
     bystander = await asyncio.create_subprocess_exec("sleep", "600")
     (engines.folder() / "exit.json").unlink()
     record = json.loads((engines.folder() / "pid.json").read_text())
-    record |= {"pid": bystander.pid, "start_time": tree.start_time(bystander.pid)}
+    record |= {"pid": bystander.pid, "start_time": process_tree.start_time(bystander.pid)}
     record |= {"boot_id": "another"}
     (engines.folder() / "pid.json").write_text(json.dumps(record))
     try:

@@ -8,12 +8,12 @@ from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local import capabilities
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import find_capabilities, require_sandbox
-from carrel_scheduler.engines.local.cgroups import NoLimiter
+from carrel_scheduler.engines.local.cgroups import Limiter
 
 
 def found(tmp_path: Path, *, privileged: bool) -> capabilities.Capabilities:
     accounts = Accounts(tmp_path, tmp_path, privileged=privileged)
-    return find_capabilities(accounts, NoLimiter("the test says so"))
+    return find_capabilities(accounts, Limiter({}, refusal="the test says so"))
 
 
 def test_a_refused_sandbox_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.local.devicenodes import of_task
+from carrel_scheduler.engines.local.environment import device_nodes
 
 
 def task(*uuids: str) -> TaskSpec:
@@ -34,15 +34,15 @@ def driver(tmp_path: Path) -> Path:
 
 def test_only_its_own_gpus_and_what_all_share(driver: Path) -> None:
     dev = driver.parent
-    found = of_task(task("GPU-a"), driver=driver, devices=dev)
+    found = device_nodes(task("GPU-a"), driver=driver, devices=dev)
     assert found == [f"{dev}/nvidia4", f"{dev}/nvidiactl"]
-    assert of_task(task(), driver=driver, devices=dev) == []
+    assert device_nodes(task(), driver=driver, devices=dev) == []
 
 
 def test_a_gpu_that_the_driver_does_not_know_is_refused(driver: Path) -> None:
     with pytest.raises(EngineError, match="GPU-z"):
-        of_task(task("GPU-z"), driver=driver)
+        device_nodes(task("GPU-z"), driver=driver)
 
 
 def test_without_a_driver_there_is_nothing_to_give(tmp_path: Path) -> None:
-    assert of_task(task("GPU-a"), driver=tmp_path / "none") == []
+    assert device_nodes(task("GPU-a"), driver=tmp_path / "none") == []

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carrel_scheduler.engines.local.logs import LogRequest, Stamper, first_position
-from carrel_scheduler.engines.local.segments import Piece, Position, Segments
+from carrel_scheduler.engines.contract import LogRequest
+from carrel_scheduler.engines.local.logs import (
+    Piece,
+    Position,
+    Segments,
+    Stamper,
+    first_position,
+)
 from carrel_scheduler.engines.local.shim import logwriter
 from carrel_scheduler.engines.local.shim.logwriter import LogWriter
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.local.sharedmemory import check_machines, size
+from carrel_scheduler.engines.local.environment import check_shared_memory
 
 MIB = 1024**2
 
@@ -29,15 +29,9 @@ def has(monkeypatch: pytest.MonkeyPatch, mib: int) -> None:
     monkeypatch.setattr(os, "statvfs", lambda path: facts)
 
 
-def test_a_private_one_is_bounded_like_the_memory() -> None:
-    assert size(task(memory_mib=512)) == 512 * MIB
-    assert size(task()) == 0
-    assert size(task(large_shm=False, memory_mib=512)) == 512 * MIB
-
-
 def test_a_large_one_of_the_machine_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, 65)
-    check_machines(task())
+    check_shared_memory(task())
 
 
 def test_a_containers_usual_one_is_refused_to_who_needs_more(
@@ -45,10 +39,10 @@ def test_a_containers_usual_one_is_refused_to_who_needs_more(
 ) -> None:
     has(monkeypatch, 64)
     with pytest.raises(EngineError, match=r"has 64 MiB here.*--shm-size"):
-        check_machines(task())
-    check_machines(task(large_shm=False))
+        check_shared_memory(task())
+    check_shared_memory(task(large_shm=False))
 
 
 def test_a_machine_without_any_is_said(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot be used"):
-        check_machines(task(), tmp_path / "missing")
+        check_shared_memory(task(), tmp_path / "missing")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.local import files, identity, truth
+from carrel_scheduler.engines.local import environment as surroundings
+from carrel_scheduler.engines.local import task_folder, task_state
 from carrel_scheduler.engines.local.accounts import Account
 from carrel_scheduler.engines.local.environment import device_environment, task_environment
 from carrel_scheduler.engines.local.layout import Layout, remove_tree, write_whole
@@ -72,20 +73,20 @@ def test_impossible_variables_are_named(name: str) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "/x", "a/../../x", "a\0b"])
 def test_files_stay_in_their_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(EngineError, match="files="):
-        files.write_files(tmp_path, {name: ""})
+        task_folder.write_files(tmp_path, {name: ""})
     assert list(tmp_path.iterdir()) == []
 
 
 def test_files_are_written_as_they_are_and_never_over_each_other(tmp_path: Path) -> None:
-    files.write_files(tmp_path, {"a/b.txt": "ü\r\n"})
+    task_folder.write_files(tmp_path, {"a/b.txt": "ü\r\n"})
     assert (tmp_path / "a" / "b.txt").read_bytes() == "ü\r\n".encode()
     with pytest.raises(EngineError, match=r"b\.txt"):
-        files.write_files(tmp_path, {"a/b.txt": "other"})
+        task_folder.write_files(tmp_path, {"a/b.txt": "other"})
 
 
 def test_volumes_become_links_without_root_unless_they_stay_where_they_are(tmp_path: Path) -> None:
     volumes = [("/data", "set/data"), ("/same", "/same"), ("/abs", "/mnt/abs")]
-    files.place_volumes(tmp_path, volumes, (), linked=True)
+    task_folder.place_volumes(tmp_path, volumes, (), linked=True)
     assert (tmp_path / "set" / "data").readlink() == Path("/data")
     assert (tmp_path / "mnt" / "abs").readlink() == Path("/abs")
     assert not (tmp_path / "same").exists()
@@ -97,7 +98,7 @@ def test_places_of_volumes_lie_beside_each_other(tmp_path: Path, places: list[st
     (tmp_path / "data").mkdir()
     volumes = [(str(tmp_path / "data"), place) for place in places]
     with pytest.raises(EngineError, match="volumes="):
-        files.place_volumes(tmp_path, volumes, ["x"], linked=True)
+        task_folder.place_volumes(tmp_path, volumes, ["x"], linked=True)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -107,9 +108,9 @@ def test_a_folder_of_ours_is_never_what_a_link_leads_to(tmp_path: Path) -> None:
     foreign.mkdir(mode=0o700)
     (tmp_path / "w1").symlink_to(foreign)
     with pytest.raises(EngineError, match="is no folder"):
-        files.make_folder(tmp_path, "w1", 0o755, None)
+        task_folder.make_folder(tmp_path, "w1", 0o755, None)
     assert stat.S_IMODE(foreign.stat().st_mode) == 0o700
-    made = files.make_folder(tmp_path, "w2", 0o755, None)
+    made = task_folder.make_folder(tmp_path, "w2", 0o755, None)
     assert stat.S_IMODE(made.stat().st_mode) == 0o755
 
 
@@ -117,9 +118,9 @@ def test_unlisted_accounts_get_a_name(tmp_path: Path, monkeypatch: pytest.Monkey
     passwd, group = tmp_path / "etc-passwd", tmp_path / "etc-group"
     passwd.write_text("root:x:0:0::/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh")
     group.write_text("root:x:0:\n")
-    monkeypatch.setattr(identity, "PASSWD", passwd)
-    monkeypatch.setattr(identity, "GROUP", group)
-    (copy, shown_at), (groups, _) = identity.listings(ADA, tmp_path)
+    monkeypatch.setattr(surroundings, "PASSWD", passwd)
+    monkeypatch.setattr(surroundings, "GROUP", group)
+    (copy, shown_at), (groups, _) = surroundings.account_files(ADA, tmp_path)
     assert shown_at == passwd
     assert copy.read_text() == (
         "root:x:0:0::/root:/bin/sh\nada:x:61184:61184::/homes/ada:/bin/bash\n"
@@ -127,7 +128,7 @@ def test_unlisted_accounts_get_a_name(tmp_path: Path, monkeypatch: pytest.Monkey
     assert groups.read_text() == "root:x:0:\nada:x:61184:\n"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o644
     listed = Account(name="l", uid=1000, gid=1000, home=Path("/"), shared=False, listed=True)
-    assert identity.listings(listed, tmp_path) == []
+    assert surroundings.account_files(listed, tmp_path) == []
 
 
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "-a", "x" * 129])
@@ -190,7 +191,7 @@ def test_a_job_travels_in_memory() -> None:
         command=["echo", "ü"],
         environment={"A": "b"},
         working_dir="/w",
-        veils=["/root"],
+        masks=["/root"],
         binds=[("/a", "/b", True)],
         volumes=[("volumes", "/data", "", True)],
         sandbox=(7, 8),
@@ -199,12 +200,12 @@ def test_a_job_travels_in_memory() -> None:
 
 
 def test_a_lock_is_held_until_every_copy_of_it_is_closed(tmp_path: Path) -> None:
-    assert not truth.Lock.held(tmp_path)
-    lock = truth.Lock.take(tmp_path)
+    assert not task_state.Lock.held(tmp_path)
+    lock = task_state.Lock.take(tmp_path)
     copy = os.dup(lock)
     os.close(lock)
-    assert truth.Lock.held(tmp_path)
+    assert task_state.Lock.held(tmp_path)
     os.close(copy)
-    assert not truth.Lock.held(tmp_path)
+    assert not task_state.Lock.held(tmp_path)
     with pytest.raises(FileExistsError):
-        truth.Lock.take(tmp_path)
+        task_state.Lock.take(tmp_path)

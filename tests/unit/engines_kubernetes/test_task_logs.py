@@ -2,8 +2,8 @@
 
 import pytest
 
-from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.kubernetes.tasks.logs import Lines, LogRequest
+from carrel_scheduler.engines.contract import EngineError, LogRequest
+from carrel_scheduler.engines.kubernetes.tasks.logs import Lines
 
 SENT = (
     b"2026-11-21T10:00:00.123456789Z one two\n"

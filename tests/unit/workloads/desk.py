@@ -12,6 +12,7 @@ from carrel_scheduler.engines.contract import (
     AlreadyStarted,
     EngineError,
     ExecSession,
+    LogRequest,
     NotOnThisNode,
     TaskId,
     TaskPhase,
@@ -109,7 +110,7 @@ class HandEngine:
         for status in nothing:
             yield status
 
-    async def logs(self, workload_uid: str, **_: Any) -> AsyncIterator[bytes]:
+    async def logs(self, workload_uid: str, _request: LogRequest) -> AsyncIterator[bytes]:
         yield workload_uid.encode()
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:

@@ -1,8 +1,9 @@
 """A workload seen from close by: logs, history, curves, reports."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from carrel_scheduler.api import convert, problems, redact
 from carrel_scheduler.api.access import Access
@@ -12,7 +13,7 @@ from carrel_scheduler.api.operation import Answer, Call, Operation, Stream
 from carrel_scheduler.api.operations.paths import WORKLOAD
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.merged_logs import merged
-from carrel_scheduler.engines.contract import EngineError, UnknownTask
+from carrel_scheduler.engines.contract import EngineError, LogRequest, UnknownTask
 
 MOST_ROWS: Final = 10_000
 
@@ -53,18 +54,21 @@ async def _log_pieces(call: Call) -> AsyncGenerator[bytes, None]:
 def _pieces_of(call: Call, query: queries.LogQuery) -> AsyncIterator[bytes]:
     """One task's output, or that of all as one."""
     engine, meta = call.services.deps.engine, call.workload.meta
-    read = partial(
-        engine.logs,
-        meta.uid,
+    request = LogRequest(
         attempt=query.attempt,
         tail_lines=query.tail,
         since=query.since,
+        timestamps=query.timestamps,
         follow=query.follow,
     )
     if query.index != "all":
-        return read(index=query.index, timestamps=query.timestamps)
-    tasks = range(call.workload.spec.tasks)
-    logs = {f"{meta.name}-{index}": read(index=index, timestamps=True) for index in tasks}
+        return engine.logs(meta.uid, replace(request, index=query.index))
+    logs = {
+        f"{meta.name}-{index}": engine.logs(
+            meta.uid, replace(request, index=index, timestamps=True)
+        )
+        for index in range(call.workload.spec.tasks)
+    }
     return merged(logs, timestamps=query.timestamps, follow=query.follow)
 
 

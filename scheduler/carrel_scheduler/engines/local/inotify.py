@@ -1,32 +1,29 @@
 """Changes of folders as the kernel tells them, on the event loop.
 
-Python has no binding of its own. One descriptor serves all folders of an engine. A folder that the
-kernel cannot watch any more (its limits are shared with everything that the account runs) is looked
-at twice a second instead, and is watched again as soon as the kernel lets us. A listener that fails
-is called again until it succeeds, and takes nothing from the others.
+One descriptor serves all folders of an engine. A folder that the kernel cannot watch any more (its
+limits are shared with everything that the account runs) is polled twice a second instead, and is
+watched again as soon as the kernel allows it. A listener that fails is called again until it
+succeeds, and the others are called all the same.
 """
 
 import asyncio
-import ctypes
+import contextlib
 import errno
 import logging
-import os
-import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from inotify_simple import INotify, flags
+
 from carrel_scheduler.engines.contract import EngineError
 
-MODIFIED: Final = 0x002
-WRITER_CLOSED: Final = 0x008
-MOVED_IN: Final = 0x080
-CREATED: Final = 0x100
+MODIFIED: Final = int(flags.MODIFY)
+WRITER_CLOSED: Final = int(flags.CLOSE_WRITE)
+MOVED_IN: Final = int(flags.MOVED_TO)
+CREATED: Final = int(flags.CREATE)
 POLL_SECONDS: Final = 0.5
-"""Between looks at folders that cannot be watched, and between calls of a listener that fails."""
-_OVERFLOW: Final = 0x4000
-_GONE: Final = 0x8000
-_HEADER: Final = struct.Struct("iIII")
+"""Between polls of folders that cannot be watched, and between calls of a listener that fails."""
 _HINTS: Final = {
     errno.EMFILE: "raise fs.inotify.max_user_instances",
     errno.ENFILE: "raise fs.file-max",
@@ -36,35 +33,33 @@ _HINTS: Final = {
 """What keeps the kernel from watching for a while, and what helps."""
 
 log = logging.getLogger(__name__)
-_libc = ctypes.CDLL(None, use_errno=True)
 
 Listener = Callable[[str], None]
 
 
-class _Asked:
-    """One call of ``watch``; ``number`` is the kernel's, ``None`` while the folder is looked at."""
+class _Watch:
+    """One call of ``watch``; ``number`` is the kernel's, ``None`` while the folder is polled."""
 
     def __init__(self, folder: Path, mask: int, listener: Listener) -> None:
         self.folder, self.mask, self.listener = folder, mask, listener
         self.number: int | None = None
-        self.over = False
 
 
 class Inotify:
-    """Watches folders; listeners are called with the name of what changed.
+    """Watches folders and calls listeners with the name of what changed.
 
-    The name is "" where anything may have changed. ``trouble`` says why folders are looked at
-    instead of watched; it is empty while all are watched.
+    The name is "" where anything may have changed. ``trouble`` says why folders are polled instead
+    of watched; it is empty while all are watched.
 
     Must be made, used and closed on a running event loop.
     """
 
     def __init__(self) -> None:
-        self._open = True
+        self.closed = False
         self._loop = asyncio.get_running_loop()
-        self._descriptor = -1
-        self._listeners: dict[int, tuple[Listener, ...]] = {}
-        self._unwatched: list[_Asked] = []
+        self._kernel: INotify | None = None
+        self._watched: dict[int, list[_Watch]] = {}
+        self._polled: list[_Watch] = []
         self._failed: dict[Listener, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.trouble = ""
@@ -74,111 +69,95 @@ class Inotify:
 
         All listeners of one folder must ask for the same mask. Raises ``FileNotFoundError``.
         """
-        asked = _Asked(folder, mask, listener)
-        if not self._begin(asked):
-            self._unwatched.append(asked)
-            self._look_later()
-        return lambda: self._ignore(asked)
+        if self.closed:
+            raise EngineError(f"watching {folder}: the engine is closed")
+        watch = _Watch(folder, mask, listener)
+        if not self._begin(watch):
+            self._polled.append(watch)
+            self._poll_later()
+        return lambda: self._end(watch)
 
-    def _begin(self, asked: _Asked) -> bool:
+    def _begin(self, watch: _Watch) -> bool:
         """Have the kernel watch; false if it cannot now, as ``trouble`` says."""
-        if self._descriptor < 0:
-            self._descriptor = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
-            if self._descriptor < 0:
-                return self._cannot(asked.folder, ctypes.get_errno())
-            self._loop.add_reader(self._descriptor, self._read)
-        folder = os.fsencode(asked.folder)
-        number = int(_libc.inotify_add_watch(self._descriptor, folder, asked.mask))
-        if number < 0:
-            code = ctypes.get_errno()
-            if code == errno.ENOENT:
-                raise FileNotFoundError(code, os.strerror(code), str(asked.folder))
-            return self._cannot(asked.folder, code)
-        asked.number = number
-        self._listeners[number] = (*self._listeners.get(number, ()), asked.listener)
+        try:
+            if self._kernel is None:
+                self._kernel = INotify(nonblocking=True)
+                self._loop.add_reader(self._kernel.fileno(), self._read)
+            watch.number = self._kernel.add_watch(watch.folder, watch.mask)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, error.strerror, str(watch.folder)) from error
+        except OSError as error:
+            if error.errno not in _HINTS:
+                raise EngineError(f"watching {watch.folder}: {error.strerror}") from error
+            trouble = (
+                f"folders of tasks cannot be watched ({error.strerror}; {_HINTS[error.errno]}):"
+                f" they are looked at every {POLL_SECONDS:g} s instead"
+            )
+            if trouble != self.trouble:
+                log.warning("%s", trouble)
+            self.trouble = trouble
+            return False
+        self._watched.setdefault(watch.number, []).append(watch)
         return True
 
-    def _cannot(self, folder: Path, code: int) -> bool:
-        if code not in _HINTS:
-            raise EngineError(f"watching {folder}: {os.strerror(code)}")
-        trouble = (
-            f"folders of tasks cannot be watched ({os.strerror(code)}; {_HINTS[code]}):"
-            f" they are looked at every {POLL_SECONDS:g} s instead"
-        )
-        if trouble != self.trouble:
-            log.warning("%s", trouble)
-        self.trouble = trouble
-        return False
-
-    def _ignore(self, asked: _Asked) -> None:
-        asked.over = True
-        if asked in self._unwatched:
-            self._unwatched.remove(asked)
-        number = asked.number
-        if number is None:
+    def _end(self, watch: _Watch) -> None:
+        if watch in self._polled:
+            self._polled.remove(watch)
+        if watch.number is None or watch not in self._watched.get(watch.number, ()):
             return
-        rest = tuple(one for one in self._listeners.get(number, ()) if one is not asked.listener)
-        if rest:
-            self._listeners[number] = rest
-        elif self._listeners.pop(number, None) is not None and not self.closed:
-            _libc.inotify_rm_watch(self._descriptor, number)
+        watches = self._watched[watch.number]
+        watches.remove(watch)
+        if not watches:
+            del self._watched[watch.number]
+            if self._kernel is not None:
+                with contextlib.suppress(OSError):  # it ended with the folder
+                    self._kernel.rm_watch(watch.number)
 
-    def _look_later(self) -> None:
-        if self._timer is None and self._open:
-            self._timer = self._loop.call_later(POLL_SECONDS, self._look)
+    def _poll_later(self) -> None:
+        if self._timer is None and not self.closed:
+            self._timer = self._loop.call_later(POLL_SECONDS, self._poll)
 
-    def _look(self) -> None:
-        """Call who could not be told, and who failed; watch again what the kernel lets us."""
+    def _poll(self) -> None:
+        """Call listeners of unwatched folders and those that failed; watch what is possible."""
         self._timer = None
         for listener in tuple(self._failed):
             if listener in self._failed:
-                self._call(listener, "")
+                self.call(listener)
         refused = False
-        for asked in tuple(self._unwatched):
-            if asked.over:
-                continue
+        for watch in tuple(self._polled):
+            if watch not in self._polled:
+                continue  # a listener before it ended it
             try:
-                refused = refused or not self._begin(asked)
+                refused = refused or not self._begin(watch)
+                if watch.number is not None:
+                    self._polled.remove(watch)
             except (EngineError, FileNotFoundError) as error:
-                log.warning("%s is no longer looked at: %s", asked.folder, error)
-                asked.over = True
-            self._call(asked.listener, "")
-        self._unwatched = [
-            asked for asked in self._unwatched if asked.number is None and not asked.over
-        ]
-        if self.trouble and not self._unwatched:
+                log.warning("%s is no longer looked at: %s", watch.folder, error)
+                self._polled.remove(watch)
+            self.call(watch.listener)
+        if self.trouble and not self._polled:
             self.trouble = ""
             log.warning("all folders of tasks are watched again")
-        if self._unwatched or self._failed:
-            self._look_later()
+        if self._polled or self._failed:
+            self._poll_later()
 
     def _read(self) -> None:
-        try:
-            data = os.read(self._descriptor, 65536)
-        except BlockingIOError:
+        if self._kernel is None:
             return
-        position = 0
-        while position < len(data):
-            number, mask, _, length = _HEADER.unpack_from(data, position)
-            position += _HEADER.size + length
-            name = data[position - length : position].rstrip(b"\0").decode(errors="replace")
-            if mask & _OVERFLOW:
-                for listener in [one for group in self._listeners.values() for one in group]:
-                    self._call(listener, "")
-            elif mask & _GONE:
-                self._listeners.pop(number, None)
-            for listener in self._listeners.get(number, ()):
-                self._call(listener, name)
-
-    def look(self, listener: Listener) -> None:
-        """Call a listener now with "", and again until it succeeds."""
-        self._call(listener, "")
+        for number, mask, _, name in self._kernel.read(timeout=0):
+            if mask & flags.Q_OVERFLOW:
+                self._call_all(watch for one in tuple(self._watched.values()) for watch in one)
+            elif mask & flags.IGNORED:
+                self._watched.pop(number, None)
+            for watch in tuple(self._watched.get(number, ())):
+                self.call(watch.listener, name)
 
     def forget(self, listener: Listener) -> None:
-        """Call a listener that failed no more."""
+        """Do not repeat the call of a listener that failed."""
         self._failed.pop(listener, None)
 
-    def _call(self, listener: Listener, name: str) -> None:
+    def call(self, listener: Listener, name: str = "") -> None:
+        """Call a listener now, and again with "" until it succeeds."""
         try:
             listener(name)
         except Exception as error:
@@ -186,29 +165,26 @@ class Inotify:
                 trace = None if isinstance(error, OSError | EngineError) else error
                 log.warning("a change is looked at again soon: %s", error, exc_info=trace)
             self._failed[listener] = None
-            self._look_later()
+            self._poll_later()
         else:
             if not name:
-                self._failed.pop(listener, None)
+                self.forget(listener)
 
-    @property
-    def closed(self) -> bool:
-        """Whether nobody is told anything any more."""
-        return not self._open
+    def _call_all(self, watches: Iterable[_Watch]) -> None:
+        for watch in tuple(watches):
+            self.call(watch.listener)
 
     def close(self) -> None:
-        """Stop watching everything; every listener is called a last time, with ""."""
+        """Stop watching; every listener is called a last time, with ""."""
         if self.closed:
             return
-        self._open = False
-        if self._descriptor >= 0:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
+        self.closed = True
+        if self._kernel is not None:
+            self._loop.remove_reader(self._kernel.fileno())
+            self._kernel.close()
+            self._kernel = None
         if self._timer is not None:
             self._timer.cancel()
-        waiting = [one for group in self._listeners.values() for one in group]
-        waiting += [asked.listener for asked in self._unwatched]
-        self._listeners.clear()
-        self._unwatched.clear()
-        for listener in waiting:
-            self._call(listener, "")
+        watches = [watch for one in self._watched.values() for watch in one] + self._polled
+        self._watched, self._polled = {}, []
+        self._call_all(watches)

@@ -1,8 +1,8 @@
 """Start a task exactly once: build its folder aside, claim its name, hand over to a supervisor.
 
 The claim is one rename, which only one of any number of schedulers can win. The folder's lock is
-held from before the claim and passed on to the supervisor, so whoever looks at a claimed folder
-whose lock is free knows that nobody is about to start it any more.
+held from before the claim and passed on to the supervisor: a claimed folder whose lock is free
+proves that no process is about to start its task any more.
 """
 
 import errno
@@ -15,18 +15,15 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskSpec
-from carrel_scheduler.engines.local import (
-    devicenodes,
-    eventfiles,
-    files,
-    identity,
-    isolation,
-    sharedmemory,
-)
+from carrel_scheduler.engines.local import environment, mounts, task_folder
 from carrel_scheduler.engines.local.accounts import Account, Accounts
-from carrel_scheduler.engines.local.capabilities import require_sandbox, sandbox_programs
+from carrel_scheduler.engines.local.capabilities import (
+    filter_without_user_namespaces,
+    require_sandbox,
+    sandbox_programs,
+)
 from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
-from carrel_scheduler.engines.local.environment import task_environment
+from carrel_scheduler.engines.local.fork_server import ForkServer, NoSupervisor
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.network.namespaces import (
     Joined,
@@ -34,11 +31,9 @@ from carrel_scheduler.engines.local.network.namespaces import (
     files_inside,
     hosts_inside,
 )
-from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.shim import process_tree
 from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.supervisors import NoSupervisor, Supervisors
-from carrel_scheduler.engines.local.syscalls import filter_without_user_namespaces
-from carrel_scheduler.engines.local.truth import Lock, TaskRecord
+from carrel_scheduler.engines.local.task_state import Lock, TaskRecord
 
 MOST_PROCESSES: Final = 4096
 WITHOUT_HOME: Final = frozenset({"tensorboard"})
@@ -81,11 +76,11 @@ class Launcher:
         self._user_namespaces = user_namespaces
         self._namespaces = namespaces
         self._segment_bytes, self._segments = log_segment_bytes, log_segments
-        self._supervisors = Supervisors()
+        self._fork_server = ForkServer()
 
     @property
     def syscall_filter(self) -> bytes:
-        """What processes in sandboxes are refused; see ``syscalls``."""
+        """The seccomp filter of sandboxes; empty for none."""
         return b"" if self._user_namespaces else filter_without_user_namespaces()
 
     def start(self, task: TaskSpec) -> None:
@@ -139,9 +134,11 @@ class Launcher:
         for name in ("work", "log", "tmp"):
             (building / name).mkdir(mode=0o700)
         (building / "tmp").chmod(0o1777)
-        files.write_files(building / "work", task.files)
-        files.place_volumes(building / "work", task.volumes, task.files, linked=account.shared)
-        files.give(building / "work", account)
+        task_folder.write_files(building / "work", task.files)
+        task_folder.place_volumes(
+            building / "work", task.volumes, task.files, linked=account.shared
+        )
+        task_folder.give(building / "work", account)
         os.mkfifo(building / "control", 0o600)
         if (task.hosts or joined) and HOSTS.exists():
             lines = "".join(f"{address} {name}\n" for address, name in task.hosts)
@@ -164,124 +161,129 @@ class Launcher:
         write_whole(building / "task.json", msgspec.json.encode(record))
 
     def _job(self, task: TaskSpec, account: Account, folder: Path, joined: Joined | None) -> Job:
-        work, tmp = folder / "work", folder / "tmp"
+        work = folder / "work"
         for source in task.read_only:
-            isolation.check_kept(source, account)
-        checkpoints, events = self._checkpoints(task, account), self._events(task, account)
-        shown = eventfiles.shown_folders(self._layout.events, task.reads_events)
-        before = self._before(task)
+            mounts.check_kept(source, account)
+        checkpoints, before = self._checkpoints(task, account), self._before(task)
+        events = (
+            [task_folder.events_folder(self._layout.events, task.events, account)]
+            if task.events
+            else []
+        )
+        shown = task_folder.readable_events(self._layout.events, task.reads_events)
         job = Job(
             task_id=str(task.id),
             folder=str(folder),
             command=list(task.command),
-            environment=task_environment(
+            environment=environment.task_environment(
                 task,
                 account,
                 work=work,
                 checkpoints=checkpoints,
-                before=before[0] if before else None,
-                events=events[0] if events else None,
+                before=next(iter(before), None),
+                events=next(iter(events), None),
                 cpu_limited=self._limiter.enforces and task.cpu_limit_milli > 0,
             ),
             working_dir=task.working_dir or str(work),
-            private_tmp=str(tmp),
+            private_tmp=str(folder / "tmp"),
             log_segment_bytes=self._segment_bytes,
             log_segments=self._segments,
         )
         if account.shared:
-            sharedmemory.check_machines(task)
+            environment.check_shared_memory(task)
             self._check_usable(task)
             return job
-        homeless = task.kind in WITHOUT_HOME
-        view = isolation.plan_view(
+        without_home = task.kind in WITHOUT_HOME
+        ours = [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
+        needed = mounts.plan_mounts(
             account,
-            readable=[*isolation.interpreter_folders(account), *self._readable, *shown, *before],
-            own=[work, *self._ours(checkpoints), *events, *([] if homeless else [account.home])],
-            covered=[account.home] if homeless else [],
-            replaced=identity.listings(account, self._layout.accounts),
+            readable=[*mounts.interpreter_folders(account), *self._readable, *shown, *before],
+            own=[work, *ours, *events, *([] if without_home else [account.home])],
+            covered=[account.home] if without_home else [],
+            replaced=environment.account_files(account, self._layout.accounts),
         )
-        self._confine(job, task, account, view)
+        self._sandbox(job, task, account, needed, joined)
         # What others write must not lead its reader to files of the reader's own.
-        foreign = {str(path) for folder in shown for path in (folder, folder.resolve())}
+        foreign = {str(path) for place in shown for path in (place, place.resolve())}
         job.links_not_followed = [target for _, target, _ in job.binds if target in foreign]
-        if joined is not None:
-            job.network_namespace = str(joined.path)
-            job.binds += [(str(source), str(target), True) for source, target in files_inside()]
-            if not task.hosts and HOSTS.exists():
-                job.binds.append(self._hosts(folder))
         return job
 
-    def _confine(self, job: Job, task: TaskSpec, account: Account, view: isolation.View) -> None:
-        """What makes the sandbox; see ``shim.sandbox``."""
-        binds = [*view.binds, *self._of_the_gang(task, Path(job.folder))]
-        work = os.path.realpath(Path(job.folder, "work"))
-        places = [target for source, target, _ in binds if source == work]
-        for source, place in files.destinations(task.volumes, task.files):
-            kept = source in task.read_only
-            targets = [f"{folder}/{place}" for folder in places] if place else [""]
-            job.volumes += [("volumes", source, target, kept) for target in targets]
+    def _sandbox(
+        self,
+        job: Job,
+        task: TaskSpec,
+        account: Account,
+        needed: mounts.Mounts,
+        joined: Joined | None,
+    ) -> None:
+        """Set the fields of a job that make its sandbox; see ``shim.sandbox``."""
+        folder = Path(job.folder)
+        work = os.path.realpath(folder / "work")
+        job.uid, job.gid, job.user = account.uid, account.gid, account.name
+        job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
+        job.bubblewrap, job.holder = sandbox_programs()
+        job.syscall_filter = self.syscall_filter
+        job.masks = needed.masks
+        job.binds = [*needed.binds, *self._binds_of_gang(task, folder, joined)]
+        places = [target for source, target, _ in job.binds if source == work]
+        job.volumes = list(self._volumes(task, places))
+        job.temporaries = [str(one) for one in mounts.temporary_folders()]
+        job.shared_memory_bytes = task.memory_mib * 1024**2
+        job.device_nodes = environment.device_nodes(task)
+        if not self._limiter.counts_processes:
+            job.most_processes = self._most_processes
+        if joined is not None:
+            job.network_namespace = str(joined.path)
+
+    def _volumes(
+        self, task: TaskSpec, places: Sequence[str]
+    ) -> Iterator[tuple[str, str, str, bool]]:
+        """Volumes of a job; ``places`` are the paths at which its folder is bound."""
+        for source, place in task_folder.destinations(task.volumes, task.files):
+            for target in [f"{folder}/{place}" for folder in places] if place else [""]:
+                yield "volumes", source, target, source in task.read_only
         for field, source in (
             ("working_dir", task.working_dir),
             ("checkpoint_dir", task.checkpoint_dir),
         ):
             if source and Path(source).parent != self._layout.checkpoints:
-                job.volumes.append((field, str(Path(source).absolute()), "", False))
-        job.uid, job.gid, job.user = account.uid, account.gid, account.name
-        job.home = str(account.home) if account.home.is_relative_to(self._layout.root) else ""
-        job.bubblewrap, job.holder = sandbox_programs()
-        job.syscall_filter = self.syscall_filter
-        job.veils, job.binds = view.veils, binds
-        job.temporaries = [str(folder) for folder in isolation.temporary_folders()]
-        job.shared_memory_bytes = sharedmemory.size(task)
-        if not self._limiter.counts_processes:
-            job.most_processes = self._most_processes
-        job.device_nodes = devicenodes.of_task(task)
+                yield field, str(Path(source).absolute()), "", False
 
-    def _ours(self, checkpoints: Path) -> list[Path]:
-        return [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
+    def _binds_of_gang(
+        self, task: TaskSpec, folder: Path, joined: Joined | None
+    ) -> Iterator[tuple[str, str, bool]]:
+        """Bind mounts by which names and paths of others hold for a task, too."""
+        own = folder.parent.resolve() / folder.name
+        if (task.hosts or joined) and HOSTS.exists():
+            yield str(own / HOSTS.name), os.path.realpath(HOSTS), True
+        if task.seen_as is not None:
+            other = folder.parent.resolve() / self._layout.task(task.seen_as).name
+            yield str(own / "work"), str(other / "work"), False
+        if joined is not None:
+            yield from ((str(source), str(target), True) for source, target in files_inside())
 
     def _check_usable(self, task: TaskSpec) -> None:
-        """Without accounts of their own nothing is hidden from tasks: they see what we see."""
+        """Refuse paths that cannot be read; tasks of a shared account are in no sandbox."""
         named = [("volumes", source) for source, _ in task.volumes]
         named += [("working_dir", task.working_dir), ("checkpoint_dir", task.checkpoint_dir)]
         for field, path in named:
             if path and not os.access(path, os.R_OK):
                 raise EngineError(f"{field}={path!r}: does not exist or may not be read")
 
-    def _of_the_gang(self, task: TaskSpec, folder: Path) -> Iterator[tuple[str, str, bool]]:
-        """What a member sees so that names and paths of the others hold for it, too."""
-        own = folder.parent.resolve() / folder.name
-        if task.hosts and HOSTS.exists():
-            yield self._hosts(folder)
-        if task.seen_as is not None:
-            other = folder.parent.resolve() / self._layout.task(task.seen_as).name
-            yield str(own / "work"), str(other / "work"), False
-
-    @staticmethod
-    def _hosts(folder: Path) -> tuple[str, str, bool]:
-        own = folder.parent.resolve() / folder.name
-        return str(own / HOSTS.name), os.path.realpath(HOSTS), True
-
     def _checkpoints(self, task: TaskSpec, account: Account) -> Path:
-        """The folder for checkpoints: ours per workload, or one that the user reaches alone."""
+        """The folder for checkpoints: the engine's for the workload, or one of the user's."""
         ours = self._layout.checkpoints / task.id.workload_uid
         asked = Path(task.checkpoint_dir).absolute() if task.checkpoint_dir else ours
         if asked != ours:
             return asked
-        return files.own_folder(ours.parent, ours.name, account)
+        return task_folder.own_folder(ours.parent, ours.name, account)
 
     def _before(self, task: TaskSpec) -> list[Path]:
-        """The checkpoints that it goes on from, if there are any; its account owns them."""
+        """The checkpoints that it continues from, if there are any; its account owns them."""
         folder = self._layout.checkpoints / task.continues
         if not task.continues or folder.parent != self._layout.checkpoints:
             return []
         return [folder] if folder.is_dir() and not folder.is_symlink() else []
-
-    def _events(self, task: TaskSpec, account: Account) -> list[Path]:
-        """The folder for event files, if it has any."""
-        if not task.events:
-            return []
-        return [eventfiles.own_folder(self._layout.events, task.events, account)]
 
     def _claim(self, building: Path, folder: Path, task: TaskSpec) -> None:
         folder.parent.mkdir(mode=0o700, exist_ok=True)
@@ -293,28 +295,28 @@ class Launcher:
             raise
 
     def _hand_over(self, job: Job, task: TaskSpec, folder: Path, lock: int) -> None:
-        """From the claim on, a failure takes the claim back: nothing ran."""
+        """Start the supervisor; on a failure nothing ran, and the claim is undone."""
         try:
             groups = self._limiter.make(
                 str(task.id),
                 Bounds(task.cpu_milli, task.cpu_limit_milli, task.memory_mib, self._most_processes),
             )
             job.cgroups, job.oom_files = groups.folders, groups.oom_files
-            self._spawn(job, folder, lock)
+            self._start_supervisor(job, folder, lock)
         except (EngineError, OSError):
-            tree.remove_groups(self._limiter.find(str(task.id)).folders)
+            process_tree.remove_groups(self._limiter.find(str(task.id)).folders)
             self._layout.discard(folder)
             raise
 
-    def _spawn(self, job: Job, folder: Path, lock: int) -> None:
+    def _start_supervisor(self, job: Job, folder: Path, lock: int) -> None:
         log = folder / "supervisor.log"
         try:
             with log.open("wb") as errors:
-                self._supervisors.start(job, lock, errors.fileno())
+                self._fork_server.start(job, lock, errors.fileno())
         except NoSupervisor as error:
-            said = log.read_text(errors="replace").strip()
-            raise NoSupervisor(f"task {job.task_id}: {error}\n{said[-500:]}".strip()) from error
+            text = log.read_text(errors="replace").strip()
+            raise NoSupervisor(f"task {job.task_id}: {error}\n{text[-500:]}".strip()) from error
 
     def close(self) -> None:
-        """Start nothing any more; what was started goes on."""
-        self._supervisors.close()
+        """Start nothing any more; tasks go on."""
+        self._fork_server.close()

@@ -1,18 +1,23 @@
-"""What the engine knows of its tasks, kept true by the kernel's notices of their folders.
+"""The statuses of the engine's tasks, kept current by inotify events of their folders.
 
-A task's folder is watched from before it is read, so no change falls between. The kernel also
-tells when the last holder of a lock is gone, which is how the death of a supervisor is noticed.
+A task's folder is watched from before it is read, so no change is missed. The kernel also tells
+when the last holder of a lock is gone, which is how the death of a supervisor is noticed: the task
+is lost then, and its orphans are killed before that is recorded. A sandbox and the main process die
+with the supervisor by themselves; where there is no sandbox, other processes are found by control
+group, by session, and by the task's folder in the environment that they inherited.
 
-Looking at a task may fail for a while (no descriptors, no memory): it is looked at again until that
-succeeds. A list of tasks is complete or fails, because who is told that a task is not there may
-start it once more.
+Reading a task's state may fail for a while (no descriptors, no memory): it is retried until that
+succeeds. A list of tasks is complete or fails, because a caller that is told that a task is not
+there may start it once more.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
+import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,16 +30,18 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.engines.local import inotify, truth
-from carrel_scheduler.engines.local.cgroups import Limiter
+from carrel_scheduler.engines.local import inotify, task_state
+from carrel_scheduler.engines.local.cgroups import Groups, Limiter
 from carrel_scheduler.engines.local.layout import Layout, remove_tree
-from carrel_scheduler.engines.local.leftovers import end_leftovers
-from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.shim import process_tree
+from carrel_scheduler.engines.local.task_state import Started
 
 FORGOTTEN: Final = "forgotten"
 RETRY_SECONDS: Final = 5.0
 ENDING: Final = "its supervisor is gone; what is left of it is ended"
-_TELLING: Final = {"pid.json", "exit.json", ""}
+KILL_ROUNDS: Final = 500
+KILL_ROUND_SECONDS: Final = 0.01
+_STATE_FILES: Final = {"pid.json", "exit.json", ""}
 _log = logging.getLogger(__name__)
 
 
@@ -58,7 +65,7 @@ class Registry:
         self._layout, self._limiter = layout, limiter
         self._clock, self._publish = clock, publish
         self._statuses: dict[TaskId, TaskStatus] = {}
-        self._listeners: dict[TaskId, _Listener] = {}
+        self._listeners: dict[TaskId, inotify.Listener] = {}
         self._unwatch: dict[TaskId, Callable[[], None]] = {}
         self._settling: dict[TaskId, asyncio.Task[None]] = {}
         self._rechecks: set[asyncio.Task[None]] = set()
@@ -78,9 +85,9 @@ class Registry:
         return self._statuses[task]
 
     async def scan(self) -> list[TaskStatus]:
-        """Look at every record again; what is left of lost tasks is ended first.
+        """Read every record again; orphans of lost tasks are killed first.
 
-        Raises ``EngineError`` if one cannot be looked at.
+        Raises ``EngineError`` if one cannot be read.
         """
         try:
             for task in list(self._layout.recorded()):
@@ -96,14 +103,14 @@ class Registry:
         return list(self._statuses.values())
 
     def adopt(self, task: TaskId) -> None:
-        """Begin to follow a recorded task; if that fails, it is tried again soon."""
-        self.notices.look(self._listener(task))
+        """Begin to follow a recorded task; retried soon if that fails."""
+        self.notices.call(self._listener(task))
 
-    def _listener(self, task: TaskId) -> "_Listener":
-        return self._listeners.setdefault(task, _Listener(self, task))
+    def _listener(self, task: TaskId) -> inotify.Listener:
+        return self._listeners.setdefault(task, partial(self._noticed, task))
 
     def look(self, task: TaskId) -> None:
-        """Read a task's folder, watching it from before, and tell what changed."""
+        """Watch a task's folder, read it, and publish what changed."""
         folder = self._layout.task(task)
         if not os.path.lexists(folder):
             self.drop(task)  # removed by another scheduler
@@ -113,7 +120,7 @@ class Registry:
         if task not in self._unwatch and not os.path.lexists(f"{folder}/exit.json"):
             mask = inotify.MOVED_IN | inotify.WRITER_CLOSED
             self._unwatch[task] = self.notices.watch(folder, mask, self._listener(task))
-        status = truth.read_status(folder, task)
+        status = task_state.read_status(folder, task)
         if status is not None:
             self._set(status)
         elif task not in self._settling:
@@ -129,7 +136,7 @@ class Registry:
         self._publish(status)
 
     async def _settle(self, task: TaskId) -> None:
-        """End what is left of a lost task, then record the loss; tried until that is done."""
+        """Kill the orphans of a lost task, then record the loss; retried until that is done."""
         folder = self._layout.task(task)
         while folder.exists():
             try:
@@ -143,16 +150,16 @@ class Registry:
 
     async def _end(self, task: TaskId, folder: Path) -> None:
         groups = self._limiter.find(str(task))
-        await end_leftovers(folder, truth.read_started(folder), groups)
+        await kill_orphans(folder, task_state.read_started(folder), groups)
         try:
             await asyncio.to_thread(remove_tree, folder / "tmp")
         except OSError as error:
             _log.warning("what is left of /tmp of task %s stays: %s", task, error)
-        if truth.read_ended(folder) is None:
-            truth.record_loss(folder, self._clock())
+        if task_state.read_ended(folder) is None:
+            task_state.record_loss(folder, self._clock())
 
     def _trouble(self, task: TaskId, error: Exception) -> None:
-        """Say in the log and in the status why a lost task is not yet known to have ended."""
+        """Tell in the log and in the status why the end of a lost task is not recorded."""
         said = f"its end cannot be recorded: {error}"
         known = self._statuses.get(task)
         if known is None or known.message != said:
@@ -165,14 +172,14 @@ class Registry:
         if known is None:
             known = TaskStatus(id=task, phase=TaskPhase.RUNNING, node="")
             with contextlib.suppress(OSError):
-                known = truth.described(self._layout.task(task), known)
+                known = task_state.described(self._layout.task(task), known)
         return msgspec.structs.replace(known, phase=TaskPhase.RUNNING, message=message)
 
-    def noticed(self, task: TaskId, name: str) -> None:
-        """The kernel says that a file of the task's folder changed."""
+    def _noticed(self, task: TaskId, name: str) -> None:
+        """A file of the task's folder changed."""
         if self.notices.closed:
             return
-        if name in _TELLING:
+        if name in _STATE_FILES:
             self.look(task)
         elif name == "lock":
             recheck = asyncio.create_task(self._recheck(self._layout.task(task), task))
@@ -180,17 +187,17 @@ class Registry:
             recheck.add_done_callback(self._rechecks.discard)
 
     async def _recheck(self, folder: Path, task: TaskId) -> None:
-        """The notice of a closed lock comes just before the kernel frees it."""
+        """Look once the lock is free: the event of its closing comes just before that."""
         with contextlib.suppress(OSError):  # looking fails in the same way then, and is repeated
-            for _ in range(tree.REMOVAL_TRIES):
-                if not truth.Lock.held(folder):
+            for _ in range(process_tree.REMOVAL_TRIES):
+                if not task_state.Lock.held(folder):
                     break
                 await asyncio.sleep(0.002)
         if task in self._unwatch:
             self.adopt(task)
 
     def drop(self, task: TaskId) -> None:
-        """Know a task no more."""
+        """Forget a task."""
         self._statuses.pop(task, None)
         if task in self._unwatch:
             self._unwatch.pop(task)()
@@ -198,17 +205,60 @@ class Registry:
             self.notices.forget(self._listeners.pop(task))
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop following all tasks."""
         for running in (*self._settling.values(), *self._rechecks):
             running.cancel()
         self.notices.close()
 
 
-class _Listener:
-    """Ties notices of one folder to its task; one for each task, so that it can be taken back."""
+def boot_id() -> str:
+    """The id of this boot of the machine; pids of another boot mean nothing."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
-    def __init__(self, registry: Registry, task: TaskId) -> None:
-        self._registry, self._task = registry, task
 
-    def __call__(self, name: str) -> None:
-        self._registry.noticed(self._task, name)
+async def kill_orphans(folder: Path, started: Started | None, groups: Groups) -> None:
+    """Kill the processes of a lost task and remove its control groups.
+
+    Raises ``EngineError`` when a process cannot be killed: the task still runs then.
+    """
+    for _ in range(KILL_ROUNDS):
+        left = _orphans(folder, started, groups)
+        if not left:
+            process_tree.remove_groups(groups.folders)
+            return
+        for process in left:
+            process_tree.send(process, signal.SIGKILL)
+        await asyncio.sleep(KILL_ROUND_SECONDS)
+    pids = ", ".join(str(pid) for pid, _ in left)
+    raise EngineError(f"{folder.parent.name}-{folder.name}: processes {pids} do not die")
+
+
+def _orphans(folder: Path, started: Started | None, groups: Groups) -> list[process_tree.Process]:
+    found = process_tree.members(groups.folders)
+    if started is None or started.boot_id != boot_id():
+        return found
+    if started.init:
+        named = ((started.init, started.init_start), (started.pid, started.start_time))
+        return found + [(pid, born) for pid, born in named if process_tree.start_time(pid) == born]
+    # A session lives as long as a member; with another leader of its number it is another session.
+    leader_born = process_tree.start_time(started.pid)
+    session_is_ours = leader_born in (0, started.start_time)
+    mark = f"CARREL_TASK_DIR={folder / 'work'}".encode()
+    pids = {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
+    for pid in sorted(pids - {os.getpid()}):
+        fields = process_tree.stat_fields(pid)
+        if not fields or fields[0] in ("Z", "X"):
+            continue
+        born, session = int(fields[19]), int(fields[3])
+        main = (pid, born) == (started.pid, started.start_time)
+        in_session = session_is_ours and session == started.pid and born >= started.start_time
+        if main or in_session or mark in _environment(pid):
+            found.append((pid, born))
+    return found
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # gone, or another account's and so not the task's

@@ -17,10 +17,10 @@ from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.local.cgroups import Groups
-from carrel_scheduler.engines.local.interpreter import shim_command
-from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local.fork_server import shim_command
+from carrel_scheduler.engines.local.shim import process_tree
 from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.truth import Started, TaskRecord
+from carrel_scheduler.engines.local.task_state import Started, TaskRecord
 
 HANG_UP_SECONDS: Final = 2.0
 HANG_UP_AGAIN_SECONDS: Final = 0.1
@@ -198,7 +198,7 @@ async def _environment(task: TaskId, started: Started) -> dict[str, str]:
     """The running task's own environment, once its command has taken over its process."""
     mark = f"CARREL_TASK_ID={task}".encode()
     deadline = asyncio.get_running_loop().time() + EXEC_SECONDS
-    while tree.start_time(started.pid) == started.start_time:
+    while process_tree.start_time(started.pid) == started.start_time:
         entries = Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0")
         if mark in entries:
             pairs = [os.fsdecode(entry).partition("=") for entry in entries if entry]

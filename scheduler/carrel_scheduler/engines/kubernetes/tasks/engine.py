@@ -17,13 +17,14 @@ from typing import Any, Final
 from carrel_scheduler.engines.contract import (
     EngineError,
     ExecSession,
+    LogRequest,
     TaskId,
     TaskPhase,
     TaskSpec,
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.engines.kubernetes.tasks.logs import LogRequest, read_log
+from carrel_scheduler.engines.kubernetes.tasks.logs import read_log
 from carrel_scheduler.engines.kubernetes.tasks.records import Record, Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.starting import OwnerOf, Starter
@@ -166,38 +167,17 @@ class KubernetesEngine:
         await self.open()
         await self._ender.remove_workload(workload_uid)
 
-    def logs(
-        self,
-        workload_uid: str,
-        *,
-        index: int = 0,
-        attempt: int | None = None,
-        tail_lines: int | None = None,
-        since: float | None = None,
-        timestamps: bool = False,
-        follow: bool = False,
-    ) -> AsyncIterator[bytes]:
-        """Log text of one task. Raises ``UnknownTask`` at the first step."""
-        request = LogRequest(
-            tail_lines=tail_lines, since=since, timestamps=timestamps, follow=follow
-        )
-        return self._logs(workload_uid, index, attempt, request)
-
-    async def _logs(
-        self, uid: str, index: int, attempt: int | None, request: LogRequest
-    ) -> AsyncIterator[bytes]:
+    async def logs(self, workload_uid: str, request: LogRequest) -> AsyncIterator[bytes]:
+        """Output of one task. Raises ``UnknownTask`` at the first step."""
         await self.open()
-        pods = [pod for pod in await self._pods_of(uid, index) if pod.task is not None]
-        wanted = {pod.task: pod for pod in pods if attempt in (None, _attempt(pod))}
-        if not wanted:
-            which = "" if attempt is None else f", attempt {attempt}"
-            raise UnknownTask(f"workload {uid} has no log of task {index}{which}")
-        task = max(task for task in wanted if task is not None)
+        found = await self._pods_of(workload_uid, request.index)
+        pods = {pod.task: pod for pod in found if pod.task is not None}
+        task = request.choose(workload_uid, pods)
 
         async def begun() -> bool:
             return await self._begun(task)
 
-        async for data in read_log(self._client, wanted[task], request, begun):
+        async for data in read_log(self._client, pods[task], request, begun):
             yield data
 
     async def _pods_of(self, uid: str, index: int) -> Sequence[TaskPod]:
@@ -250,7 +230,3 @@ class KubernetesEngine:
         await asyncio.gather(*(terminal.close() for terminal in self._terminals), *self._errands)
         await self._ender.close()
         await self._records.close()
-
-
-def _attempt(pod: TaskPod) -> int:
-    return -1 if pod.task is None else pod.task.attempt

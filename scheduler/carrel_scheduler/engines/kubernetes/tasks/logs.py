@@ -10,25 +10,15 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
-
-from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.contract import EngineError, LogRequest
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
+from carrel_scheduler.engines.streams import lines_of
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Invalid, KubeError, NotFound
 from carrel_scheduler.kube.resources import PODS
 
 _STAMP: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$")
 _MICROSECONDS: Final = len("2026-01-01T00:00:00.000000")
-
-
-class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """See ``engines.contract.Engine.logs``."""
-
-    tail_lines: int | None = None
-    since: float | None = None
-    timestamps: bool = False
-    follow: bool = False
 
 
 async def read_log(
@@ -90,7 +80,7 @@ class Lines:
     def take(self, data: bytes) -> bytes:
         """What of a piece of the stream is wanted."""
         found: list[bytes] = []
-        for part in _parts(data):
+        for part in lines_of(data):
             if self._within:
                 rest = part
             else:
@@ -116,9 +106,3 @@ class Lines:
             self._wanted = at >= self._since
         if self._timestamps and self._wanted:
             found.append(f"{moment}Z ".encode())
-
-
-def _parts(data: bytes) -> list[bytes]:
-    """Split after newlines only."""
-    parts = data.split(b"\n")
-    return [part + b"\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])

@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local.network import plan
-from carrel_scheduler.engines.local.network.plan import Network
+from carrel_scheduler.engines.local.network import addressing
+from carrel_scheduler.engines.local.network.addressing import Network
 
 log = logging.getLogger("carrel_scheduler.network")
 
@@ -81,7 +81,9 @@ class Namespaces:
             self._drop_helper()
 
     def _order(self, **what: object) -> str:
-        servers = plan.nameservers_of(_text(RESOLV_CONF)) or plan.nameservers_of(_text(UPSTREAM))
+        servers = addressing.nameservers_of(_text(RESOLV_CONF)) or addressing.nameservers_of(
+            _text(UPSTREAM)
+        )
         order = {"network": self._network, "nameservers": [str(one) for one in servers], **what}
         answer = self._ask(msgspec.json.encode(order) + b"\n")
         if answer["error"]:
@@ -133,7 +135,7 @@ def hosts_inside(text: str, machine: str) -> str:
 
 def files_inside() -> Iterator[tuple[Path, Path]]:
     """(source, target) files that are shown in place of others: loopback serves no names inside."""
-    if not plan.nameservers_of(_text(RESOLV_CONF)) and UPSTREAM.exists():
+    if not addressing.nameservers_of(_text(RESOLV_CONF)) and UPSTREAM.exists():
         yield UPSTREAM, RESOLV_CONF.resolve()
 
 

@@ -8,7 +8,6 @@ machine's end of its link is up, which is the last step; no task ran in it befor
 """
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import socket
@@ -16,26 +15,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from pyroute2.iproute.linux import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 from pyroute2.nftables.main import NFTables
 
-from carrel_scheduler.engines.local.network import plan
-from carrel_scheduler.engines.local.network.plan import Chain, Network, Pair
+from carrel_scheduler.engines.local.network import addressing, nftables
+from carrel_scheduler.engines.local.network.addressing import Network, Pair
+from carrel_scheduler.engines.local.shim import linux
 
-CLONE_NEWNET: Final = 0x40000000
-MS_BIND: Final = 0x1000
-MNT_DETACH: Final = 2
 LOCK: Final = Path("/run/carrel-network.lock")
 IPV4: Final = Path("/proc/sys/net/ipv4")
 IPV6: Final = Path("/proc/sys/net/ipv6/conf")
 UP: Final = 1
 PROBE_USER: Final = 0
 PROBE_SECONDS: Final = 3.0
-_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Order(msgspec.Struct, kw_only=True):
@@ -81,7 +77,7 @@ def carry_out(order: Order) -> Answer:
             _remove(machine, order.network, order.join)
             pair = _make(machine, order.network, order.join, servers)
         if not _tables(order.network.table):
-            _write_table(order.network.table, plan.machine_chains(order.network, servers))
+            _write_table(order.network.table, nftables.machine_chains(order.network, servers))
         return Answer(address=str(pair.task), closed=_open_way_out(machine))
 
 
@@ -98,7 +94,7 @@ def probe() -> str:
             with _alone(), IPRoute() as machine:
                 try:
                     pair = _make(machine, network, PROBE_USER, [])
-                    _write_table(network.table, plan.machine_chains(network, []))
+                    _write_table(network.table, nftables.machine_chains(network, []))
                     return _talk(network, pair, here)
                 finally:
                     _keep(machine, network, set(), [])
@@ -117,7 +113,7 @@ def _talk(network: Network, pair: Pair, here: socket.socket) -> str:
         except OSError as error:
             return (
                 f"a firewall keeps tasks from Carrel ({error}): let packets in that come by links "
-                f"named {plan.LINKS}*"
+                f"named {addressing.LINKS}*"
             )
         try:
             address = (str(pair.task), there.getsockname()[1])
@@ -128,21 +124,21 @@ def _talk(network: Network, pair: Pair, here: socket.socket) -> str:
 
 
 @contextlib.contextmanager
-def _inside_of(path: Path) -> Iterator[None]:
-    """Be in a namespace for the length of the block."""
-    here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        inner = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+def _returning() -> Iterator[None]:
+    """Return to the present network namespace after the block."""
+    with Path("/proc/self/ns/net").open("rb", buffering=0) as here:
         try:
-            _call(_libc.setns, inner, CLONE_NEWNET)
-            try:
-                yield
-            finally:
-                _call(_libc.setns, here, CLONE_NEWNET)
+            yield
         finally:
-            os.close(inner)
-    finally:
-        os.close(here)
+            linux.setns(here.fileno())
+
+
+@contextlib.contextmanager
+def _inside_of(path: Path) -> Iterator[None]:
+    """Be in a network namespace during the block."""
+    with path.open("rb", buffering=0) as inner, _returning():
+        linux.setns(inner.fileno())
+        yield
 
 
 @contextlib.contextmanager
@@ -162,18 +158,17 @@ def _whole(machine: IPRoute, network: Network, uid: int) -> Pair | None:
     addresses = [one.get_attr("IFA_LOCAL") for one in machine.get_addr(index=links[0], family=2)]
     if not link["flags"] & UP or len(addresses) != 1:
         return None
-    return plan.pair_of(IPv4Address(addresses[0]))
+    return addressing.pair_of(IPv4Address(addresses[0]))
 
 
 def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Address]) -> Pair:
-    pair = plan.free_pair(network.block, _routes(machine))
+    pair = addressing.free_pair(network.block, _routes(machine))
     if pair is None:
         raise OSError(f"no address of {network.block} is free")
     name, path = network.link(uid), network.namespace(uid)
     _new_namespace(path)
-    machine.link(
-        "add", ifname=name, kind="veth", peer={"ifname": plan.INNER_LINK, "net_ns_fd": str(path)}
-    )
+    peer = {"ifname": addressing.INNER_LINK, "net_ns_fd": str(path)}
+    machine.link("add", ifname=name, kind="veth", peer=peer)
     with _inside_of(path):
         _inside(network, pair, servers)
     index = machine.link_lookup(ifname=name)[0]
@@ -189,25 +184,19 @@ def _new_namespace(path: Path) -> None:
     """Make one that lasts as long as it is mounted at ``path``."""
     path.parent.mkdir(mode=0o755, exist_ok=True)
     path.touch(mode=0o600)
-    here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _call(_libc.unshare, CLONE_NEWNET)
-        try:
-            _call(_libc.mount, b"/proc/self/ns/net", os.fsencode(path), None, MS_BIND, None)
-        finally:
-            _call(_libc.setns, here, CLONE_NEWNET)
-    finally:
-        os.close(here)
+    with _returning():
+        linux.unshare(linux.CLONE_NEWNET)
+        linux.mount("/proc/self/ns/net", str(path), linux.MS_BIND)
 
 
 def _inside(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> None:
     """Called in the namespace: rules first, then addresses."""
-    _set(IPV6 / plan.INNER_LINK / "disable_ipv6", "1")
-    _set(IPV4 / "conf" / plan.INNER_LINK / "route_localnet", "1")
-    _set(IPV4 / "ip_local_port_range", plan.OUTGOING_PORTS)
-    _write_table(plan.TABLE, plan.namespace_chains(network, pair, servers))
+    _set(IPV6 / addressing.INNER_LINK / "disable_ipv6", "1")
+    _set(IPV4 / "conf" / addressing.INNER_LINK / "route_localnet", "1")
+    _set(IPV4 / "ip_local_port_range", addressing.OUTGOING_PORTS)
+    _write_table(addressing.TABLE, nftables.namespace_chains(network, pair, servers))
     with IPRoute() as own:
-        index = own.link_lookup(ifname=plan.INNER_LINK)[0]
+        index = own.link_lookup(ifname=addressing.INNER_LINK)[0]
         own.link("set", index=own.link_lookup(ifname="lo")[0], state="up")
         own.addr("add", index=index, address=str(pair.task), prefixlen=31)
         own.link("set", index=index, state="up")
@@ -221,7 +210,7 @@ def _keep(
     for uid in set(network.uids()) - kept:
         _remove(machine, network, uid)
     if network.uids():
-        _write_table(network.table, plan.machine_chains(network, servers))
+        _write_table(network.table, nftables.machine_chains(network, servers))
         return
     with NFTables() as tables:
         for name in _tables(network.table):
@@ -233,7 +222,7 @@ def _remove(machine: IPRoute, network: Network, uid: int) -> None:
         machine.link("del", index=index)
     path = network.namespace(uid)
     if os.path.ismount(path):
-        _call(_libc.umount2, os.fsencode(path), MNT_DETACH)
+        linux.unmount(str(path))
     path.unlink(missing_ok=True)
 
 
@@ -244,7 +233,7 @@ def _tables(name: str) -> list[str]:
     return [one for one in known if one.rpartition(".")[0] == name]
 
 
-def _write_table(name: str, chains: Sequence[Chain]) -> None:
+def _write_table(name: str, chains: Sequence[nftables.Chain]) -> None:
     """Have these rules, then remove those of before, so that there are rules at any moment."""
     before = _tables(name)
     fresh = next(one for one in (f"{name}.0", f"{name}.1") if before[-1:] != [one])
@@ -291,12 +280,6 @@ def _routes(machine: IPRoute) -> Iterator[IPv4Network]:
 def _set(path: Path, text: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
         path.write_text(text)
-
-
-def _call(function: Any, *arguments: Any) -> None:
-    if function(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def become(job: Job, sandbox: Sandbox | None) -> None:
         sandbox.enter()
     for target in job.links_not_followed:
         flags = linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOSYMFOLLOW
-        linux.remount(target, flags)
+        linux.mount(None, target, linux.MS_REMOUNT | linux.MS_BIND | flags)
         if not os.statvfs(target).f_flag & linux.ST_NOSYMFOLLOW:
             raise OSError(
                 errno.ENOTSUP, f"links in {target} would be followed (Linux 5.10 is right)"

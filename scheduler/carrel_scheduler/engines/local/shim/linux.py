@@ -10,7 +10,8 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOSYMFOLLOW = 0x1, 0x2, 0x4, 0x100
 ST_NOSYMFOLLOW = 0x2000
-MS_REMOUNT, MS_BIND = 0x20, 0x1000
+MS_REMOUNT, MS_BIND, MNT_DETACH = 0x20, 0x1000, 2
+CLONE_NEWNET = 0x40000000
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
 AT_FDCWD = -100
 _OPENAT2 = 437
@@ -43,8 +44,8 @@ def set_syscall_filter(program: bytes) -> None:
 
 
 def setns(descriptor: int) -> None:
-    """Enter the namespace that the descriptor stands for (a PID namespace: with later children)."""
-    _check(_libc.setns(descriptor, 0), "joining the task's namespaces")
+    """Enter the namespace of a descriptor (of a PID namespace: only later children do)."""
+    _check(_libc.setns(descriptor, 0), "joining namespaces")
 
 
 def open_path(path: str, resolve: int, directory: int = AT_FDCWD) -> int:
@@ -71,9 +72,18 @@ def set_file_ids(uid: int, gid: int) -> None:
         raise PermissionError(f"the rights of account {uid} cannot be taken on")
 
 
-def remount(target: str, flags: int) -> None:
-    """Change the flags of a mount."""
-    result = _libc.mount(
-        None, os.fsencode(target), None, ctypes.c_ulong(MS_REMOUNT | MS_BIND | flags), None
-    )
-    _check(result, f"remounting {target}")
+def mount(source: str | None, target: str, flags: int) -> None:
+    """Mount without a file system type: bind mounts and changes of their flags."""
+    name = None if source is None else os.fsencode(source)
+    result = _libc.mount(name, os.fsencode(target), None, ctypes.c_ulong(flags), None)
+    _check(result, f"mounting {target}")
+
+
+def unmount(target: str) -> None:
+    """Unmount as soon as nobody uses it."""
+    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"unmounting {target}")
+
+
+def unshare(flags: int) -> None:
+    """Begin new namespaces for this process."""
+    _check(_libc.unshare(flags), "beginning namespaces")

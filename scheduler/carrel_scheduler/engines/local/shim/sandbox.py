@@ -14,7 +14,7 @@ import os
 import signal
 import stat
 
-from carrel_scheduler.engines.local.shim import linux, tree
+from carrel_scheduler.engines.local.shim import linux, process_tree
 from carrel_scheduler.engines.local.shim.job import Job
 
 BASE = (
@@ -39,7 +39,7 @@ class Sandbox:
     def __init__(self, init: int) -> None:
         self.init = init
         self._process = os.pidfd_open(init)
-        self.init_started = tree.start_time(init)
+        self.init_started = process_tree.start_time(init)
         self._pids = _namespace(init, "pid")
         self._others = [_namespace(init, name) for name in ("net", "ipc", "mnt")]
 
@@ -76,7 +76,7 @@ class Sandbox:
 
     def busy(self) -> bool:
         """Whether orphans of the task are left inside."""
-        return len(tree.descendants(self.init)) > 1
+        return len(process_tree.descendants(self.init)) > 1
 
     def kill(self) -> None:
         """End every process inside: the kernel does so when the first one ends."""
@@ -105,8 +105,8 @@ class _Options:
         options = [*BASE, "--perms", "1777", *size, "--tmpfs", SHARED_MEMORY]
         for node in job.device_nodes:
             options += ["--dev-bind", node, node]
-        steps: list[Step] = [(path, ["--perms", "0755", "--tmpfs", path]) for path in job.veils]
-        binds = [(job.private_tmp, target, False) for target in job.temporaries] + job.binds
+        steps: list[Step] = [(path, ["--perms", "0755", "--tmpfs", path]) for path in job.masks]
+        binds = [*((job.private_tmp, target, False) for target in job.temporaries), *job.binds]
         steps += [
             self._mount(self._ours(source), target, read_only=read_only)
             for source, target, read_only in binds
@@ -115,7 +115,7 @@ class _Options:
             steps += self._volume(field, source, target, read_only=read_only)
         for target, step in sorted(steps, key=_depth):
             options += [*self._parents(target), *step]
-        for path in job.veils:
+        for path in job.masks:
             options += ["--remount-ro", path]
         return options
 
@@ -129,7 +129,7 @@ class _Options:
     def _parents(self, target: str) -> list[str]:
         """Folders on the way to a mount point that covers hide, open for everybody to pass."""
         options: list[str] = []
-        for cover in (*self._job.veils, *self._job.temporaries):
+        for cover in (*self._job.masks, *self._job.temporaries):
             if target.startswith(cover + "/"):
                 parts = target[len(cover) + 1 :].split("/")[:-1]
                 for end in range(1, len(parts) + 1):

@@ -16,7 +16,7 @@ import shutil
 import signal
 import time
 
-from carrel_scheduler.engines.local.shim import linux, tree
+from carrel_scheduler.engines.local.shim import linux, process_tree
 from carrel_scheduler.engines.local.shim.child import fork_child
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.shim.logwriter import LogWriter, complain
@@ -108,7 +108,7 @@ class Supervisor:
             boot = file.read().strip()
         record = {
             "pid": self._pid,
-            "start_time": tree.start_time(self._pid),
+            "start_time": process_tree.start_time(self._pid),
             "boot_id": boot,
             "started_at": time.time(),
             "supervisor": os.getpid(),
@@ -165,9 +165,9 @@ class Supervisor:
             return
         first, self._deadline = self._deadline is None, deadline
         if first:
-            for process in tree.descendants(os.getpid()):
-                tree.send(process, signal.SIGTERM)
-                tree.send(process, signal.SIGCONT)
+            for process in process_tree.descendants(os.getpid()):
+                process_tree.send(process, signal.SIGTERM)
+                process_tree.send(process, signal.SIGCONT)
 
     def _reap(self) -> None:
         while True:
@@ -187,13 +187,13 @@ class Supervisor:
             self._sandbox.kill()
         while True:
             self._reap()
-            rest = tree.members(self._job.cgroups)
+            rest = process_tree.members(self._job.cgroups)
             if not self._childless:
-                rest += tree.descendants(os.getpid())
+                rest += process_tree.descendants(os.getpid())
             elif not rest:
                 return
             for process in rest:
-                tree.send(process, signal.SIGKILL)
+                process_tree.send(process, signal.SIGKILL)
             select.select([self._wake], [], [], UNTIL_NEXT_LOOK)
             _read_some(self._wake)
             self._keep_output()
@@ -223,9 +223,9 @@ class Supervisor:
             "signal": -code if code < 0 and not self._complaint else 0,
             "ended_at": ended_at,
             "message": message,
-            "oom_kills": tree.count_oom_kills(self._job.oom_files),
+            "oom_kills": process_tree.count_oom_kills(self._job.oom_files),
         }
-        tree.remove_groups(self._job.cgroups)
+        process_tree.remove_groups(self._job.cgroups)
         self._remove_tmp()
         self._write_end(json.dumps(record))
 

@@ -8,7 +8,7 @@ stopped by the controller.
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from carrel_scheduler.engines.contract import Engine, EngineError
+from carrel_scheduler.engines.contract import Engine, EngineError, LogRequest
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.controllers.experiments.contract import Study, Trial
@@ -118,7 +118,7 @@ def wired(
     studies = Studies(ledger, epoch=lambda: composites.epoch)
 
     async def tail(uid: str) -> str:
-        return await log_tail(engine.logs(uid, tail_lines=LINES))
+        return await log_tail(engine.logs(uid, LogRequest(tail_lines=LINES)))
 
     async def made(owner: Workload, number: int) -> bool:
         uid = part_uid(owner.meta.uid, number)

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import TaskPhase
-from carrel_scheduler.engines.local import supervisors as starting
-from carrel_scheduler.engines.local.shim import tree
+from carrel_scheduler.engines.local import fork_server
+from carrel_scheduler.engines.local.shim import process_tree
 from contract.engine.local_engines import LocalEngines, supervisors, until
 from contract.engine_tasks import a_task, output, run, status_of, wait_for, wait_for_output
 
 
-def nurseries(parent: int) -> list[int]:
-    """Living nurseries of an engine's process: its children, for what they fork looks like them."""
+def fork_servers(parent: int) -> list[int]:
+    """Living fork servers of an engine's process: its children (what they fork looks alike)."""
     return [
         pid
-        for pid, _ in tree.descendants(parent)
-        if tree.stat_fields(pid)[1:2] == [str(parent)] and b".nursery" in command(pid)
+        for pid, _ in process_tree.descendants(parent)
+        if process_tree.stat_fields(pid)[1:2] == [str(parent)] and b".fork_server" in command(pid)
     ]
 
 
@@ -32,37 +32,37 @@ def command(pid: int) -> bytes:
         return b""  # ended while we looked
 
 
-async def test_one_nursery_starts_all_tasks(engines: LocalEngines) -> None:
+async def test_one_fork_server_starts_all_tasks(engines: LocalEngines) -> None:
     engine = await engines.open()
     tasks = [a_task(engines, "echo here", index=index) for index in range(12)]
     await asyncio.gather(*(engine.start(task) for task in tasks))
-    assert len(nurseries(os.getpid())) == 1
+    assert len(fork_servers(os.getpid())) == 1
     stream = engine.watch()
     for task in tasks:
         assert (await wait_for(engine, stream, task, TaskPhase.ENDED)).exit_code == 0
 
 
-async def test_a_killed_nursery_is_started_again_and_its_tasks_go_on(
+async def test_a_killed_fork_server_is_started_again_and_its_tasks_go_on(
     engines: LocalEngines,
 ) -> None:
     engine = await engines.open()
     first = a_task(engines, "echo ready; sleep 600")
     await engine.start(first)
     await wait_for_output(engine, first, b"ready")
-    (nursery,) = nurseries(os.getpid())
-    os.kill(nursery, signal.SIGKILL)
+    (server,) = fork_servers(os.getpid())
+    os.kill(server, signal.SIGKILL)
     assert (await run(engine, a_task(engines, "true", uid="w2"))).exit_code == 0
     assert (await status_of(engine, first)).phase is TaskPhase.RUNNING
-    assert len(nurseries(os.getpid())) == 1
+    assert len(fork_servers(os.getpid())) == 1
 
 
-async def test_a_nursery_that_dies_with_a_request_is_asked_for_nothing_twice(
+async def test_a_fork_server_that_dies_with_a_request_is_asked_for_nothing_twice(
     engines: LocalEngines,
 ) -> None:
     engine = await engines.open()
     await run(engine, a_task(engines, "true"))
-    (nursery,) = nurseries(os.getpid())
-    os.kill(nursery, signal.SIGSTOP)
+    (server,) = fork_servers(os.getpid())
+    os.kill(server, signal.SIGSTOP)
     task = a_task(engines, "echo here", uid="w2")
     start = asyncio.create_task(engine.start(task))
 
@@ -70,38 +70,38 @@ async def test_a_nursery_that_dies_with_a_request_is_asked_for_nothing_twice(
         return (engines.folder("w2") / "supervisor.log").exists()
 
     await until(claimed)
-    os.kill(nursery, signal.SIGKILL)
+    os.kill(server, signal.SIGKILL)
     await start
     ended = await wait_for(engine, engine.watch(), task, TaskPhase.ENDED)
     assert (ended.exit_code, ended.lost) == (0, False)
     assert await output(engine, task, index=0) == b"here\n"
 
 
-async def test_a_nursery_that_stands_still_holds_up_no_start(
+async def test_a_fork_server_that_stands_still_holds_up_no_start(
     engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starting, "WORD_SECONDS", 0.5)
+    monkeypatch.setattr(fork_server, "ANSWER_SECONDS", 0.5)
     engine = await engines.open()
     await run(engine, a_task(engines, "true"))
-    (nursery,) = nurseries(os.getpid())
-    os.kill(nursery, signal.SIGSTOP)
+    (server,) = fork_servers(os.getpid())
+    os.kill(server, signal.SIGSTOP)
     tasks = [a_task(engines, "echo here", uid=f"w{number}") for number in range(2, 12)]
     stream = engine.watch()
     await asyncio.gather(*(engine.start(task) for task in tasks))
     for task in tasks:
         ended = await wait_for(engine, stream, task, TaskPhase.ENDED)
         assert (ended.exit_code, ended.lost) == (0, False)
-    assert nurseries(os.getpid()) != [nursery]
+    assert fork_servers(os.getpid()) != [server]
 
 
-async def test_without_a_nursery_nothing_starts_and_the_claim_is_taken_back(
+async def test_without_a_fork_server_nothing_starts_and_the_claim_is_taken_back(
     engines: LocalEngines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = await engines.open()
     task = a_task(engines, "true")
     with monkeypatch.context() as broken:
-        broken.setattr(starting, "shim_command", lambda *_: [sys.executable, "-c", ""])
-        with pytest.raises(starting.NoSupervisor, match="starts supervisors"):
+        broken.setattr(fork_server, "shim_command", lambda *_: [sys.executable, "-c", ""])
+        with pytest.raises(fork_server.NoSupervisor, match="starts supervisors"):
             await engine.start(task)
     assert not engines.folder().exists()
     assert (await run(engine, task)).exit_code == 0
@@ -113,13 +113,13 @@ async def test_a_supervisor_that_cannot_begin_says_why(
     engine = await engines.open()
     with monkeypatch.context() as broken:
         broken.setattr(os, "mkfifo", lambda *_: None)
-        with pytest.raises(starting.NoSupervisor, match="No such file or directory: control"):
+        with pytest.raises(fork_server.NoSupervisor, match="No such file or directory: control"):
             await engine.start(a_task(engines, "true"))
     assert not engines.folder().exists()
     assert (await run(engine, a_task(engines, "true"))).exit_code == 0
 
 
-async def test_the_nursery_ends_with_its_engine_and_tasks_do_not(engines: LocalEngines) -> None:
+async def test_the_fork_server_ends_with_its_engine_and_tasks_do_not(engines: LocalEngines) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(__file__).with_name("starting_child.py")),
@@ -129,15 +129,15 @@ async def test_the_nursery_ends_with_its_engine_and_tasks_do_not(engines: LocalE
     )
 
     async def busy() -> bool:
-        return bool(nurseries(child.pid) and supervisors(engines.root))
+        return bool(fork_servers(child.pid) and supervisors(engines.root))
 
     await until(busy)
-    (nursery,) = nurseries(child.pid)
+    (server,) = fork_servers(child.pid)
     child.kill()
     await child.wait()
 
     async def gone() -> bool:
-        return tree.start_time(nursery) == 0
+        return process_tree.start_time(server) == 0
 
     await until(gone)
     engine = await engines.open()
@@ -149,7 +149,7 @@ async def test_the_nursery_ends_with_its_engine_and_tasks_do_not(engines: LocalE
     assert not all(status.lost for status in await engine.list())
 
 
-async def test_no_secret_of_a_task_is_in_the_nursery_or_in_anothers_supervisor(
+async def test_no_secret_of_a_task_is_in_the_fork_server_or_in_anothers_supervisor(
     engines: LocalEngines,
 ) -> None:
     engine = await engines.open()
@@ -159,14 +159,14 @@ async def test_no_secret_of_a_task_is_in_the_nursery_or_in_anothers_supervisor(
         )
         await engine.start(task)
         await wait_for_output(engine, task, b"ready")
-    (nursery,) = nurseries(os.getpid())
+    (server,) = fork_servers(os.getpid())
     own = {
         Path(f"/proc/{pid}/cwd").readlink().parent.name: pid for pid in supervisors(engines.root)
     }
     assert holds(own["w1"], b"first-s3cr3t")
     assert not holds(own["w2"], b"first-s3cr3t")
-    assert not holds(nursery, b"first-s3cr3t")
-    assert not holds(nursery, b"second-s3cr3t")
+    assert not holds(server, b"first-s3cr3t")
+    assert not holds(server, b"second-s3cr3t")
 
 
 def holds(pid: int, word: bytes) -> bool:

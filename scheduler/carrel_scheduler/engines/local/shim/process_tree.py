@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 Process = tuple[int, int]
 REMOVAL_TRIES = 50
@@ -46,7 +47,7 @@ def descendants(ancestor: int) -> list[Process]:
     return found
 
 
-def members(groups: list[str]) -> list[Process]:
+def members(groups: Sequence[str]) -> list[Process]:
     """Living processes in the control groups."""
     found: set[int] = set()
     for group in groups:
@@ -75,7 +76,7 @@ def send(process: Process, number: int) -> None:
         os.close(handle)
 
 
-def remove_groups(groups: list[str]) -> None:
+def remove_groups(groups: Sequence[str]) -> None:
     """Remove control groups whose members are gone, and the one around them after the last.
 
     A group that stays busy is said on standard error.
@@ -103,7 +104,7 @@ def _remove_if_empty(group: str) -> None:
         return  # other tasks are in it, or the last of them removed it already
 
 
-def count_oom_kills(files: list[str]) -> int:
+def count_oom_kills(files: Sequence[str]) -> int:
     """How often the kernel killed in these groups for want of memory."""
     total = 0
     for path in files:

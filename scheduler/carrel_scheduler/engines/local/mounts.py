@@ -1,11 +1,11 @@
-"""Which folders an account sees: what it could not reach by itself and needs is shown to it.
+"""Mounts of a task: folders that its account needs and cannot reach are bind-mounted for it.
 
-The state folder is closed to everybody (mode 0700), and so may be whatever lies around the clone
-or its Python (``/root``). For each folder that a task needs, the outermost closed folder on the
-way is veiled in the task's private mount namespace and the needed folder put back at its path.
-A veil always hides more than it shows: nothing that was closed opens. A folder that is shown may
-itself hold closed ones (somebody's volume with the state folder in it): these get veils of their
-own, mounted after what they lie in.
+The state folder is closed to everybody (mode 0700), and so may be the folders around the clone or
+its Python (``/root``). For each folder that a task needs, the outermost closed folder on the way is
+masked (covered by an empty one) in the task's mount namespace and the needed folder is bound at
+its path. A mask always hides more than is bound in it: nothing that was closed opens. A bound
+folder may itself hold closed ones (a volume with the state folder in it): these get masks of their
+own, mounted after the folder that they lie in.
 """
 
 import os
@@ -17,28 +17,28 @@ import msgspec
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Account
-from carrel_scheduler.engines.local.interpreter import SOURCES
+from carrel_scheduler.engines.local.fork_server import SOURCES
 from carrel_scheduler.engines.local.shim.sandbox import root_alone_changes
 
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - these are the folders that get replaced
 
 
-class View(msgspec.Struct, frozen=True):
+class Mounts(msgspec.Struct, frozen=True):
     """Mounts of one task; see ``shim.job.Job``."""
 
-    veils: list[str]
+    masks: list[str]
     binds: list[tuple[str, str, bool]]
 
 
 def temporary_folders() -> list[Path]:
-    """Folders for temporary files, in whose place a task has its own."""
+    """Folders for temporary files that a sandboxed task has of its own."""
     return [folder for folder in TEMPORARY if folder.is_dir() and not folder.is_symlink()]
 
 
 def interpreter_folders(account: Account) -> list[Path]:
-    """Folders without which our own Python and its packages cannot be used.
+    """Folders of the service's Python and its packages.
 
-    Raises ``EngineError`` when they are closed to the account by their own permissions.
+    Raises ``EngineError`` when their permissions keep the account from reading them.
     """
     for prefix in (Path(sys.prefix), Path(sys.base_prefix)):
         if not passes(prefix, account, 5):
@@ -75,10 +75,7 @@ def closed_ancestor(path: Path, account: Account) -> Path | None:
 
 
 def check_kept(path: str, account: Account) -> None:
-    """Refuse a read-only volume that nothing would keep the account from writing to.
-
-    Without root's help there are no mounts, and the folder's own permissions may let it.
-    """
+    """Refuse a read-only volume where there are no mounts and its permissions allow writing."""
     if account.shared and os.access(path, os.W_OK):
         raise EngineError(
             f"volumes={path!r}: cannot be kept from being written to here, where all work "
@@ -86,36 +83,35 @@ def check_kept(path: str, account: Account) -> None:
         )
 
 
-def plan_view(
+def plan_mounts(
     account: Account,
     *,
     readable: Iterable[Path],
     own: Iterable[Path],
     covered: Iterable[Path] = (),
     replaced: Sequence[tuple[Path, Path]] = (),
-) -> View:
-    """What to mount for a task of what is ours.
-
-    Raises ``EngineError`` when somebody else could put something in the place of a folder that
-    has to be covered.
+) -> Mounts:
+    """Masks and bind mounts that show a task folders of the engine.
 
     Args:
-        account: who will look.
-        readable: folders to show read-only (as far as their permissions allow).
-        own: folders of the account, to show as they are.
-        covered: folders to hide, where they are to be seen.
-        replaced: (source, target) files shown in place of others, read-only.
+        account: of the task.
+        readable: folders to bind read-only (as far as their permissions allow).
+        own: folders of the account, to bind as they are.
+        covered: folders to mask where they are visible.
+        replaced: (source, target) files bound in place of others, read-only.
+
+    Raises ``EngineError`` when others than root could replace a folder that has to be masked.
     """
-    veils: set[Path] = set()
+    masks: set[Path] = set()
     binds: dict[Path, tuple[str, str, bool]] = {}
     for path, read_only in sorted(_wanted(readable, own).items()):
-        _show(path, account, veils, binds, read_only=read_only)
+        _show(path, account, masks, binds, read_only=read_only)
     for path in covered:
         real = path.resolve()
-        if real.is_dir() and not any(real.is_relative_to(veil) for veil in veils):
-            veils.add(real)
+        if real.is_dir() and not any(real.is_relative_to(mask) for mask in masks):
+            masks.add(real)
     hidden = [path for path in binds if any(path.is_relative_to(one) for one in TEMPORARY)]
-    for needed in (*veils, *hidden):
+    for needed in (*masks, *hidden):
         if not root_alone_changes(os.path.realpath(needed), _trusted()):
             raise EngineError(
                 f"{needed} holds what tasks of user {account.name!r} need and lies in a folder that"
@@ -125,16 +121,16 @@ def plan_view(
     ordered += [
         (os.path.realpath(source), os.path.realpath(target), True) for source, target in replaced
     ]
-    return View([str(path) for path in sorted(veils)], ordered)
+    return Mounts([str(path) for path in sorted(masks)], ordered)
 
 
 def _trusted() -> tuple[int, ...]:
-    """Root, and whoever owns the programs that root runs here."""
+    """Root and the owners of the programs that root runs here."""
     return 0, SOURCES.stat().st_uid, Path(sys.prefix).stat().st_uid
 
 
 def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
-    """Every path to show, as named and as it really is, and whether it is read-only."""
+    """Every path to bind, as named and resolved, and whether it is read-only."""
     found: dict[Path, bool] = {}
     for read_only, folders in ((True, readable), (False, own)):
         for folder in folders:
@@ -145,12 +141,12 @@ def _wanted(readable: Iterable[Path], own: Iterable[Path]) -> dict[Path, bool]:
 def _show(
     path: Path,
     account: Account,
-    veils: set[Path],
+    masks: set[Path],
     binds: dict[Path, tuple[str, str, bool]],
     *,
     read_only: bool,
 ) -> None:
-    """Add what makes ``path`` visible; the folders above it have had their turn."""
+    """Add the mask and the bind mount of ``path``; those of folders above it are there."""
     if path in TEMPORARY:
         return
     shown = next((above for above in path.parents if above in binds), None)
@@ -166,8 +162,8 @@ def _show(
             return
     if closed is not None:
         if os.path.realpath(closed) != str(closed):
-            return  # it is shown where it really is, and links lead there
-        veils.add(closed)
+            return  # it is bound at its resolved path, and links lead there
+        masks.add(closed)
     binds[path] = (os.path.realpath(path), str(path), read_only)
 
 

@@ -1,8 +1,8 @@
-"""What became of a task, read from its folder alone.
+"""The state of a task as the files of its folder tell it.
 
-The lock decides: held means that a supervisor looks after the task. Not held, ``exit.json`` tells
-the end; without it nobody saw the end and the task is lost. The lock is asked before the file is
-looked for, because a supervisor writes the file before it lets the lock go.
+The lock decides: held means that a supervisor runs. Not held, ``exit.json`` tells the end; without
+that file nobody saw the end and the task is lost. The lock is tested before the file is read,
+because a supervisor writes the file before it releases the lock.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ NEVER_RAN: Final = "it never ran: the scheduler was interrupted while starting i
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``task.json``: what later schedulers must know of a task. No secrets."""
+    """``task.json``: what a scheduler that adopts the task must know. No secrets."""
 
     name: str
     project: str
@@ -71,13 +71,13 @@ class Lock:
 
     @staticmethod
     def held(folder: Path) -> bool:
-        """Whether a supervisor (or a scheduler about to start one) holds it."""
+        """Whether a supervisor holds it, or a scheduler that is about to start one."""
         try:
             descriptor = os.open(f"{folder}/lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
-            # Shared, so that two who ask do not take each other for a supervisor.
+            # Shared, so that two tests at once do not take each other for a supervisor.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -95,10 +95,7 @@ class Lock:
 
 
 def read_record(folder: Path) -> TaskRecord:
-    """``task.json``; it is there before the folder has its name.
-
-    Raises ``EngineError`` if it holds something else: a machine that went down may leave that.
-    """
+    """``task.json``. Raises ``EngineError`` if it is damaged, as after a crash of the machine."""
     record = _decoded(folder, "task.json", TaskRecord)
     if record is None:
         raise EngineError(f"{folder}/task.json is missing or damaged")
@@ -126,7 +123,7 @@ def _decoded(folder: Path, name: str, kind: type[T]) -> T | None:
 
 
 def _read(folder: Path, name: str) -> bytes:
-    """A small file, without the price of a path: each start reads several, on the event loop."""
+    """Read a small file without ``pathlib``: each start reads several on the event loop."""
     descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(descriptor, os.fstat(descriptor).st_size)
@@ -135,7 +132,7 @@ def _read(folder: Path, name: str) -> bytes:
 
 
 def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
-    """The state of a task; ``None`` when it is lost and nobody has said so yet."""
+    """The state of a task; ``None`` when it is lost and the loss is not yet recorded."""
     held = Lock.held(folder)
     ended = read_ended(folder)
     if ended is None and not held:
@@ -155,7 +152,7 @@ def read_status(folder: Path, task: TaskId) -> TaskStatus | None:
 
 
 def described(folder: Path, status: TaskStatus) -> TaskStatus:
-    """A status with what the folder tells of the task's start and devices, as far as it does."""
+    """The status, completed by what the folder tells of the task's start and devices."""
     started, record = read_started(folder), _decoded(folder, "task.json", TaskRecord)
     if record is not None:
         status = msgspec.structs.replace(
@@ -177,7 +174,7 @@ def _memory_message(ended: Ended, folder: Path) -> str:
 
 
 def record_loss(folder: Path, now: float) -> None:
-    """Write down that a task was lost; call once none of its processes is left."""
+    """Record that a task was lost; call it once none of its processes is left."""
     started = read_started(folder)
     ended = Ended(
         exit_code=None,

@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.engines.local.network import plan
+from carrel_scheduler.engines.local.network import addressing, nftables
+from carrel_scheduler.engines.local.network.addressing import (
+    Network,
+    free_pair,
+    installation_of,
+)
 from carrel_scheduler.engines.local.network.namespaces import hosts_inside
-from carrel_scheduler.engines.local.network.plan import Network, free_pair, installation_of
 
 NETWORK = Network(installation="ab12c", ports=(8000, 10001))
 
@@ -33,8 +37,8 @@ def test_addresses_that_the_machine_uses_are_not_taken() -> None:
 
 def test_loopback_answers_no_names_inside() -> None:
     text = "# none\nnameserver 127.0.0.53\nnameserver 10.1.2.3\nnameserver ::1\noptions edns0\n"
-    assert plan.nameservers_of(text) == [IPv4Address("10.1.2.3")]
-    assert plan.nameservers_of("nameserver\nnameserver 1.2.3.999\n") == []
+    assert addressing.nameservers_of(text) == [IPv4Address("10.1.2.3")]
+    assert addressing.nameservers_of("nameserver\nnameserver 1.2.3.999\n") == []
 
 
 @pytest.mark.parametrize("line", ["192.0.2.2 box", "127.0.1.1 box.example box", "::1 box"])
@@ -44,10 +48,12 @@ def test_the_machines_name_is_loopback_inside(line: str) -> None:
 
 
 def test_every_port_that_is_open_is_redirected_too() -> None:
-    machine = {chain.name: chain for chain in plan.machine_chains(NETWORK, [])}
+    machine = {chain.name: chain for chain in nftables.machine_chains(NETWORK, [])}
     inside = {
         chain.name: chain
-        for chain in plan.namespace_chains(NETWORK, plan.pair_of(IPv4Address("10.213.0.0")), [])
+        for chain in nftables.namespace_chains(
+            NETWORK, addressing.pair_of(IPv4Address("10.213.0.0")), []
+        )
     }
     assert len(machine["prerouting"].rules) == len(NETWORK.ports)
     assert len(inside["redirect"].rules) == len(NETWORK.ports) + 1

@@ -1,13 +1,25 @@
-"""What a task finds in its folder: files that came along, and the places of its volumes."""
+"""Folders of a task: its own with files and volumes, and those of event files.
+
+``events/<workload>/`` belongs to the job's user and is readable by others, but lies below the
+engine's closed state folder: only a task whose mounts show it gets there. Parts of composite work
+write to ``events/<owner>/<part>/``. Every folder above a user's own is the engine's, so that nobody
+can put a link in the place of one that will be shown to others.
+"""
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError
 from carrel_scheduler.engines.local.accounts import Account
+
+READABLE: Final = 0o755
+MOST_PARTS: Final = 2
+_PART: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 def relative_path(text: str, field: str) -> PurePosixPath:
@@ -19,7 +31,7 @@ def relative_path(text: str, field: str) -> PurePosixPath:
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files; parents are made."""
+    """Write files with the folders above them."""
     for name, content in files.items():
         target = folder / relative_path(name, "files")
         try:
@@ -33,9 +45,9 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 def destinations(
     volumes: Sequence[tuple[str, str]], files: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
-    """(source, place in the task's folder or empty) of each volume.
+    """(source, destination in the task's folder or empty) of each volume.
 
-    Raises ``EngineError`` for a place that is not of its own: one inside another, or of a file.
+    Raises ``EngineError`` for a destination inside another one or inside a file.
     """
     taken = {relative_path(name, "files").parts for name in files}
     for source, destination in volumes:
@@ -57,7 +69,7 @@ def destinations(
 def place_volumes(
     folder: Path, volumes: Sequence[tuple[str, str]], files: Iterable[str], *, linked: bool
 ) -> None:
-    """Make room for volumes in a folder that only we can write to, or link them into it."""
+    """Make the folders above the volumes' destinations, or links at them (``linked``)."""
     for source, place in list(destinations(volumes, files)):
         if place:
             target = folder / place
@@ -67,7 +79,7 @@ def place_volumes(
 
 
 def give(folder: Path, account: Account) -> None:
-    """Make the account the owner of a folder that only we could write so far."""
+    """Make the account the owner of a folder that only the engine could write so far."""
     if account.shared:
         return
     for parent, folders, names in os.walk(folder):
@@ -77,18 +89,18 @@ def give(folder: Path, account: Account) -> None:
 
 
 def own_folder(root: Path, name: str, account: Account, mode: int = 0o700) -> Path:
-    """A folder of the account inside one of ours, made on first use."""
+    """Make a folder of the account inside one of the engine, unless it is there."""
     return make_folder(root, name, mode, None if account.shared else (account.uid, account.gid))
 
 
 def make_folder(root: Path, name: str, mode: int, owner: tuple[int, int] | None) -> Path:
-    """A folder inside one of ours, by descriptor: what a link leads to is never changed.
+    """Make a folder by descriptor, unless it is there; the target of a link is never changed.
 
     Args:
-        root: of ours.
-        name: of the folder, made on first use.
-        mode: that it gets as long as it is ours.
-        owner: who gets it; ``None`` leaves it ours.
+        root: folder of the engine.
+        name: of the new folder.
+        mode: its permissions, set while the engine owns it.
+        owner: (uid, gid) of its owner; ``None`` for the engine.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     with contextlib.ExitStack() as stack:
@@ -107,3 +119,33 @@ def make_folder(root: Path, name: str, mode: int, owner: tuple[int, int] | None)
         if owner is not None and facts.st_uid != owner[0]:
             os.fchown(descriptor, *owner)
     return root / name
+
+
+def events_folder(root: Path, where: str, account: Account) -> Path:
+    """Make the folder of a job's event files, unless it is there.
+
+    Args:
+        root: of all event files.
+        where: below it; one name, or two for a part.
+        account: the job's.
+    """
+    *above, last = _parts(where)
+    folder = root
+    for part in above:
+        folder = make_folder(folder, part, READABLE, None)
+    return own_folder(folder, last, account, READABLE)
+
+
+def readable_events(root: Path, places: Iterable[str]) -> list[Path]:
+    """Event folders of other workloads that a task may read, made if they are missing.
+
+    Of a part the folder of the whole workload.
+    """
+    return [make_folder(root, _parts(where)[0], READABLE, None) for where in places]
+
+
+def _parts(where: str) -> tuple[str, ...]:
+    parts = PurePosixPath(where).parts
+    if not 0 < len(parts) <= MOST_PARTS or not all(map(_PART.fullmatch, parts)):
+        raise EngineError(f"events={where!r}: the uid of a workload, or `uid/part`, is right")
+    return parts

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError
-from carrel_scheduler.engines.local import isolation
+from carrel_scheduler.engines.local import mounts
 from carrel_scheduler.engines.local.accounts import Account
-from carrel_scheduler.engines.local.isolation import View, check_kept, plan_view
+from carrel_scheduler.engines.local.mounts import Mounts, check_kept, plan_mounts
 
 
 def account(home: Path) -> Account:
@@ -27,34 +27,34 @@ def folder(path: Path, mode: int = 0o755) -> Path:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that everybody reaches, with no folder for temporary files around it."""
-    monkeypatch.setattr(isolation, "TEMPORARY", ())
-    monkeypatch.setattr(isolation, "root_alone_changes", lambda path, trusted: True)
+    monkeypatch.setattr(mounts, "TEMPORARY", ())
+    monkeypatch.setattr(mounts, "root_alone_changes", lambda path, trusted: True)
     everybody = tmp_path / "everybody"
     folder(everybody)
     monkeypatch.setattr(
-        isolation,
+        mounts,
         "passes",
-        lambda path, who, need, real=isolation.passes: (
+        lambda path, who, need, real=mounts.passes: (
             True if everybody.is_relative_to(path) and path != everybody else real(path, who, need)
         ),
     )
     return everybody
 
 
-def plan(place: Path, readable: list[Path], own: list[Path]) -> View:
-    return plan_view(account(place), readable=readable, own=own)
+def plan(place: Path, readable: list[Path], own: list[Path]) -> Mounts:
+    return plan_mounts(account(place), readable=readable, own=own)
 
 
 def test_open_folders_need_nothing(place: Path) -> None:
-    assert plan(place, [folder(place / "venv")], []) == View([], [])
+    assert plan(place, [folder(place / "venv")], []) == Mounts([], [])
 
 
-def test_the_outermost_closed_folder_is_veiled_and_the_needed_one_shown(place: Path) -> None:
+def test_the_outermost_closed_folder_is_masked_and_the_needed_one_shown(place: Path) -> None:
     folder(place / "root", 0o700)
     folder(place / "root" / "inner", 0o700)
     venv = folder(place / "root" / "inner" / "venv")
     view = plan(place, [venv], [])
-    assert view.veils == [str(place / "root")]
+    assert view.masks == [str(place / "root")]
     assert view.binds == [(str(venv), str(venv), True)]
 
 
@@ -91,16 +91,16 @@ def test_temporary_folders_are_replaced_and_needed_parts_shown_in_them(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp = folder(place / "tmp")
-    monkeypatch.setattr(isolation, "TEMPORARY", (tmp,))
+    monkeypatch.setattr(mounts, "TEMPORARY", (tmp,))
     data = folder(tmp / "data")
-    view = plan_view(account(place), readable=[], own=[data, tmp])
-    assert view == View([], [(str(data), str(data), False)])
+    view = plan_mounts(account(place), readable=[], own=[data, tmp])
+    assert view == Mounts([], [(str(data), str(data), False)])
 
 
 def test_what_is_covered_lies_where_root_alone_changes_things(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(isolation, "root_alone_changes", lambda path, trusted: False)
+    monkeypatch.setattr(mounts, "root_alone_changes", lambda path, trusted: False)
     closed = folder(place / "state", 0o700)
     with pytest.raises(EngineError, match="others than root can change"):
         plan(place, [folder(closed / "venv")], [])
@@ -119,7 +119,7 @@ def test_the_interpreter_and_our_sources_are_needed() -> None:
         pass
 
     who = Everything(name="x", uid=0, gid=0, home=Path("/"), shared=False, listed=True)
-    found = isolation.interpreter_folders(who)
+    found = mounts.interpreter_folders(who)
     assert {Path(sys.prefix), Path(sys.base_prefix)} <= set(found)
     assert any((entry / "carrel_scheduler").is_dir() for entry in found)
     assert all(entry.exists() for entry in found)
@@ -128,7 +128,7 @@ def test_the_interpreter_and_our_sources_are_needed() -> None:
 def test_an_unreadable_interpreter_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.prefix", str(folder(place / "venv", 0o700)))
     with pytest.raises(EngineError, match="chmod"):
-        isolation.interpreter_folders(account(place))
+        mounts.interpreter_folders(account(place))
 
 
 def test_owner_and_group_bits_count(place: Path) -> None:
@@ -137,5 +137,5 @@ def test_owner_and_group_bits_count(place: Path) -> None:
         name="o", uid=facts.st_uid, gid=facts.st_gid, home=place, shared=False, listed=True
     )
     closed = folder(place / "mine", 0o700)
-    assert isolation.passes(closed, owner, 5)
-    assert not isolation.passes(closed, account(place), 1)
+    assert mounts.passes(closed, owner, 5)
+    assert not mounts.passes(closed, account(place), 1)
