@@ -76,9 +76,9 @@ def _address(offset: int, network: IPv4Network | IPv4Address) -> Rule:
 def _rule(
     action: Rule,
     *,
-    iif: str = "",
-    oif: str = "",
-    oif_not: Sequence[str] = (),
+    by: str = "",
+    out: str = "",
+    out_not: Sequence[str] = (),
     source: IPv4Network | IPv4Address | None = None,
     to: IPv4Network | IPv4Address | None = None,
     port: int | None = None,
@@ -90,10 +90,10 @@ def _rule(
 
     Args:
         action: what is done.
-        iif: the link by which they come has a name that begins so; with a NUL at the end it is
+        by: the link by which they come has a name that begins so; with a NUL at the end it is
             the whole name.
-        oif: the same of the link by which they leave.
-        oif_not: they leave by other links.
+        out: the same of the link by which they leave.
+        out_not: they leave by other links.
         source: their sender's address, or its network.
         to: their destination's.
         port: their destination's, of TCP unless ``protocol`` says otherwise.
@@ -102,11 +102,11 @@ def _rule(
         user_not: they were sent from a socket of another user.
     """
     found: Rule = []
-    if iif:
-        found += _match("meta", {"key": _LINK_IN}, iif.encode())
-    if oif:
-        found += _match("meta", {"key": _LINK_OUT}, oif.encode())
-    for name in oif_not:
+    if by:
+        found += _match("meta", {"key": _LINK_IN}, by.encode())
+    if out:
+        found += _match("meta", {"key": _LINK_OUT}, out.encode())
+    for name in out_not:
         found += _match("meta", {"key": _LINK_OUT}, name.encode(), unequal=True)
     if source is not None:
         found += _address(_SOURCE, source)
@@ -127,31 +127,31 @@ def _rule(
 def machine_chains(network: Network, nameservers: Sequence[IPv4Address]) -> list[Chain]:
     """The machine's rules: what tasks reach, and who reaches them."""
     links, block = network.links, IPv4Network(network.block)
-    carrel = [_rule(_ACCEPT, iif=links, to=LOCALHOST, port=port) for port in network.ports]
+    carrel = [_rule(_ACCEPT, by=links, to=LOCALHOST, port=port) for port in network.ports]
     if network.public is not None:
-        carrel.append(_rule(_ACCEPT, iif=links, port=network.public))
-    names = _name_rules(nameservers, iif=links)
-    refused = [_rule(_REJECT, iif=links, to=one) for one in (block, *METADATA)]
+        carrel.append(_rule(_ACCEPT, by=links, port=network.public))
+    names = _name_rules(nameservers, by=links)
+    refused = [_rule(_REJECT, by=links, to=one) for one in (block, *METADATA)]
     return [
         Chain("prerouting", "nat", "prerouting", _NAT_IN, [
-            _rule(_redirect(LOCALHOST), iif=links, to=block, port=port) for port in network.ports
+            _rule(_redirect(LOCALHOST), by=links, to=block, port=port) for port in network.ports
         ]),
         Chain("input", "filter", "input", _FILTER, [
-            _rule(_ACCEPT, iif=links, states=_ANSWERS),
+            _rule(_ACCEPT, by=links, states=_ANSWERS),
             *carrel, *names,
-            _rule(_REJECT, iif=links),
+            _rule(_REJECT, by=links),
         ]),
         Chain("forward", "filter", "forward", _FILTER, [
-            _rule(_REJECT, iif=links, oif=LINKS),
-            _rule(_ACCEPT, oif=links, states=_ANSWERS),
-            _rule(_REJECT, oif=links),
+            _rule(_REJECT, by=links, out=LINKS),
+            _rule(_ACCEPT, out=links, states=_ANSWERS),
+            _rule(_REJECT, out=links),
             *names, *refused,
         ]),
         Chain("output", "filter", "output", _FILTER, [
-            _rule(_REJECT, oif=links, states=_NEW, user_not=0),
+            _rule(_REJECT, out=links, states=_NEW, user_not=0),
         ]),
         Chain("postrouting", "nat", "postrouting", _NAT_OUT, [
-            _rule(_MASQUERADE, source=block, oif_not=(LINKS, "lo\0")),
+            _rule(_MASQUERADE, source=block, out_not=(LINKS, "lo\0")),
         ]),
     ]  # fmt: skip
 
@@ -169,18 +169,18 @@ def namespace_chains(
             *(_rule(_redirect(pair.host), to=LOOPBACK, port=port) for port in network.ports),
             _rule(_redirect(LOCALHOST), to=pair.task, protocol=TCP),
         ]),
-        Chain("postrouting", "nat", "postrouting", _NAT_OUT, [_rule(_MASQUERADE, oif=inner)]),
+        Chain("postrouting", "nat", "postrouting", _NAT_OUT, [_rule(_MASQUERADE, out=inner)]),
         Chain("prerouting", "nat", "prerouting", _NAT_IN, [
-            _rule(_redirect(LOCALHOST), iif=inner, protocol=TCP),
+            _rule(_redirect(LOCALHOST), by=inner, protocol=TCP),
         ]),
         Chain("input", "filter", "input", _FILTER, [
-            _rule(_ACCEPT, iif="lo\0"),
+            _rule(_ACCEPT, by="lo\0"),
             _rule(_ACCEPT, states=_ANSWERS),
             _rule(_ACCEPT, source=pair.host),
             _rule(_REJECT),
         ]),
         Chain("output", "filter", "output", _FILTER, [
-            _rule(_ACCEPT, oif="lo\0"),
+            _rule(_ACCEPT, out="lo\0"),
             _rule(_ACCEPT, states=_ANSWERS),
             *(_rule(_ACCEPT, to=pair.host, port=port) for port in network.ports),
             *_name_rules(nameservers),
@@ -189,9 +189,9 @@ def namespace_chains(
     ]  # fmt: skip
 
 
-def _name_rules(nameservers: Sequence[IPv4Address], iif: str = "") -> list[Rule]:
+def _name_rules(nameservers: Sequence[IPv4Address], by: str = "") -> list[Rule]:
     return [
-        _rule(_ACCEPT, iif=iif, to=server, port=DNS_PORT, protocol=transport)
+        _rule(_ACCEPT, by=by, to=server, port=DNS_PORT, protocol=transport)
         for server in nameservers
         for transport in (UDP, TCP)
     ]
