@@ -7,29 +7,83 @@ Exit codes: 0 done, 1 refused by the service, 2 wrong usage, 3 not signed in or 
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 import typer
 
 from carrel import options
-from carrel.cli import (
+from carrel.cli.commands import (
     cluster,
     departments,
-    docker_words,
     endpoints,
     experiments,
     jobs,
     notebooks,
-    plugins,
     projects,
     session,
-    shells,
+    submit,
+    terminal,
     workspaces,
 )
-from carrel.cli import submit as submission
-from carrel.cli.context import Invocation
-from carrel.cli.output import complain
+from carrel.cli.commands import submit as submission
+from carrel.cli.common import Invocation, complain
 from carrel.errors import BadSetting, CarrelError, NotSignedIn, Unreachable
+
+GROUP: Final = "carrel.commands"
+HELP: Final = {
+    "backup": "Write users, keys, projects, history and waiting work into one file.",
+    "restore": "Bring back what `carrel backup` wrote; Carrel has to be stopped.",
+    "up": "Start everything on this machine: Hub, scheduler, console.",
+    "user": "Manage the people who may sign in (administrators).",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register what is announced."""
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        app.command(
+            point.name,
+            help=HELP.get(point.name, f"Brought by {point.value.partition('.')[0]}."),
+            add_help_option=False,
+            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+            rich_help_panel="This machine",
+        )(_forwarder(point))
+
+
+def _forwarder(point: EntryPoint) -> Callable[[typer.Context], None]:
+    def forward(context: typer.Context) -> None:
+        command = _load(point)
+        invocation: Invocation = context.obj
+        behind = [] if invocation.rest is None else ["--", *invocation.rest]
+        found = typer.main.get_command(command)
+        code = found.main(
+            [*context.args, *behind],
+            prog_name=f"carrel {point.name}",
+            standalone_mode=False,
+            obj=Invocation(rest=invocation.rest),
+        )
+        if isinstance(code, int) and code:
+            raise typer.Exit(code)
+
+    return forward
+
+
+def _load(point: EntryPoint) -> typer.Typer:
+    try:
+        found = point.load()
+    except ModuleNotFoundError as error:
+        complain(
+            f"`carrel {point.name}` needs a part that is not installed here "
+            f"({error.name}): pip install 'jupyter-carrel[hub]'."
+        )
+        raise typer.Exit(1) from None
+    if isinstance(found, typer.Typer):
+        return found
+    wrapper = typer.Typer(add_completion=False, rich_markup_mode=None)
+    wrapper.command()(found)
+    return wrapper
+
 
 REFUSED: Final = 1
 USAGE: Final = 2
@@ -43,8 +97,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "whoami": session.whoami,
     "submit": submission.submit,
     "logs": jobs.logs,
-    "bash": shells.bash,
-    "exec": shells.exec_command,
+    "bash": terminal.bash,
+    "exec": terminal.exec_command,
     "suspend": jobs.suspend,
     "resume": jobs.resume,
     "run-notebook": notebooks.run_notebook,
@@ -129,7 +183,7 @@ def build() -> typer.Typer:
         for verb, command in verbs.items():
             group.command(verb)(command)
         app.add_typer(group, name=name)
-    plugins.add_to(app)
+    add_to(app)
     return app
 
 
@@ -147,7 +201,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     words, rest = _split(arguments)
     if words[:1] == ["submit"]:
-        words = docker_words.translated(words)
+        words = submit.translated(words)
     command = typer.main.get_command(build())
     try:
         code = command.main(

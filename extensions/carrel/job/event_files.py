@@ -1,8 +1,8 @@
 """Event files: what a job reports, as TensorBoard reads it.
 
-A thread writes them into ``CARREL_EVENTS_DIR``, one file for each process that reports.
 A thread writes them into ``CARREL_EVENTS_DIR``, one file for each process that reports. The package
 of TensorBoard is imported with the first report, TensorFlow never. Points that the thread cannot
+keep up with are thinned out; a failure to write is logged once and never raised in the job.
 
 The configuration of an experiment's trial stands at the beginning, so that TensorBoard's HPARAMS
 compares trials. How the trial ended stands in a file of its own, because TensorBoard keeps to the

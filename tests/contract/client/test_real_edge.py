@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from carrel.cli import cluster, main
+from carrel.cli import main
+from carrel.cli.commands import cluster
 from carrel.client import AsyncClient
 from carrel.errors import ApiError, NotSignedIn
 from contract.api.service import Desk, running

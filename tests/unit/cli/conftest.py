@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from carrel.cli import cluster, jobs, main
+from carrel.cli import main
+from carrel.cli.commands import cluster, jobs
 from carrel.testing import FakeScheduler
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -13,7 +13,8 @@ import typer
 from aiohttp import WSMessage, WSMsgType
 from typing_extensions import override
 
-from carrel.cli import attach, main, plugins
+from carrel.cli import main
+from carrel.cli.commands import terminal
 from carrel.client import Client, Terminal, config
 from carrel.errors import Unreachable
 from carrel.testing import FakeScheduler
@@ -161,12 +162,12 @@ def test_the_local_terminal_is_put_back(
 
     fake.submit("vision", "x")
     fake.run("vision", "x")
-    keyboard, terminal = pty.openpty()
-    before = termios.tcgetattr(terminal)
-    with Client(fake.url, fake.token("ada")) as client, os.fdopen(terminal) as typed:
+    keyboard, device = pty.openpty()
+    before = termios.tcgetattr(device)
+    with Client(fake.url, fake.token("ada")) as client, os.fdopen(device) as typed:
         monkeypatch.setattr(sys, "stdin", typed)
         os.write(keyboard, b"exit\n")
-        assert attach.attach(client.loop, client.exec("vision", "x")) == 0
+        assert terminal.attach(client.loop, client.exec("vision", "x")) == 0
         assert termios.tcgetattr(typed.fileno()) == before
     os.close(keyboard)
 
@@ -206,17 +207,17 @@ def test_an_end_that_nobody_told_is_no_success(
     with Client(fake.url, fake.token("ada")) as client, Path("/dev/null").open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         with pytest.raises(Unreachable, match=re.escape(words)):
-            attach.attach(client.loop, Terminal(cast("ClientWebSocketResponse", Cut(last))))
+            terminal.attach(client.loop, Terminal(cast("ClientWebSocketResponse", Cut(last))))
     assert capsys.readouterr().out == "half"
 
 
 def test_commands_of_other_packages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
-        EntryPoint("up", "unit.cli.extra:up", plugins.GROUP),
-        EntryPoint("user", "unit.cli.extra:app", plugins.GROUP),
-        EntryPoint("gone", "package_that_is_not_there:x", plugins.GROUP),
+        EntryPoint("up", "unit.cli.extra:up", main.GROUP),
+        EntryPoint("user", "unit.cli.extra:app", main.GROUP),
+        EntryPoint("gone", "package_that_is_not_there:x", main.GROUP),
     ]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    monkeypatch.setattr(main, "entry_points", lambda group: points)
     done = run("up", "--gpus", "3", "--", "more")
     assert (done.code, done.out) == (0, "up with 3 GPUs and more\n")
     assert run("user", "add", "eve").out == "added eve\n"

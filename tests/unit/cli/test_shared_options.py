@@ -7,7 +7,7 @@ import typer
 from typer import Option
 from typer.testing import CliRunner
 
-from carrel.cli.shared_options import sharing
+from carrel.cli.typer_options import with_record
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Wish:
 def test_a_record_is_taken_as_options_in_its_place() -> None:
     taken: list[tuple[str, Wish, bool]] = []
 
-    @sharing(Wish)
+    @with_record(Wish)
     def order(name: str, *, wish: Wish, now: bool = False) -> None:
         """Order one."""
         taken.append((name, wish, now))

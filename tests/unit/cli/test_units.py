@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel.cli import units, views
+from carrel.cli import cells, units
 from carrel.errors import BadSetting
 from carrel.models import Amounts, ProjectUse
 
@@ -73,4 +73,4 @@ def test_amounts_are_written() -> None:
 )
 def test_the_quota_line(held: float, borrowed: float, quota: float | None, line: str) -> None:
     use = ProjectUse(gpus_allocated=held, gpus_borrowed=borrowed)
-    assert views.quota_line(use, Amounts(gpus=quota)) == line
+    assert cells.quota_line(use, Amounts(gpus=quota)) == line

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from carrel.cli.plugins import HELP
+from carrel.cli.main import HELP
 from carrel_hub.backup.archive import FORMAT, Manifest
 from carrel_hub.backup.command import backup, restore
 from carrel_hub.backup.contents import MANIFEST

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from carrel.cli import units
-from carrel.cli.context import connected, now, project_of
-from carrel.cli.output import (
+from carrel.cli.common import (
     NoHeaders,
     Output,
     OutputOption,
     ProjectOption,
+    connected,
+    now,
+    project_of,
     show,
 )
 
@@ -78,19 +80,19 @@ def _node_status(node: "Node") -> str:
 
 def list_projects(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
     """List your projects by department: what is guaranteed, used, borrowed and waited for."""
-    from carrel.cli import views
+    from carrel.cli import cells
     from carrel.models import by_department
 
     with connected() as client:
         groups = by_department(client.list_projects())
     projects = [project for _, inside in groups for project in inside]
-    rows = [views.project_row(project) for project in projects]
-    headers: tuple[str, ...] = views.PROJECT_COLUMNS
+    rows = [cells.project_row(project) for project in projects]
+    headers: tuple[str, ...] = cells.PROJECT_COLUMNS
     if any(department for department, _ in groups):
         headers = ("DEPARTMENT", *headers)
         owners = (project.department or "-" for project in projects)
         rows = [[owner, *row] for owner, row in zip(owners, rows, strict=True)]
-    show(projects, output, headers, rows, no_headers=no_headers, right=views.PROJECT_NUMBERS)
+    show(projects, output, headers, rows, no_headers=no_headers, right=cells.PROJECT_NUMBERS)
 
 
 def top_node(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
@@ -131,25 +133,25 @@ def top_job(
     no_headers: NoHeaders = False,
 ) -> None:
     """Show running jobs, the largest first: GPUs, their load, progress, metrics."""
-    from carrel.cli import views
+    from carrel.cli import cells
 
     with connected() as client:
         where = None if everywhere else project_of(client, project)
         jobs = [job for job in client.list_workloads(where) if job.holds_resources]
         load = _load(client.nodes())
-    jobs.sort(key=lambda job: (-views.requested_gpus(job), job.project, job.name))
+    jobs.sort(key=lambda job: (-cells.requested_gpus(job), job.project, job.name))
     rows = (_load_row(job, load.get(job.uid, [])) for job in jobs)
     show(jobs, output, LOAD_COLUMNS, rows, no_headers=no_headers, right=LOAD_NUMBERS)
 
 
 def _load_row(job: "Workload", works: list[float]) -> list[str]:
-    from carrel.cli import views
+    from carrel.cli import cells
 
     progress = job.status.progress
     return [
         job.name,
         job.project,
-        f"{views.requested_gpus(job):.2f}",
+        f"{cells.requested_gpus(job):.2f}",
         f"{sum(works) / len(works):.0%}" if works else "-",
         f"{progress.done / progress.total:.0%}" if progress and progress.total else "-",
         ", ".join(f"{key} {value:.4g}" for key, value in job.status.metrics.items()) or "-",

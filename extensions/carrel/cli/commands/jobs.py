@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carrel.cli import units
-from carrel.cli.context import connected, now, project_of
-from carrel.cli.output import (
+from carrel.cli.common import (
     NoHeaders,
     Output,
     OutputOption,
     ProjectOption,
     complain,
+    connected,
     document,
     for_programs,
+    now,
+    project_of,
     say,
     show,
 )
@@ -48,8 +50,8 @@ def list_jobs(
     no_headers: NoHeaders = False,
 ) -> None:
     """List jobs."""
-    from carrel.cli import views
-    from carrel.cli.submit import labels as read_labels
+    from carrel.cli import cells
+    from carrel.cli.commands.submit import labels as read_labels
 
     labels = read_labels(label)
     with connected() as client:
@@ -59,11 +61,11 @@ def list_jobs(
         service = client.settings.url
     wide = output is Output.WIDE
     rows = (
-        views.job_row(job, now(), service) + ([views.why(job) or views.NOTHING] if wide else [])
+        cells.job_row(job, now(), service) + ([cells.why(job) or cells.NOTHING] if wide else [])
         for job in jobs
     )
     title = f"Showing jobs for project {where}" if where else "Showing jobs for all projects"
-    headers = (*views.JOB_COLUMNS, "REASON") if wide else views.JOB_COLUMNS
+    headers = (*cells.JOB_COLUMNS, "REASON") if wide else cells.JOB_COLUMNS
     show(jobs, output, headers, rows, title=title, no_headers=no_headers)
 
 
@@ -71,8 +73,8 @@ def describe_job(
     name: Name, *, project: ProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Show a job: what was asked for, its state and why, its tasks and its past."""
-    from carrel.cli import description
-    from carrel.cli.kind_facts import OWNER_LABEL, PARTS
+    from carrel.cli.commands import describe
+    from carrel.cli.commands.describe import OWNER_LABEL, PARTS
 
     with connected() as client:
         where = project_of(client, project)
@@ -84,7 +86,7 @@ def describe_job(
     if for_programs(output):
         document(job, output)
         return
-    description.job(job, past, parts, now(), service)
+    describe.show_job(job, past, parts, now(), service)
 
 
 def logs(

@@ -6,11 +6,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from carrel import options
-from carrel.cli import addresses, requests
-from carrel.cli.asked import with_rows
-from carrel.cli.context import connected, project_of
-from carrel.cli.output import ProjectOption, say
-from carrel.cli.submit import send
+from carrel.cli.commands import submit
+from carrel.cli.commands.submit import send
+from carrel.cli.common import ProjectOption, connected, project_of, say
+from carrel.cli.typer_options import with_rows
 from carrel.options import EVERY, Surface
 
 # What the command's words say already, or what has no meaning for a whole notebook.
@@ -71,11 +70,12 @@ def tensorboard(
     project: ProjectOption = None,
 ) -> None:
     """Show curves of jobs in TensorBoard; prints its address."""
+    from carrel.cli import cells
     from carrel.client import notebooks
 
     with connected() as client:
         board = notebooks.tensorboard(client, jobs, project=project_of(client, project))
-        hub = addresses.hub_of(client.settings.url)
+        hub = cells.hub_of(client.settings.url)
     say(f"TensorBoard {board.name}: {hub}/services/gateway/{board.project}/{board.name}/")
     say("It is there in some seconds, and stops when nobody has looked for half an hour.")
 
@@ -83,4 +83,4 @@ def tensorboard(
 def _about(path: str, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
     """The request's fields with the notebook sent along, or named by its path."""
     section = {**fields.get("notebook", {}), "path": str(Path(path))}
-    return requests.with_notebook(kind, {**fields, "notebook": section})
+    return submit.with_notebook(kind, {**fields, "notebook": section})

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from carrel.cli.context import connected
-from carrel.cli.output import Output, OutputOption, document, for_programs, say
+from carrel.cli.common import Output, OutputOption, connected, document, for_programs, say
 from carrel.errors import BadSetting
 
 

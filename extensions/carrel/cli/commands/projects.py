@@ -1,13 +1,19 @@
-"""What an administrator sets of a project or a department, as options and as the API's fields."""
+"""``carrel project``: what an administrator sets of projects. Only named options change anything."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 from typing_extensions import override
 
 from carrel.cli import units
+from carrel.cli.common import connected, say
+from carrel.cli.typer_options import with_record
+
+if TYPE_CHECKING:
+    from carrel.models import ProjectImpact
+
 
 NONE = "none"
 Text = str | None
@@ -152,3 +158,66 @@ def _number(text: str, option: str, kind: type[int] | type[float]) -> float:
         return kind(text)
     except ValueError:
         raise typer.BadParameter(f"{option} {text!r} is no number; write one, or none.") from None
+
+
+Name = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
+Users = Annotated[list[str], typer.Argument(metavar="USER...", help="Who.")]
+
+
+@with_record(ProjectOptions)
+def create(name: Name, *, options: ProjectOptions) -> None:
+    """Create a project."""
+    body = options.body()
+    with connected() as client:
+        client.create_project({"name": name, **body})
+    say(f"Project {name} created successfully.")
+
+
+@with_record(ProjectOptions)
+def update(
+    name: Name,
+    *,
+    options: ProjectOptions,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say who would start and who would give way.")
+    ] = False,
+) -> None:
+    """Change a project; what is not named stays."""
+    body = options.body()
+    if not body:
+        raise typer.BadParameter("name what to change, such as --gpus 4.")
+    with connected() as client:
+        if dry_run:
+            _impact(name, client.update_project(name, body, dry_run=True))
+            return
+        client.update_project(name, body)
+    say(f"Project {name} updated successfully.")
+
+
+def _impact(name: str, impact: "ProjectImpact") -> None:
+    say(f"Nothing was changed in {name}.")
+    say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
+    say(f"Would give way at once: {', '.join(impact.would_give_way) or 'no job'}")
+
+
+def delete(name: Name) -> None:
+    """Remove a project that has no jobs."""
+    with connected() as client:
+        client.delete_project(name)
+    say(f"Project {name} deleted successfully.")
+
+
+def add_user(name: Name, users: Users) -> None:
+    """Let users into a project."""
+    with connected() as client:
+        for user in users:
+            client.add_member(name, user)
+            say(f"User {user} added to project {name} successfully.")
+
+
+def remove_user(name: Name, users: Users) -> None:
+    """Take users out of a project."""
+    with connected() as client:
+        for user in users:
+            client.remove_member(name, user)
+            say(f"User {user} removed from project {name} successfully.")

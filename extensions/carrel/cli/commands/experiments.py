@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from carrel.cli import units
-from carrel.cli.context import connected, project_of
-from carrel.cli.output import (
+from carrel.cli.common import (
     NoHeaders,
     Output,
     OutputOption,
     ProjectOption,
+    connected,
     document,
     for_programs,
+    project_of,
     say,
     show,
 )
@@ -49,11 +50,11 @@ def list_experiments(
     no_headers: NoHeaders = False,
 ) -> None:
     """List experiments with how far they are and their best values."""
-    from carrel.cli import views
+    from carrel.cli import cells
 
     with connected() as client:
         found = client.list_workloads(project_of(client, project), kind="experiment")
-    rows = ([one.name, views.status_word(one), one.project, *_counts(one)] for one in found)
+    rows = ([one.name, cells.status_word(one), one.project, *_counts(one)] for one in found)
     show(found, output, COLUMNS, rows, no_headers=no_headers, right=NUMBERS)
 
 

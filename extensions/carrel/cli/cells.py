@@ -1,14 +1,98 @@
-"""How the API's structures read in tables: the words and cells of jobs, projects and nodes."""
+"""Cells of tables: the words and numbers of jobs, projects and departments.
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+Work that has parts (experiments, endpoints) is counted by its parts; elastic work by what it holds
+now; everything else is all there or not at all.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
-from carrel.cli import addresses, units
-from carrel.cli.counting import counts
+from carrel.cli import units
 from carrel.models import Amounts, Department, Project, ProjectUse, Workload
 from carrel.options import type_word
+
+
+class Counts(NamedTuple):
+    """Tasks (or parts) that run and that wait, GPUs held and asked for."""
+
+    running: int
+    waiting: int
+    held: float
+    requested: float
+
+
+def counts(workload: Workload) -> Counts:
+    """The counts of a workload now."""
+    spec, status = workload.spec, workload.status
+    if spec.kind == "experiment" and spec.experiment is not None:
+        return _of_parts(workload, *_trials(workload))
+    if spec.kind == "inference":
+        endpoint = status.endpoint
+        wanted = endpoint.wanted if endpoint else 0
+        ready = endpoint.ready if endpoint else 0
+        return _of_parts(workload, ready, max(0, wanted - ready))
+    if spec.kind == "schedule":
+        return Counts(0, 0, 0.0, 0.0)
+    requested = spec.gpus * spec.tasks
+    if not workload.holds_resources:
+        return Counts(0, 0 if workload.at_rest else spec.tasks, 0.0, requested)
+    if spec.elastic is not None:
+        live = [task for task in status.tasks if task.ended_at is None]
+        held = sum(len(task.devices) if spec.gpus >= 1 else spec.gpus for task in live)
+        return Counts(len(live), spec.tasks - len(live), float(held), requested)
+    if status.phase == "starting":
+        return Counts(0, spec.tasks, requested, requested)
+    return Counts(spec.tasks, 0, requested, requested)
+
+
+def _trials(workload: Workload) -> tuple[int, int]:
+    experiment, now = workload.spec.experiment, workload.status.experiment
+    if experiment is None or workload.at_rest:
+        return 0, 0
+    if now is None:
+        return 0, min(experiment.parallelism, experiment.completions)
+    done = now.completed + now.pruned + now.failed
+    left = max(0, experiment.completions - done - now.running)
+    return now.running, min(left, max(0, experiment.parallelism - now.running))
+
+
+def _of_parts(workload: Workload, running: int, waiting: int) -> Counts:
+    each = workload.spec.gpus * workload.spec.tasks
+    if workload.at_rest:
+        return Counts(0, 0, 0.0, each)
+    return Counts(running, waiting, running * each, (running + waiting) * each)
+
+
+SERVICE = "/services/carrel"
+
+
+def hub_of(service: str, environ: Mapping[str, str] | None = None) -> str:
+    """The Hub's public address; a workspace, which reaches ``service`` past it, is told."""
+    env = os.environ if environ is None else environ
+    if env.get("CARREL_URL", "").rstrip("/") == service and (told := env.get("CARREL_PUBLIC_URL")):
+        return told.rstrip("/")
+    return service.removesuffix(SERVICE)
+
+
+def service_urls(
+    workload: "Workload", service: str, environ: Mapping[str, str] | None = None
+) -> list[str]:
+    """The addresses of a workload that can answer now; none for others."""
+    hub, spec = hub_of(service, environ), workload.spec
+    if workload.at_rest or workload.status.phase == "pending":
+        return []
+    found = []
+    if spec.kind == "workspace" and workload.status.phase == "running":
+        found.append("/".join(filter(None, (hub, "user", spec.user, spec.server_name))))
+    if spec.kind not in ("trial", "replica", "experiment", "schedule"):
+        base = f"{hub}/services/gateway/{quote(workload.project)}/{quote(workload.name)}/"
+        found += [f"{base}~{route.name}/" if route.name else base for route in spec.routes]
+    return found
+
 
 NOTHING: Final = "-"
 JOB_COLUMNS: Final = (
@@ -70,7 +154,7 @@ def nodes_of(workload: Workload) -> str:
 
 def service_url(workload: Workload, service: str) -> str:
     """The addresses of what listens, below the Hub that serves ``service``."""
-    return ",".join(addresses.of(workload, service)) or NOTHING
+    return ",".join(service_urls(workload, service)) or NOTHING
 
 
 def job_row(workload: Workload, now: float, service: str) -> list[str]:

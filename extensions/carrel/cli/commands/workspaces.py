@@ -1,29 +1,114 @@
-"""``carrel workspace``: your workspaces on the Hub: made, listed, started, copied, removed."""
+"""``carrel workspace``: your workspaces on the Hub: made, listed, started, copied, removed.
 
-from collections.abc import Iterator
+A workspace is described by options, or by a YAML file with the Hub's own fields; options win. What
+an environment's name means is the Hub's: one that begins with a slash is a folder, any other one a
+profile that the administrator offers.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Option
 
-from carrel.cli import addresses
-from carrel.cli.context import connected
-from carrel.cli.output import (
+from carrel.cli.commands.submit import documents
+from carrel.cli.common import (
     NoHeaders,
     Output,
     OutputOption,
+    connected,
     document,
     fields,
     for_programs,
     say,
     show,
 )
-from carrel.cli.shared_options import sharing
-from carrel.cli.workspace_options import FIELDS, WorkspaceOptions, written
+from carrel.cli.typer_options import with_record
 from carrel.errors import BadSetting
+from carrel.options import values
 
 if TYPE_CHECKING:
     from carrel.client.workspaces import Server, Workspaces
+
+
+FIELDS: Final = ("project", "gpus", "cpu", "memory_gib", "profile", "environment", "volumes")
+Texts = list[str] | None
+Text = str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceOptions:
+    """What was named on the command line; ``None``: it was not."""
+
+    project: Annotated[Text, Option("--project", "-p", help="Its project.")] = None
+    gpus: Annotated[int | None, Option("--gpus", "-g", min=0, help="GPUs.")] = None
+    cpu: Annotated[float | None, Option("--cpu", min=0.1, help="Processor cores.")] = None
+    memory: Annotated[float | None, Option("--memory", min=0.25, help="Memory in GiB.")] = None
+    environment: Annotated[
+        Text,
+        Option(
+            "--environment",
+            "-e",
+            metavar="NAME|FOLDER",
+            help="Python of its notebooks: one that is offered, or the folder of your own.",
+        ),
+    ] = None
+    volume: Annotated[
+        Texts,
+        Option(
+            "--volume",
+            "-v",
+            metavar=values.VOLUME.shown,
+            help="A folder to see in the home, and where; ro: only to read; may be repeated.",
+        ),
+    ] = None
+
+    def definition(self) -> dict[str, Any]:
+        """The Hub's fields of the options that were given. Raises ``BadSetting``."""
+        asked = {
+            "project": self.project,
+            "gpus": self.gpus,
+            "cpu": self.cpu,
+            "memory_gib": self.memory,
+            **_python(self.environment),
+            "volumes": None if not self.volume else [_folder(one) for one in self.volume],
+        }
+        return {key: value for key, value in asked.items() if value is not None}
+
+
+def written(file: str | None) -> tuple[str, dict[str, Any]]:
+    """The name (empty: none) and the definition in a file. Raises ``BadSetting``."""
+    if file is None:
+        return "", {}
+    found = [one for one in documents(file) if one is not None]
+    if len(found) != 1 or not isinstance(found[0], Mapping):
+        raise BadSetting(f"{file} should hold one workspace, such as `project: vision`.")
+    definition = dict(found[0])
+    for field in definition:
+        if field not in ("name", *FIELDS):
+            close = difflib.get_close_matches(str(field), FIELDS, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(FIELDS)}."
+            raise BadSetting(f"{file}: there is no field `{field}`; {hint}", code="unknown_field")
+    return str(definition.pop("name", "")), definition
+
+
+def _python(text: str | None) -> dict[str, str]:
+    if text is None:
+        return {}
+    own = text.startswith(("/", "~/"))
+    return {"environment": text} if own else {"profile": text, "environment": ""}
+
+
+def _folder(text: str) -> dict[str, Any]:
+    """As the Hub takes it: seen under its own name unless another one is given."""
+    volume: dict[str, Any] = values.VOLUME.read(text)
+    if volume["destination"] == volume["source"]:
+        del volume["destination"]
+    return volume
+
 
 COLUMNS = ("NAME", "STATUS", "PROJECT", "GPU(s)", "CPU(s)", "MEMORY", "ENVIRONMENT", "URL")
 NUMBERS = ("GPU(s)", "CPU(s)", "MEMORY")
@@ -34,10 +119,11 @@ Named = Annotated[str, typer.Argument(metavar="NAME", help="The workspace.")]
 
 @contextmanager
 def _workspaces() -> "Iterator[tuple[Workspaces, str]]":
+    from carrel.cli import cells
     from carrel.client.workspaces import Workspaces
 
     with connected() as client, Workspaces(client) as found:
-        yield found, addresses.hub_of(client.settings.url)
+        yield found, cells.hub_of(client.settings.url)
 
 
 def list_workspaces(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
@@ -73,7 +159,7 @@ def describe(name: Name = "", *, output: OutputOption = Output.TABLE) -> None:
     )
 
 
-@sharing(WorkspaceOptions)
+@with_record(WorkspaceOptions)
 def create(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="Of the new workspace.")] = "",
     *,
@@ -92,7 +178,7 @@ def create(
         _say_where(workspaces, name or named, hub)
 
 
-@sharing(WorkspaceOptions)
+@with_record(WorkspaceOptions)
 def start(name: Name = "", *, options: WorkspaceOptions) -> None:
     """Start a workspace as it was last, or as these options say."""
     with _workspaces() as (workspaces, hub):

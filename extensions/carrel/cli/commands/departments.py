@@ -1,27 +1,28 @@
 """``carrel department``: rules that bind several projects together (administrators)."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from carrel.cli import units
-from carrel.cli.context import connected
-from carrel.cli.output import (
+from carrel.cli.commands.projects import RuleOptions
+from carrel.cli.common import (
     NoHeaders,
     Output,
     OutputOption,
+    connected,
     document,
     fields,
     for_programs,
     say,
     show,
 )
-from carrel.cli.project_options import RuleOptions
-from carrel.cli.shared_options import sharing
+from carrel.cli.typer_options import with_record
 from carrel.errors import BadSetting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from carrel.client import Client
     from carrel.models import Amounts, Department, Project
 
@@ -30,21 +31,21 @@ Name = Annotated[str, typer.Argument(metavar="DEPARTMENT", help="The department.
 
 def list_departments(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
     """List departments: what is guaranteed to their projects together, used, borrowed."""
-    from carrel.cli import views
+    from carrel.cli import cells
     from carrel.models import by_department
 
     with connected() as client:
         departments = client.list_departments()
         inside = dict(by_department(client.list_projects()))
-    rows = (views.department_row(one, inside.get(one.name, [])) for one in departments)
-    headers, right = views.DEPARTMENT_COLUMNS, views.DEPARTMENT_NUMBERS
+    rows = (cells.department_row(one, inside.get(one.name, [])) for one in departments)
+    headers, right = cells.DEPARTMENT_COLUMNS, cells.DEPARTMENT_NUMBERS
     show(departments, output, headers, rows, no_headers=no_headers, right=right)
 
 
 def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
     """Show a department in full, with its projects."""
-    from carrel.cli import views
-    from carrel.cli.output import table
+    from carrel.cli import cells
+    from carrel.cli.common import table
     from carrel.models import by_department
 
     with connected() as client:
@@ -56,11 +57,11 @@ def describe(name: Name, *, output: OutputOption = Output.TABLE) -> None:
     fields(_facts(one, inside))
     if inside:
         say()
-        rows = [views.project_row(project) for project in inside]
-        table(views.PROJECT_COLUMNS, rows, title="Projects:", right=views.PROJECT_NUMBERS)
+        rows = [cells.project_row(project) for project in inside]
+        table(cells.PROJECT_COLUMNS, rows, title="Projects:", right=cells.PROJECT_NUMBERS)
 
 
-@sharing(RuleOptions)
+@with_record(RuleOptions)
 def create(name: Name, *, options: RuleOptions) -> None:
     """Create a department; `carrel project update P --department NAME` puts projects into it."""
     with connected() as client:
@@ -70,7 +71,7 @@ def create(name: Name, *, options: RuleOptions) -> None:
     say(f"Department {name} created successfully.")
 
 
-@sharing(RuleOptions)
+@with_record(RuleOptions)
 def update(name: Name, *, options: RuleOptions) -> None:
     """Change a department; what is not named stays."""
     changes = options.body()
@@ -112,7 +113,7 @@ def _merged(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _facts(one: "Department", inside: "Sequence[Project]") -> list[tuple[str, str]]:
-    from carrel.cli import views
+    from carrel.cli import cells
 
     return [
         ("Name", one.name),
@@ -122,7 +123,7 @@ def _facts(one: "Department", inside: "Sequence[Project]") -> list[tuple[str, st
         ("Over quota", "yes" if one.over_quota else "no"),
         ("Weight", "by its quota" if one.weight is None else str(one.weight)),
         ("Rank", str(one.rank)),
-        ("Quota line", views.quota_line(views.beyond(views.use_of(inside), one.quota), one.quota)),
+        ("Quota line", cells.quota_line(cells.beyond(cells.use_of(inside), one.quota), one.quota)),
     ]
 
 

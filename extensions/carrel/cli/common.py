@@ -1,4 +1,4 @@
-"""How results reach people and programs: aligned tables, JSON, YAML, and sentences for errors.
+"""What every command shares: the client, the project, and the forms of output.
 
 On a terminal a table has colours; elsewhere it is plain text that stays byte for byte the same, so
 that scripts and tests can read it. State colours are always next to the state's word.
@@ -7,11 +7,48 @@ that scripts and tests can read it. State colours are always next to the state's
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from carrel.client import Client
+
+
+@dataclass(slots=True)
+class Invocation:
+    """One run of the tool. ``rest`` is what stood behind ``--``; ``None``: there was no ``--``."""
+
+    rest: list[str] | None = field(default=None)
+
+
+@contextmanager
+def connected(timeout: float = 30.0) -> "Iterator[Client]":
+    """A client, closed afterwards. Raises ``NotSignedIn``, ``BadSetting``."""
+    from carrel.client import Client
+
+    with Client(timeout=timeout) as client:
+        yield client
+
+
+def project_of(client: "Client", named: str | None) -> str:
+    """The project that a command is about. Raises ``BadSetting`` when it is not clear."""
+    from carrel.client.submit import default_project
+
+    return named or default_project(client)
+
+
+def now() -> float:
+    """The time, in epoch seconds; ages are counted from here."""
+    return time.time()
+
 
 UNBOUND: Final = 10_000  # a row is never cut; terminals break what is too long for them
 STYLES: Final = {

@@ -1,7 +1,7 @@
-"""Connects this terminal with a remote one: keys go there as typed, output comes back as is.
+"""``carrel bash`` and ``carrel exec``: a terminal in a running task, attached to this one.
 
-The local terminal is put into raw mode, so that Ctrl-C and friends reach the remote program, and is
-always put back. Where input is no terminal it is sent as it is and followed by an end-of-file.
+The local terminal is put into raw mode, so that Ctrl-C reaches the remote program, and is always
+restored. Input that is no terminal is sent as it is and followed by an end-of-file.
 """
 
 import codecs
@@ -14,13 +14,17 @@ import threading
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from carrel.errors import Unreachable
+import typer
+
+from carrel.cli.common import Invocation, ProjectOption, connected, project_of
+from carrel.errors import BadSetting, Unreachable
 
 if TYPE_CHECKING:
     from carrel.client import Terminal
     from carrel.client.loop import BackgroundLoop
+
 
 END_OF_FILE = "\x04"
 CHUNK = 65_536
@@ -82,3 +86,46 @@ def _window(loop: "BackgroundLoop", terminal: "Terminal") -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGWINCH, before)
+
+
+TaskOption = Annotated[
+    int, typer.Option("--task", "--pod", min=0, help="Beside which task, from 0.")
+]
+
+
+def bash(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The job.")],
+    *,
+    project: ProjectOption = None,
+    task: TaskOption = 0,
+) -> None:
+    """Open a shell beside a running job."""
+    _attach(project, name, ["bash"], task)
+
+
+def exec_command(
+    context: typer.Context,
+    words: Annotated[
+        list[str], typer.Argument(metavar="NAME -- COMMAND...", help="The job; then the command.")
+    ],
+    *,
+    project: ProjectOption = None,
+    task: TaskOption = 0,
+    tty: Annotated[bool, typer.Option("--tty", "--stdin", "-t", "-i", "-it", hidden=True)] = False,
+) -> None:
+    """Run a command beside a running job: `carrel exec NAME -- nvidia-smi`."""
+    del tty  # there always is a terminal
+    invocation: Invocation = context.obj
+    name, *command = words
+    command += invocation.rest or []
+    if not command:
+        raise BadSetting(f"Which command? `carrel exec {name} -- nvidia-smi`.")
+    _attach(project, name, command, task)
+
+
+def _attach(project: str | None, name: str, command: list[str], task: int) -> None:
+
+    with connected() as client:
+        terminal = client.exec(project_of(client, project), name, command, index=task)
+        code = attach(client.loop, terminal)
+    raise typer.Exit(code)

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from carrel.cli import units
-from carrel.cli.context import connected, project_of
-from carrel.cli.output import NoHeaders, Output, OutputOption, ProjectOption, say, show
+from carrel.cli.common import (
+    NoHeaders,
+    Output,
+    OutputOption,
+    ProjectOption,
+    connected,
+    project_of,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from carrel.models import Workload
@@ -29,7 +37,7 @@ def list_endpoints(
     no_headers: NoHeaders = False,
 ) -> None:
     """List endpoints with their replicas, requests and addresses."""
-    from carrel.cli import addresses, views
+    from carrel.cli import cells
 
     with connected() as client:
         found = client.list_workloads(project_of(client, project), kind="inference")
@@ -37,10 +45,10 @@ def list_endpoints(
     rows = (
         [
             one.name,
-            views.status_word(one),
+            cells.status_word(one),
             one.project,
             *_numbers(one),
-            next(iter(addresses.of(one, service)), NOTHING),
+            next(iter(cells.service_urls(one, service)), NOTHING),
         ]
         for one in found
     )

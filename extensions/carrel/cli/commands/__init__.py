@@ -1,0 +1,1 @@
+"""The commands of ``carrel``, one module for each resource."""

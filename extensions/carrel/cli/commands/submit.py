@@ -1,0 +1,213 @@
+"""``carrel submit``: options, or a YAML file with the API's fields, become requests.
+
+Most options of ``docker run`` are options here, too. Of the others, ``-p 8888:80`` publishes a port
+(``-p`` with a project has no colon), ``--shm-size`` asks for shared memory, and ``-u`` has no
+effect: a job runs as the person who submits it. What stands behind ``--`` is the command's own.
+"""
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from carrel import options
+from carrel.cli.common import Invocation, Output, connected, document, note, project_of, say
+from carrel.cli.typer_options import Texts, with_table
+from carrel.errors import BadSetting
+from carrel.from_here import in_workspace, start_in, unseen
+from carrel.options import EVERY, Surface
+
+PUBLISHED: Final = re.compile(r"(?:[\d.]+:)?\d*:(\d+)(?:/tcp)?")
+NO_USER: Final = "-u has no effect: a job runs as you."
+VALUED: Final = {
+    "-p": "port", "--publish": "port", "--shm-size": "shm", "-u": "user", "--user": "user",
+}  # fmt: skip
+
+
+def translated(words: Sequence[str], tell: Callable[[str], None] = note) -> list[str]:
+    """The same line in our words."""
+    return list(_translated(iter(words), tell))
+
+
+def _translated(words: Iterator[str], tell: Callable[[str], None]) -> Iterator[str]:
+    for word in words:
+        flag, sign, value = word.partition("=")
+        meaning = VALUED.get(flag)
+        if meaning is None or (sign and not flag.startswith("--")):
+            yield word
+            continue
+        text = value if sign else next(words, None)
+        if text is None:  # nothing behind it, which is said elsewhere
+            yield word
+            return
+        published = PUBLISHED.fullmatch(text)
+        if meaning == "port" and published:
+            yield from ("--port", published[1])
+        elif meaning == "shm":
+            yield "--large-shm"
+        elif meaning == "user":
+            tell(NO_USER)
+        else:
+            yield from (flag, text)
+
+
+NOTHING: Final[Mapping[str, Any]] = {}
+WITHOUT_OPTION: Final = frozenset({"kind", "command", "files"})
+Json = dict[str, Any]
+
+
+def load(file: str | None) -> list[Mapping[str, Any]]:
+    """What a file asks for; one empty request without a file. Raises ``BadSetting``."""
+    if file is None:
+        return [NOTHING]
+    found = [document for document in documents(file) if document is not None]
+    if not found:
+        raise BadSetting(f"{file} asks for nothing; write a request such as `kind: training`.")
+    return [_checked(file, document) for document in found]
+
+
+def documents(file: str) -> list[Any]:
+    """The documents of a YAML file, or of standard input (``-``). Raises ``BadSetting``."""
+    import yaml
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return list(yaml.safe_load_all(text))
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"{file} cannot be read: {error}.") from error
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where is not None else ""
+        raise BadSetting(
+            f"{file}{line} is no YAML: {getattr(error, 'problem', error)}.", code="malformed_yaml"
+        ) from error
+
+
+def _checked(file: str, document: Any) -> Mapping[str, Any]:
+    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
+        raise BadSetting(f"{file} should hold fields of a request, such as `kind: training`.")
+    kinds = [kind.name for kind in options.KINDS]
+    if document.get("kind", "training") not in kinds:
+        raise BadSetting(
+            f"{file}: kind {document['kind']!r} is not known; write one of {', '.join(kinds)}.",
+            code="unknown_value",
+        )
+    known = {re.split(r"[.\[]", path)[0] for row in options.TABLE for path in row.fields}
+    for field in document:
+        if field not in known | WITHOUT_OPTION:
+            right = difflib.get_close_matches(field, known | WITHOUT_OPTION, n=1)
+            hint = f"; did you mean `{right[0]}`?" if right else "; docs/api.md lists them."
+            raise BadSetting(f"{file}: there is no field `{field}`{hint}", code="unknown_field")
+    return {"kind": "training", **document}
+
+
+def with_notebook(kind: str, fields: Json) -> Json:
+    """A request whose notebook was named on the command line: the notebook is sent along."""
+    from carrel.client.notebooks import notebook_body
+
+    section = dict(fields.pop("notebook"))
+    send: bool | None = None
+    if kind == "schedule" and "JUPYTERHUB_API_TOKEN" in os.environ:
+        send = False  # each run reads it anew
+    timeout = section.pop("cell_timeout_seconds", None)
+    path = section.pop("path")
+    return notebook_body(path, **section, cell_timeout=timeout, send=send, **fields)
+
+
+NO_EFFECT = "{option} has no effect on a job that may wait; open a shell with `carrel bash {name}`."
+Words = Annotated[
+    Texts, typer.Argument(metavar="[NAME] [-- COMMAND...]", help="Its name; then its command.")
+]
+
+
+@with_table
+def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
+    """Submit a job: `carrel submit train-7 -p vision -g 1 -- python train.py`."""
+    name, command = _name_and_command(words or [], context)
+    if name and chosen["name"]:
+        raise BadSetting("The name is there twice; write it once.")
+    name = name or chosen["name"] or ""
+    _say_what_has_no_effect(name, chosen)
+    bodies = [_body(written, name, command, chosen) for written in load(chosen.pop("file"))]
+    if name and len(bodies) > 1:
+        raise BadSetting(f"The file has {len(bodies)} requests; one name cannot be that of all.")
+    for body in bodies:
+        send(body, dry_run=bool(chosen["dry-run"]))
+
+
+def _body(
+    written: Mapping[str, Any], name: str, command: list[str], chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One request: what a file says, with what was typed before it."""
+    kinds = [written["kind"]] if "kind" in written else [one.name for one in options.KINDS]
+    before = {key: value for key, value in written.items() if key != "kind"}
+    asked = options.read(chosen, Surface.CLI, kinds, written=before)
+    kind, fields = EVERY[asked.kind], asked.fields
+    if chosen["notebook"]:
+        fields = with_notebook(kind.name, fields)
+    elif "notebook" in kind.sections and not fields["notebook"].get("path"):
+        raise BadSetting("Which notebook? Name it: `carrel submit --notebook report.ipynb`.")
+    if name:
+        fields["name"] = name
+        fields.pop("name_prefix", None)
+    if command:
+        fields["command"] = command
+    if kind.command and not fields.get("command"):
+        raise BadSetting(
+            "What should the job run? Give the command behind `--`: "
+            "`carrel submit NAME -- python train.py`."
+        )
+    if kind.name == "schedule" and command and "notebook" not in fields:
+        fields["schedule"].setdefault("runs", "training")
+    if "name" not in fields:
+        fields.setdefault("name_prefix", kind.prefix)
+    if in_workspace():
+        if not fields.get("working_dir") and (hint := unseen(Path.cwd())):
+            note(hint)
+        start_in(fields, Path.cwd())
+    return {"kind": kind.name, **fields}
+
+
+def _say_what_has_no_effect(name: str, chosen: Mapping[str, Any]) -> None:
+    if chosen["tty"]:
+        note(NO_EFFECT.format(option="-it", name=name or "NAME"))
+    if chosen["rm"]:
+        note("--rm has no effect: a job stays listed until `carrel delete job`.")
+
+
+def send(body: dict[str, Any], *, dry_run: bool) -> None:
+    """Submit a request, or say what would become of it; the project may be left out."""
+    with connected() as client:
+        body["project"] = project_of(client, body.get("project"))
+        if dry_run:
+            answer = client.create_workload(body, dry_run=True)
+            say(f"Nothing was submitted. {answer.forecast.sentence}".rstrip())
+            document(answer.workload, Output.YAML)
+            return
+        job = client.create_workload(body)
+    say(f"Job {job.name} submitted successfully.")
+    say("You can check the status of the job by running:")
+    say(f"carrel describe job {job.name} -p {job.project}")
+
+
+def _name_and_command(words: list[str], context: typer.Context) -> tuple[str, list[str]]:
+    """``NAME -- COMMAND``; without ``--`` everything behind the name is the command."""
+    invocation: Invocation = context.obj
+    if invocation.rest is None:
+        name, *command = words or [""]
+        return name, command
+    if len(words) > 1:
+        raise BadSetting(
+            f"Only the job's name may stand before `--`; {' '.join(words[1:])!r} is too much."
+        )
+    return (words[0] if words else ""), invocation.rest
+
+
+def labels(texts: Texts) -> dict[str, str]:
+    """``K=V`` options as a mapping. Raises ``BadSetting``."""
+    return dict(options.read({"label": texts}, Surface.CLI).fields.get("labels", {}))
