@@ -17,8 +17,7 @@ from carrel import distribution
 if TYPE_CHECKING:
     from carrel import checkpoint, progress
     from carrel.client import AsyncClient, Client
-    from carrel.client.shortcuts import as_completed, map, wait  # noqa: A004 - read as carrel.map
-    from carrel.client.submit import submit
+    from carrel.client.submit import as_completed, map, submit, wait  # noqa: A004 - read as carrel.map
     from carrel.job.report import report
     from carrel.job.trial import trial
     from carrel.magics import load_ipython_extension, unload_ipython_extension
@@ -38,10 +37,10 @@ _HOME = {
     "AsyncClient": "carrel.client",
     "BadInput": "carrel.serving",
     "Client": "carrel.client",
-    "as_completed": "carrel.client.shortcuts",
-    "map": "carrel.client.shortcuts",
+    "as_completed": "carrel.client.submit",
+    "map": "carrel.client.submit",
     "submit": "carrel.client.submit",
-    "wait": "carrel.client.shortcuts",
+    "wait": "carrel.client.submit",
     "report": "carrel.job.report",
     "serve": "carrel.serving",
     "trial": "carrel.job.trial",

@@ -9,23 +9,32 @@ views.gpus(), views.quota(), views.jobs()
 from typing import TYPE_CHECKING, Any
 
 from carrel.client import Client
+from carrel.client.submit import default_project
+from carrel.models import Workload
 
 if TYPE_CHECKING:
     from carrel.widgets.cluster import ClusterView
     from carrel.widgets.form import FormView
+    from carrel.widgets.live import WorkView
     from carrel.widgets.tables import JobsView, QuotaView
-    from carrel.widgets.work import WorkView
 
 __all__ = ["form", "gpus", "job", "jobs", "quota"]
 
 
 def job(name: str, project: str | None = None, *, client: Client | None = None) -> "WorkView":
-    """The view of one piece of work, whatever its kind. Raises ``CarrelError``."""
-    from carrel.client.submit import default_project
-    from carrel.widgets.kinds import view_of
+    """The view of one workload, whatever its kind. Raises ``CarrelError``."""
+    used = client or Client()
+    return view_of(used, used.get_workload(project or default_project(used), name))
 
-    asked = client or Client()
-    return view_of(asked, asked.get_workload(project or default_project(asked), name))
+
+def view_of(client: Client, workload: Workload) -> "WorkView":
+    """The live view of a workload."""
+    from carrel.widgets.endpoint import EndpointView
+    from carrel.widgets.experiment import ExperimentView
+    from carrel.widgets.job import JobView
+
+    views = {"experiment": ExperimentView, "inference": EndpointView}
+    return views.get(workload.spec.kind, JobView)(client, workload)
 
 
 def form(kind: str = "training", *, client: Client | None = None, **preset: Any) -> "FormView":
@@ -46,23 +55,23 @@ def gpus(*, client: Client | None = None) -> "ClusterView":
     """The map of all GPUs. Raises ``CarrelError``."""
     from carrel.widgets.cluster import ClusterView
 
-    asked = client or Client()
-    return ClusterView(asked, asked.nodes())
+    used = client or Client()
+    return ClusterView(used, used.nodes())
 
 
 def quota(*, client: Client | None = None) -> "QuotaView":
-    """The quota lines of one's projects. Raises ``CarrelError``."""
+    """The quota lines of the caller's projects. Raises ``CarrelError``."""
     from carrel.widgets.tables import QuotaView
 
-    asked = client or Client()
-    return QuotaView(asked, asked.list_projects())
+    used = client or Client()
+    return QuotaView(used, used.list_projects())
 
 
 def jobs(*, client: Client | None = None) -> "JobsView":
-    """The table of one's work. Raises ``CarrelError``."""
+    """The table of the caller's work. Raises ``CarrelError``."""
     from carrel.widgets.tables import JobsView
 
-    asked = client or Client()
-    user = asked.whoami().user
-    mine = [one for one in asked.list_workloads(user=user) if one.spec.kind != "workspace"]
-    return JobsView(asked, mine, user)
+    used = client or Client()
+    user = used.whoami().user
+    mine = [one for one in used.list_workloads(user=user) if one.spec.kind != "workspace"]
+    return JobsView(used, mine, user)

@@ -1,6 +1,6 @@
 """The asynchronous client: one server, one token, every endpoint a method.
 
-Assembled from parts; each part knows the endpoints of one kind of thing.
+Its methods are defined by resource of the API, in ``resources``.
 """
 
 from types import TracebackType
@@ -9,18 +9,13 @@ from typing import Self
 import aiohttp
 
 from carrel.client import config
-from carrel.client.batches import Batches
-from carrel.client.calls import Calls
-from carrel.client.cluster import Cluster
-from carrel.client.departments import Departments
-from carrel.client.endpoints import Endpoints
-from carrel.client.experiments import Experiments
+from carrel.client.resources.endpoints import EndpointMethods
+from carrel.client.resources.experiments import ExperimentMethods
+from carrel.client.resources.map import MapMethods
 from carrel.client.transport import Pauses, Transport
-from carrel.client.waiting import Waiting
-from carrel.client.workloads import Workloads
 
 
-class AsyncClient(Workloads, Batches, Cluster, Departments, Waiting, Calls, Experiments, Endpoints):
+class AsyncClient(MapMethods, ExperimentMethods, EndpointMethods):
     """Talks to Carrel. Every method raises ``CarrelError`` (``carrel.errors``) and nothing else.
 
     Example::

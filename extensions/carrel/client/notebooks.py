@@ -4,18 +4,53 @@ A notebook is sent along as it is now, without its outputs: what was submitted i
 that is too large for that, or that a schedule should read anew each time, is named by its path.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from carrel.client.notebook_files import MOST_BYTES, slim
 from carrel.client.submit import default_project
 from carrel.client.sync import Client
 from carrel.errors import BadSetting
-from carrel.from_here import VOLUMES, in_workspace, start_in
 from carrel.models import Workload
+from carrel.volumes import VOLUMES, in_workspace, start_in
+
+MOST_BYTES: Final = 1024 * 1024 - 4096
+OLDEST_FORMAT: Final = 4
+
+
+def slim(path: Path) -> str:
+    """The notebook's text without its outputs. Raises ``BadSetting`` for what is no notebook."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadSetting(f"There is no notebook {path}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadSetting(f"{path} cannot be read: {reason}.") from error
+    return stripped(text, str(path))
+
+
+def stripped(text: str, name: str) -> str:
+    """The same for text. ``name`` is for the sentence of a refusal."""
+    try:
+        notebook: dict[str, Any] = json.loads(text)
+        cells = notebook["cells"]
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                cell["outputs"], cell["execution_count"] = [], None
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadSetting(f"{name} is no notebook (.ipynb, format 4).") from error
+    if notebook.get("nbformat") != OLDEST_FORMAT:
+        raise BadSetting(
+            f"{name} has notebook format {notebook.get('nbformat')}; open and save it in Jupyter "
+            "to make it format 4."
+        )
+    notebook.get("metadata", {}).pop("widgets", None)
+    return json.dumps(notebook, ensure_ascii=False)
+
 
 LONGEST_PREFIX: Final = 48
 

@@ -1,47 +1,71 @@
-"""The synchronous client: the asynchronous one, run in the process's background loop.
+"""The synchronous client: each method runs that of the asynchronous one in the background loop.
 
 Works in scripts, in threads and inside notebooks. Interrupting a call leaves the client usable.
-Streams are plain iterators; leaving the ``for`` loop early closes the connection.
+``blocking`` and ``iterating`` make the methods, with the signatures and docstrings of their
+originals. Streams are plain iterators; leaving the ``for`` loop early closes the connection.
 """
 
+import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import closing
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 
 from carrel.client.aio import AsyncClient
-from carrel.client.calls import PlainCalls
-from carrel.client.departments import PlainDepartments
-from carrel.client.endpoints import PlainEndpoints
-from carrel.client.experiments import PlainExperiments
 from carrel.client.loop import BackgroundLoop, shared
-from carrel.client.terminal import Terminal
+from carrel.client.resources.endpoints import AsyncEndpoint
+from carrel.client.resources.map import Outcome, bar, bodies_of, in_order
 from carrel.client.transport import Pauses
-from carrel.client.waiting import PlainWaiting
-from carrel.client.workloads import no_news
-from carrel.models import (
-    Event,
-    Forecast,
-    History,
-    Identity,
-    Limits,
-    MetricPoint,
-    Node,
-    Project,
-    ProjectImpact,
-    QueueEntry,
-    Submitted,
-    Usage,
-    Workload,
-)
+from carrel.models import Forecast, Project, ProjectImpact, Workload
+
+P = ParamSpec("P")
+T = TypeVar("T")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 
-def _close(loop: BackgroundLoop, client: AsyncClient) -> None:
-    loop.start(client.close())
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """The method for plain code: it runs in ``self.loop``, on ``self.aio``."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        loop: BackgroundLoop = self.loop
+        return loop.run(method(self.aio, *args, **kwargs))
+
+    return call
 
 
-class Client(PlainWaiting, PlainDepartments, PlainCalls, PlainExperiments, PlainEndpoints):
-    """Talks to Carrel; see ``AsyncClient`` for arguments, methods and errors.
+def iterating(
+    method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[Any, P], Generator[T, None, None]]:
+    """The same for a method that yields."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
+        loop: BackgroundLoop = self.loop
+        return loop.iterate(method(self.aio, *args, **kwargs))
+
+    return call
+
+
+class Endpoint:
+    """``AsyncEndpoint`` for plain code."""
+
+    def __init__(self, endpoint: AsyncEndpoint, loop: BackgroundLoop) -> None:
+        self.aio, self.loop = endpoint, loop
+        self.url = endpoint.url
+
+    get = blocking(AsyncEndpoint.get)
+    post = blocking(AsyncEndpoint.post)
+    request = blocking(AsyncEndpoint.request)
+    stream = iterating(AsyncEndpoint.stream)
+
+
+class Client:
+    """Talks to Carrel; see ``AsyncClient`` for arguments and errors.
 
     Closes its connections when it is no longer used, or at the end of the process.
 
@@ -79,6 +103,7 @@ class Client(PlainWaiting, PlainDepartments, PlainCalls, PlainExperiments, Plain
         self._finalizer.detach()
         self.loop.run(self.aio.close())
 
+    # Overloads do not pass through ``blocking``, so these two are written out.
     @overload
     def create_workload(
         self,
@@ -95,155 +120,11 @@ class Client(PlainWaiting, PlainDepartments, PlainCalls, PlainExperiments, Plain
         dry_run: Literal[True],
         idempotency_key: str | None = None,
     ) -> Forecast: ...
-    def create_workload(
-        self,
-        body: Mapping[str, Any],
-        *,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> Workload | Forecast:
-        """Submit a workload, or with ``dry_run`` ask what would happen."""
-        if dry_run:
-            return self.loop.run(self.aio.create_workload(body, dry_run=True))
-        return self.loop.run(self.aio.create_workload(body, idempotency_key=idempotency_key))
-
-    def submit_many(self, bodies: Iterable[Mapping[str, Any]]) -> list[Submitted]:
-        """Submit many workloads; one answer for each, in their order."""
-        return self.loop.run(self.aio.submit_many(bodies))
-
-    def get_workload(self, project: str, name: str) -> Workload:
-        """One workload."""
-        return self.loop.run(self.aio.get_workload(project, name))
-
-    def list_workloads(
-        self,
-        project: str | None = None,
-        user: str | None = None,
-        phases: Sequence[str] = (),
-        kind: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        *,
-        parts: bool = False,
-    ) -> list[Workload]:
-        """All workloads that match; with ``parts`` also trials, replicas and runs."""
-        return self.loop.run(
-            self.aio.list_workloads(project, user, phases, kind, labels, parts=parts)
-        )
-
-    def delete_workload(self, project: str, name: str) -> Workload | None:
-        """End and remove it."""
-        return self.loop.run(self.aio.delete_workload(project, name))
-
-    def suspend(self, project: str, name: str) -> Workload:
-        """Stop it and keep its definition."""
-        return self.loop.run(self.aio.suspend(project, name))
-
-    def resume(self, project: str, name: str) -> Workload:
-        """Queue it again."""
-        return self.loop.run(self.aio.resume(project, name))
-
-    def extend(self, project: str, name: str) -> Limits:
-        """Keep a workspace for the time that its project allows."""
-        return self.loop.run(self.aio.extend(project, name))
-
-    def claim(
-        self,
-        project: str,
-        name: str,
-        *,
-        command: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        secret_environment: Mapping[str, str] | None = None,
-        working_dir: str = "",
-        port: int | None = None,
-        external: bool = False,
-    ) -> Workload:
-        """Give a workspace that got its turn its command (the spawner only)."""
-        return self.loop.run(
-            self.aio.claim(
-                project,
-                name,
-                command=command,
-                environment=environment,
-                secret_environment=secret_environment,
-                working_dir=working_dir,
-                port=port,
-                external=external,
-            )
-        )
-
-    def report(self, project: str, name: str, report: Mapping[str, Any]) -> None:
-        """Say how a job is going."""
-        self.loop.run(self.aio.report(project, name, report))
-
-    def logs(
-        self,
-        project: str,
-        name: str,
-        *,
-        follow: bool = False,
-        tail: int | None = None,
-        since: float | None = None,
-        timestamps: bool = False,
-        attempt: int | None = None,
-        index: int | Literal["all"] = 0,
-    ) -> Iterator[str]:
-        """The output of a task, or of ``all``, in pieces of text, as they come."""
-        return self.loop.iterate(
-            self.aio.logs(
-                project,
-                name,
-                follow=follow,
-                tail=tail,
-                since=since,
-                timestamps=timestamps,
-                attempt=attempt,
-                index=index,
-            )
-        )
-
-    def history(self, project: str, name: str) -> History:
-        """Its changes of state and the decisions about it."""
-        return self.loop.run(self.aio.history(project, name))
-
-    def metrics(
-        self, project: str, name: str, *, names: Sequence[str] = (), max_points: int | None = None
-    ) -> dict[str, list[MetricPoint]]:
-        """The curves it reported."""
-        return self.loop.run(self.aio.metrics(project, name, names=names, max_points=max_points))
-
-    def events(
-        self,
-        project: str | None = None,
-        name: str | None = None,
-        *,
-        kind: str | None = None,
-        opened: Callable[[], object] = no_news,
-    ) -> Iterator[Event]:
-        """Events of one workload, or of all visible ones, for ever."""
-        return self.loop.iterate(self.aio.events(project, name, kind=kind, opened=opened))
-
-    def exec(
-        self, project: str, name: str, command: Sequence[str] = (), *, index: int = 0
-    ) -> Terminal:
-        """Open a terminal beside a running task; its coroutines run in ``loop``."""
-        return self.loop.run(self.aio.exec(project, name, command, index=index))
-
-    def whoami(self) -> Identity:
-        """Who the token belongs to, and which projects it may use."""
-        return self.loop.run(self.aio.whoami())
-
-    def list_projects(self) -> list[Project]:
-        """The projects that the caller may see, with their use."""
-        return self.loop.run(self.aio.list_projects())
-
-    def get_project(self, project: str) -> Project:
-        """One project."""
-        return self.loop.run(self.aio.get_project(project))
-
-    def create_project(self, body: Mapping[str, Any]) -> Project:
-        """Create one (admins)."""
-        return self.loop.run(self.aio.create_project(body))
+    @functools.wraps(AsyncClient.create_workload)
+    def create_workload(self, *args: Any, **kwargs: Any) -> Workload | Forecast:
+        """See ``AsyncClient.create_workload``."""
+        answer: Workload | Forecast = self.loop.run(self.aio.create_workload(*args, **kwargs))
+        return answer
 
     @overload
     def update_project(
@@ -253,48 +134,84 @@ class Client(PlainWaiting, PlainDepartments, PlainCalls, PlainExperiments, Plain
     def update_project(
         self, project: str, changes: Mapping[str, Any], *, dry_run: Literal[True]
     ) -> ProjectImpact: ...
-    def update_project(
-        self, project: str, changes: Mapping[str, Any], *, dry_run: bool = False
-    ) -> Project | ProjectImpact:
-        """Change fields (admins), or with ``dry_run`` ask what that would do at once."""
-        if dry_run:
-            return self.loop.run(self.aio.update_project(project, changes, dry_run=True))
-        return self.loop.run(self.aio.update_project(project, changes))
+    @functools.wraps(AsyncClient.update_project)
+    def update_project(self, *args: Any, **kwargs: Any) -> Project | ProjectImpact:
+        """See ``AsyncClient.update_project``."""
+        answer: Project | ProjectImpact = self.loop.run(self.aio.update_project(*args, **kwargs))
+        return answer
 
-    def delete_project(self, project: str) -> None:
-        """Remove an empty project (admins)."""
-        self.loop.run(self.aio.delete_project(project))
+    submit_many = blocking(AsyncClient.submit_many)
+    get_workload = blocking(AsyncClient.get_workload)
+    list_workloads = blocking(AsyncClient.list_workloads)
+    delete_workload = blocking(AsyncClient.delete_workload)
+    suspend = blocking(AsyncClient.suspend)
+    resume = blocking(AsyncClient.resume)
+    extend = blocking(AsyncClient.extend)
+    claim = blocking(AsyncClient.claim)
+    report = blocking(AsyncClient.report)
+    logs = iterating(AsyncClient.logs)
+    history = blocking(AsyncClient.history)
+    metrics = blocking(AsyncClient.metrics)
+    events = iterating(AsyncClient.events)
+    exec = blocking(AsyncClient.exec)
+    wait = blocking(AsyncClient.wait)
+    as_completed = iterating(AsyncClient.as_completed)
+    result = blocking(AsyncClient.result)
 
-    def members(self, project: str) -> list[str]:
-        """The users of a project."""
-        return self.loop.run(self.aio.members(project))
+    whoami = blocking(AsyncClient.whoami)
+    list_projects = blocking(AsyncClient.list_projects)
+    get_project = blocking(AsyncClient.get_project)
+    create_project = blocking(AsyncClient.create_project)
+    delete_project = blocking(AsyncClient.delete_project)
+    members = blocking(AsyncClient.members)
+    add_member = blocking(AsyncClient.add_member)
+    remove_member = blocking(AsyncClient.remove_member)
+    list_departments = blocking(AsyncClient.list_departments)
+    put_department = blocking(AsyncClient.put_department)
+    delete_department = blocking(AsyncClient.delete_department)
+    nodes = blocking(AsyncClient.nodes)
+    node = blocking(AsyncClient.node)
+    queue = blocking(AsyncClient.queue)
+    usage = blocking(AsyncClient.usage)
+    activity = blocking(AsyncClient.activity)
 
-    def add_member(self, project: str, user: str) -> None:
-        """Let a user into a project (admins)."""
-        self.loop.run(self.aio.add_member(project, user))
+    trials = blocking(AsyncClient.trials)
+    draft_best = blocking(AsyncClient.draft_best)
+    run_best = blocking(AsyncClient.run_best)
+    study_log = blocking(AsyncClient.study_log)
+    change_endpoint = blocking(AsyncClient.change_endpoint)
+    share = blocking(AsyncClient.share)
+    outcomes = iterating(AsyncClient.outcomes)
 
-    def remove_member(self, project: str, user: str) -> None:
-        """Take a user out of a project (admins)."""
-        self.loop.run(self.aio.remove_member(project, user))
+    def endpoint(self, project: str, name: str, route: str = "") -> Endpoint:
+        """The endpoint of that name; no request is sent yet."""
+        return Endpoint(self.aio.endpoint(project, name, route), self.loop)
 
-    def nodes(self) -> list[Node]:
-        """All nodes with their devices and who holds them."""
-        return self.loop.run(self.aio.nodes())
+    def map(
+        self,
+        function: Callable[[ItemT], ResultT],
+        items: Iterable[ItemT],
+        *,
+        project: str | None = None,
+        name: str | None = None,
+        gpus: float = 0,
+        progress: bool = True,
+        return_exceptions: bool = False,
+        keep: bool = False,
+        **fields: Any,
+    ) -> list[ResultT]:
+        """Call it for each item in a job of its own; see ``AsyncClient.map``."""
+        bodies = self.loop.run(
+            bodies_of(self.aio, function, list(items), project, name, gpus, fields)
+        )
+        outcomes: list[Outcome] = []
+        found = self.outcomes(bodies, keep=keep)
+        with bar(len(bodies), show=progress) as shown, closing(found):
+            for outcome in found:
+                outcomes.append(outcome)
+                shown.update()
+        return in_order(outcomes, return_exceptions=return_exceptions)
 
-    def node(self, name: str) -> Node:
-        """One node."""
-        return self.loop.run(self.aio.node(name))
 
-    def queue(self) -> list[QueueEntry]:
-        """What waits, in the order of service."""
-        return self.loop.run(self.aio.queue())
-
-    def usage(
-        self, by: str = "project", *, since: float | None = None, until: float | None = None
-    ) -> list[Usage]:
-        """Use by ``project``, ``user`` or ``workload``."""
-        return self.loop.run(self.aio.usage(by, since=since, until=until))
-
-    def activity(self, server_name: str, activity: Mapping[str, Any]) -> Limits:
-        """Give the sign of life of the caller's own workspace."""
-        return self.loop.run(self.aio.activity(server_name, activity))
+def _close(loop: BackgroundLoop, client: AsyncClient) -> None:
+    loop.start(client.close())

@@ -9,13 +9,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class
 
 from carrel import options
-from carrel.from_here import unseen
-from carrel.magics.base import CarrelMagics
-from carrel.magics.connection import one_line
+from carrel.magics.base import CarrelMagics, Printed, foretold, one_line
 from carrel.magics.parsing import Parser, parser
-from carrel.magics.shown import Printed, foretold
-from carrel.notebook.capture import CannotSend, capture
+from carrel.notebook.cell import CannotSend, capture
 from carrel.options import Asked, Surface
+from carrel.volumes import unseen
 
 TRAINING: Final = ("training", "distributed")
 SWEEP: Final = ("experiment",)
@@ -98,7 +96,7 @@ class CellMagics(CarrelMagics):
         self, asked: Asked, cell: str, namespace: dict[str, Any]
     ) -> tuple[dict[str, Any], int]:
         """The request, and the size of the variables that go along."""
-        from carrel.notebook.submit import body_here
+        from carrel.notebook.cell import body_here
 
         how, given = _how(asked, cell)
         captured = capture(cell, asked.fields.get("inputs", ()), namespace, given)

@@ -4,11 +4,9 @@ from typing import Any, Final
 
 from IPython.core.magic import line_magic, magics_class
 
-from carrel.magics.base import PROJECT, CarrelMagics
-from carrel.magics.connection import one_line
+from carrel import wording
+from carrel.magics.base import PROJECT, CarrelMagics, Printed, one_line, stream
 from carrel.magics.parsing import parser
-from carrel.magics.shown import Printed, stream
-from carrel.notebook import words
 from carrel.options import Option, values
 
 FOLLOW: Final = Option("follow", "Go on until it ends; the stop button ends it.", "", short="f")
@@ -72,7 +70,7 @@ class LineMagics(CarrelMagics):
         parsed = self.read(made, line)
         if isinstance(parsed, Printed):
             return parsed
-        from carrel.client.workloads import all_or
+        from carrel.client.resources.workloads import all_or
 
         workload = self.one("logs", parsed)
         tail, task = (made.value(row, parsed) for row in (TAIL, TASK))
@@ -94,7 +92,7 @@ class LineMagics(CarrelMagics):
         if isinstance(jobs, Printed):
             return jobs
         with one_line():
-            ended = [f"`{job.name}`: {words.phase_word(job.wait()).lower()}" for job in jobs]
+            ended = [f"`{job.name}`: {wording.phase_word(job.wait()).lower()}" for job in jobs]
         return Printed("\n".join(ended))
 
     @line_magic

@@ -8,10 +8,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_magic, magics_class
 
 from carrel import options
-from carrel.magics.base import CarrelMagics
-from carrel.magics.connection import one_line
+from carrel.magics.base import CarrelMagics, Printed, foretold, one_line
 from carrel.magics.parsing import parser
-from carrel.magics.shown import Printed, foretold
 from carrel.options import Asked, Surface
 
 KINDS: Final = ("notebook", "schedule")

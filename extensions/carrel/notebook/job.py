@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import AsyncClient, Client
+from carrel.client.shared_events import changes
 from carrel.errors import ApiError
 from carrel.models import MetricPoint, Workload
-from carrel.notebook import words
-from carrel.notebook.following import changes
 from carrel.results import NoResult
 
 if TYPE_CHECKING:
-    from carrel.client.endpoints import Endpoint
+    from carrel.client.sync import Endpoint
     from carrel.models.experiments import Trials
-    from carrel.widgets.work import WorkView
+    from carrel.widgets.live import WorkView
 
 
 class Job:
@@ -62,7 +62,7 @@ class Job:
     @property
     def reason(self) -> str:
         """Why it waits, gave way, stopped or failed, as a sentence; empty when there is nothing."""
-        return words.why(self.workload)
+        return wording.why(self.workload)
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it ends, at most ``timeout`` seconds; returns its phase then.
@@ -99,7 +99,7 @@ class Job:
         try:
             return self._client.result(self.project, self.name)
         except NoResult as error:
-            why = words.why(self._workload) or str(error)
+            why = wording.why(self._workload) or str(error)
             raise NoResult(f"`{self.name}` {phase} without a result: {why}") from error
 
     def trials(self) -> "Trials":
@@ -151,14 +151,14 @@ class Job:
     def view(self) -> "WorkView":
         """Its live view."""
         if self._view is None:
-            from carrel.widgets.kinds import view_of
+            from carrel.views import view_of
 
             self._view = view_of(self._client, self._workload)
         return self._view
 
     @override
     def __repr__(self) -> str:
-        return f"<Job {words.summary(self._workload, time.time())}>"
+        return f"<Job {wording.summary(self._workload, time.time())}>"
 
     def _ipython_display_(self, **options: Any) -> None:
         self.view()._ipython_display_(**options)

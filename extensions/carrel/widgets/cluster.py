@@ -1,17 +1,64 @@
 """The live map of all GPUs: one row a node, one cell a device, filled by who holds it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import traitlets
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import AsyncClient, Client
 from carrel.models import Device, Holder, Node
-from carrel.notebook import words
-from carrel.widgets import bundle
-from carrel.widgets.asking import AskingView
-from carrel.widgets.cluster_table import Cluster
+from carrel.widgets import bundle, static_html
+from carrel.widgets.live import AskingView
+
+
+class GpuTable:
+    """Nodes and GPUs at one moment."""
+
+    COLUMNS = ("Node", "GPU", "Kind", "Held by", "Use", "Memory")
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """One row per GPU, in words."""
+        for node in self.nodes:
+            for device in node.devices:
+                used = wording.mebibytes(device.memory_used_mib)
+                yield (
+                    node.name,
+                    str(device.index),
+                    f"{device.name} (simulated)" if device.simulated else device.name,
+                    device.message or "broken" if device.broken else holders(device),
+                    f"{100 * device.utilization:.0f} %",
+                    f"{used} of {wording.mebibytes(device.memory_mib)}",
+                )
+
+    @override
+    def __repr__(self) -> str:
+        rows = [self.COLUMNS, *self.rows()]
+        if len(rows) == 1:
+            return "There are no GPUs."
+        widths = [max(len(row[index]) for row in rows) for index in range(len(self.COLUMNS))]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """The table for web pages."""
+        rows: list[list[str]] = [[static_html.escape(cell) for cell in row] for row in self.rows()]
+        return static_html.table("GPUs", self.COLUMNS, rows) if rows else "There are no GPUs."
+
+
+def holders(device: Device) -> str:
+    """``vision/train-7 (ada), borrowed`` or ``free``."""
+    found = [
+        f"{holder.project}/{holder.name} ({holder.user})" if holder.name else holder.project
+        for holder in device.holders
+    ]
+    borrowed = ", borrowed" if any(holder.borrowed for holder in device.holders) else ""
+    return ", ".join(found) + borrowed if found else "free"
+
 
 WHOLE = 1000
 
@@ -42,12 +89,14 @@ class ClusterView(AskingView):
 
     @override
     def fallback(self) -> dict[str, Any]:
-        table = Cluster(self._nodes)
+        table = GpuTable(self._nodes)
         return {"text/plain": repr(table), "text/html": table.html()}
 
 
 def _node(node: Node) -> dict[str, Any]:
-    held = f"{words.amount(node.gpu_allocated_milli / WHOLE)} of {words.gpus(len(node.devices))}"
+    held = (
+        f"{wording.amount(node.gpu_allocated_milli / WHOLE)} of {wording.gpus(len(node.devices))}"
+    )
     return {
         "name": node.name,
         "words": f"{held} in use" if node.devices else "no GPU",
@@ -80,13 +129,13 @@ def device_words(device: Device) -> str:
     parts = [_holding(holder) for holder in device.holders]
     free = WHOLE - sum(holder.gpu_milli for holder in device.holders)
     if free > 0:
-        parts.append("free" if free == WHOLE else f"{words.amount(free / WHOLE)} free")
+        parts.append("free" if free == WHOLE else f"{wording.amount(free / WHOLE)} free")
     simulated = " (simulated)" if device.simulated else ""
     return f"GPU {device.index}{simulated}: {'; '.join(parts)}"
 
 
 def _holding(holder: Holder) -> str:
     who = f"{holder.name} ({holder.project})" if holder.name else f"a member of {holder.project}"
-    share = "" if holder.gpu_milli >= WHOLE else f"{words.amount(holder.gpu_milli / WHOLE)} "
+    share = "" if holder.gpu_milli >= WHOLE else f"{wording.amount(holder.gpu_milli / WHOLE)} "
     notes = {"held": ", held", "releasing": ", giving way"}.get(holder.state, "")
     return f"{share}{who}{', borrowed' if holder.borrowed else ''}{notes}"

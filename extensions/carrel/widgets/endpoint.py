@@ -1,21 +1,98 @@
 """The live view of an endpoint: its replicas, how much is asked of it, and a box to try it."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 import traitlets
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import AsyncClient, Client
+from carrel.client.shared_events import listening
 from carrel.errors import ApiError
 from carrel.models import Event, Workload
-from carrel.notebook import words
-from carrel.widgets import bundle, page
-from carrel.widgets.feed import listening
-from carrel.widgets.replicas import Endpoint
-from carrel.widgets.work import WorkView
+from carrel_schema.sections import EndpointStatus
+from carrel.widgets import bundle, static_html
+from carrel.widgets.job_state import describe, where
+from carrel.widgets.live import WorkView
+
+SAMPLES: Final = 240
+
+
+@dataclass(slots=True)
+class EndpointState:
+    """One endpoint so far.
+
+    Attributes:
+        samples: time, requests a second, requests in flight and ready replicas, whenever one of
+            them changed while somebody looked; oldest first.
+    """
+
+    workload: Workload
+    gone: bool = False
+    replicas: dict[str, Workload] = field(default_factory=dict)
+    samples: deque[list[float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+
+    @property
+    def phase(self) -> str:
+        """The phase that people see; ``deleted`` once it is removed."""
+        return "deleted" if self.gone else self.workload.status.phase
+
+    @property
+    def status(self) -> EndpointStatus:
+        """Its own part of the status."""
+        return self.workload.status.endpoint or EndpointStatus()
+
+    def take(self, event: Event, now: float) -> None:
+        """An event of the endpoint or of one of its replicas; of others nothing changes."""
+        found = event.workload
+        if found.uid == self.workload.uid:
+            self.workload, self.gone = found, event.type == "deleted"
+            self._sample(now)
+        elif found.spec.owner == self.workload.uid:
+            if event.type == "deleted":
+                self.replicas.pop(found.uid, None)
+            else:
+                self.replicas[found.uid] = found
+
+    def take_replicas(self, parts: Iterable[Workload]) -> None:
+        """The replicas there are."""
+        self.replicas = {part.uid: part for part in parts if part.spec.owner == self.workload.uid}
+
+    def traits(self) -> dict[str, Any]:
+        """Plain data for the page; equal while nothing changed."""
+        ordered = sorted(self.replicas.values(), key=lambda part: (part.spec.part, part.name))
+        return {
+            "job": describe(self.workload, self.phase),
+            "endpoint": msgspec.to_builtins(self.status),
+            "replicas": [_replica(part) for part in ordered],
+            "samples": [list(sample) for sample in self.samples],
+        }
+
+    def _sample(self, now: float) -> None:
+        status = self.status
+        values = [status.requests_per_second, float(status.in_flight), float(status.ready)]
+        if not self.samples or self.samples[-1][1:] != values:
+            self.samples.append([now, *values])
+
+
+def _replica(part: Workload) -> dict[str, Any]:
+    phase = part.status.phase
+    return {
+        "name": part.name,
+        "phase": phase,
+        "icon": wording.phase_icon(phase),
+        "word": wording.phase_word(phase),
+        "where": where(part),
+        "gpus": wording.gpus(part.spec.gpus),
+        "started_at": part.status.started_at,
+        "reason": wording.why(part),
+    }
+
 
 MIME = "application/vnd.carrel.endpoint+json"
 
@@ -37,7 +114,7 @@ class EndpointView(WorkView):
     samples: Any = traitlets.List().tag(sync=True)
 
     def __init__(self, client: Client, workload: Workload) -> None:
-        self._known = Endpoint(workload)
+        self._known = EndpointState(workload)
         super().__init__(client, **self._known.traits())
 
     @property
@@ -86,15 +163,15 @@ class EndpointView(WorkView):
         columns = ("Replica", "State", "Where")
         rows = [
             [
-                page.escape(one["name"]),
-                page.state(one["phase"], one["icon"], one["word"]),
-                page.escape(one["where"]),
+                static_html.escape(one["name"]),
+                static_html.state(one["phase"], one["icon"], one["word"]),
+                static_html.escape(one["where"]),
             ]
             for one in traits["replicas"]
         ]
-        body = page.job_card(traits["job"], ()) + f"<div>{page.escape(said)}</div>"
+        body = static_html.job_card(traits["job"], ()) + f"<div>{static_html.escape(said)}</div>"
         return {
-            "text/plain": f"{words.summary(self.workload, time.time())} {said}".strip(),
-            "text/html": f"<div>{body}{page.table('Replicas', columns, rows)}</div>",
+            "text/plain": f"{wording.summary(self.workload, time.time())} {said}".strip(),
+            "text/html": f"<div>{body}{static_html.table('Replicas', columns, rows)}</div>",
             MIME: {"endpoint": msgspec.to_builtins(self.workload)},
         }

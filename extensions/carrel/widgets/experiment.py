@@ -10,14 +10,14 @@ import msgspec
 import traitlets
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import AsyncClient, Client
+from carrel.client.shared_events import listening
 from carrel.errors import ApiError
 from carrel.models import Event, Workload
-from carrel.notebook import words
-from carrel.widgets import bundle, page, pictures
-from carrel.widgets.feed import listening
-from carrel.widgets.trials import Search
-from carrel.widgets.work import WorkView
+from carrel.widgets import bundle, static_html
+from carrel.widgets.experiment_state import ExperimentState
+from carrel.widgets.live import WorkView
 
 MIME = "application/vnd.carrel.experiment+json"
 TRIALS_A_SECOND = 400
@@ -38,7 +38,7 @@ class ExperimentView(WorkView):
     trials: Any = traitlets.List().tag(sync=True)
 
     def __init__(self, client: Client, workload: Workload) -> None:
-        self._search, self._complete = Search(workload), False
+        self._search, self._complete = ExperimentState(workload), False
         super().__init__(client, **self._search.traits())
 
     @property
@@ -110,10 +110,12 @@ class ExperimentView(WorkView):
     @override
     def fallback(self) -> dict[str, Any]:
         search, traits = self._search, self._search.traits()
-        line = words.summary(search.workload, time.time())
+        line = wording.summary(search.workload, time.time())
         best = search.best()
         told = "" if best is None else f"; best {best.value:.4g} in trial {best.number}"
-        body = page.job_card(traits["job"], ()) + pictures.history(search) + _table(search)
+        body = (
+            static_html.job_card(traits["job"], ()) + static_html.history(search) + _table(search)
+        )
         return {
             "text/plain": line + told,
             "text/html": f"<div>{body}</div>",
@@ -124,7 +126,7 @@ class ExperimentView(WorkView):
         }
 
 
-def _table(search: Search) -> str:
+def _table(search: ExperimentState) -> str:
     """The trials as plain HTML."""
     trials = search.in_order()
     if not trials:
@@ -133,10 +135,10 @@ def _table(search: Search) -> str:
     rows = [
         [
             str(trial.number),
-            page.escape(trial.state),
+            static_html.escape(trial.state),
             "" if trial.value is None else f"{trial.value:.4g}",
-            *(page.escape(trial.parameters.get(name, "")) for name in names),
+            *(static_html.escape(trial.parameters.get(name, "")) for name in names),
         ]
         for trial in trials
     ]
-    return page.table("Trials", ("Trial", "State", search.metric, *names), rows)
+    return static_html.table("Trials", ("Trial", "State", search.metric, *names), rows)

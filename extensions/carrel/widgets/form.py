@@ -18,7 +18,7 @@ from carrel.client.submit import default_project
 from carrel.errors import CarrelError
 from carrel.notebook.job import Job
 from carrel.options.kinds import EVERY
-from carrel.widgets import bundle, forms, page, sending
+from carrel.widgets import bundle, form_requests, static_html
 
 
 class FormView(anywidget.AnyWidget):
@@ -48,7 +48,7 @@ class FormView(anywidget.AnyWidget):
             kind=kind,
             title=f"Submit {EVERY[kind].noun}" if kind in EVERY else "",
             folder=os.getcwd(),  # noqa: PTH109 - the kernel's folder as a string
-            fields=forms.fields_of(kind),
+            fields=form_requests.fields_of(kind),
             preset=filled,
         )
         self.on_msg(self._heard)
@@ -67,7 +67,7 @@ class FormView(anywidget.AnyWidget):
 
     async def _answer(self, asked: Mapping[str, Any]) -> None:
         try:
-            answer = await sending.sent(
+            answer = await form_requests.submit(
                 self._client.aio,
                 self.kind,
                 asked.get("given") or {},
@@ -76,7 +76,7 @@ class FormView(anywidget.AnyWidget):
                 dry_run=bool(asked.get("dry_run")),
             )
         except CarrelError as error:
-            answer = {**sending.NOTHING, "message": str(error)}
+            answer = {**form_requests.NOTHING, "message": str(error)}
         self.send({"type": "answer", "number": asked.get("number"), **msgspec.to_builtins(answer)})
 
     @override
@@ -86,4 +86,4 @@ class FormView(anywidget.AnyWidget):
             return None
         data, metadata = bundle_
         told = f"A form to submit {EVERY[self.kind].noun}; it needs a running notebook."
-        return {**data, "text/plain": told, "text/html": page.escape(told)}, metadata
+        return {**data, "text/plain": told, "text/html": static_html.escape(told)}, metadata

@@ -11,15 +11,15 @@ import msgspec
 import traitlets
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import Client
-from carrel.client.workloads import all_or
+from carrel.client.resources.workloads import all_or
+from carrel.client.shared_events import changes
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Event, Workload
-from carrel.notebook import words
-from carrel.widgets import bundle, page, pictures
-from carrel.widgets.feed import changes
-from carrel.widgets.story import LINES, Story, describe
-from carrel.widgets.work import WorkView
+from carrel.widgets import bundle, static_html
+from carrel.widgets.job_state import LINES, JobState, describe
+from carrel.widgets.live import WorkView
 
 RETRY_SECONDS = 1.0
 CROWDED_SECONDS = 15.0  # too many streams of this person are open
@@ -36,7 +36,7 @@ class JobView(WorkView):
     lines: Any = traitlets.List().tag(sync=True)
 
     def __init__(self, client: Client, workload: Workload) -> None:
-        self._story, self._complete, self._curves_read = Story(workload), False, False
+        self._story, self._complete, self._curves_read = JobState(workload), False, False
         self._moved = asyncio.Event()
         self._reading: asyncio.Task[float] | None = None
         super().__init__(client, **self._story.traits())
@@ -174,9 +174,9 @@ class JobView(WorkView):
     def fallback(self) -> dict[str, Any]:
         workload, phase = self._story.workload, self._story.phase
         facts = describe(workload, phase)
-        line = words.summary(workload, time.time())
-        drawn = "".join(pictures.curve(*one) for one in self._story.curves.items())
-        body = page.job_card(facts, self._story.lines, drawn)
+        line = wording.summary(workload, time.time())
+        drawn = "".join(static_html.curve(*one) for one in self._story.curves.items())
+        body = static_html.job_card(facts, self._story.lines, drawn)
         return {
             "text/plain": line,
             "text/html": f"<div>{body}</div>" if body else html.escape(line),

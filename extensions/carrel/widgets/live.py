@@ -9,6 +9,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 import anywidget
@@ -16,8 +17,10 @@ import traitlets
 from IPython.core.interactiveshell import InteractiveShell
 from typing_extensions import override
 
-from carrel.client import Client
+from carrel.client import AsyncClient, Client
+from carrel.client.resources.workloads import ACTIONS
 from carrel.errors import CarrelError
+from carrel.models import Workload
 
 UNSEEN_FACTOR: Final = 10
 
@@ -179,3 +182,63 @@ class LiveView(anywidget.AnyWidget):
     def fallback(self) -> dict[str, Any]:
         """What is shown where no widget can be: saved notebooks, terminals, web viewers."""
         raise NotImplementedError
+
+
+class AskingView(LiveView):
+    """Asks when something happened, and never more often than it shows changes."""
+
+    pause = 2.0
+
+    async def ask(self, client: AsyncClient) -> None:
+        """Learn how things stand. Raises ``CarrelError``."""
+        raise NotImplementedError
+
+    @override
+    async def follow(self) -> None:
+        stale = asyncio.Event()
+        stale.set()
+        asking = asyncio.create_task(self._ask_when(stale))
+        try:
+            async with aclosing(self._client.aio.events(opened=stale.set)) as events:
+                async for event in events:
+                    if asking.done():
+                        asking.result()
+                    if event.type != "report":
+                        stale.set()
+        finally:
+            asking.cancel()
+
+    async def _ask_when(self, stale: asyncio.Event) -> None:
+        while True:
+            await stale.wait()
+            stale.clear()
+            await self.ask(self._client.aio)
+            self.touch()
+            await asyncio.sleep(self.pace())
+
+
+class WorkView(LiveView):
+    """A view of one workload.
+
+    Attributes:
+        job: the workload as ``carrel.widgets.job_state.describe`` tells it.
+    """
+
+    job = traitlets.Dict().tag(sync=True)
+
+    @property
+    def workload(self) -> Workload:
+        """What it shows, as last heard of."""
+        raise NotImplementedError
+
+    @override
+    def _act(self, verb: str) -> None:
+        if verb in ACTIONS:
+            workload = self.workload
+            self._client.loop.start(self._do(verb, workload.project, workload.name))
+
+    async def _do(self, verb: str, project: str, name: str) -> None:
+        try:
+            await ACTIONS[verb](self._client.aio, project, name)
+        except CarrelError as error:
+            self.trouble = str(error)

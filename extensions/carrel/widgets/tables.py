@@ -8,13 +8,12 @@ from typing import Any
 import traitlets
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import AsyncClient, Client
 from carrel.models import Project, Workload, by_department
-from carrel.notebook import words
-from carrel.widgets import bundle, page
-from carrel.widgets.asking import AskingView
-from carrel.widgets.live import LiveView
-from carrel.widgets.story import describe
+from carrel.widgets import bundle, static_html
+from carrel.widgets.job_state import describe
+from carrel.widgets.live import AskingView, LiveView
 
 CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")
 
@@ -56,22 +55,22 @@ class JobsView(LiveView):
         shown = self.present()["jobs"]
         rows = [
             [
-                page.escape(job["name"]),
-                page.escape(job["type"]),
-                page.escape(job["project"]),
-                page.state(job["phase"], job["icon"], job["word"]),
-                page.escape(job["gpus"]),
-                page.sentence(job["reason"]),
+                static_html.escape(job["name"]),
+                static_html.escape(job["type"]),
+                static_html.escape(job["project"]),
+                static_html.state(job["phase"], job["icon"], job["word"]),
+                static_html.escape(job["gpus"]),
+                static_html.sentence(job["reason"]),
             ]
             for job in shown
         ]
         if not rows:
-            return {"text/plain": NO_JOBS, "text/html": f"<div>{page.escape(NO_JOBS)}</div>"}
-        lines = [words.summary(workload, now) for workload in workloads]
+            return {"text/plain": NO_JOBS, "text/html": f"<div>{static_html.escape(NO_JOBS)}</div>"}
+        lines = [wording.summary(workload, now) for workload in workloads]
         columns = ("Name", "Type", "Project", "State", "GPUs", "Why")
         return {
             "text/plain": "\n".join(lines),
-            "text/html": page.table("Your jobs", columns, rows),
+            "text/html": static_html.table("Your jobs", columns, rows),
         }
 
 
@@ -107,17 +106,17 @@ class QuotaView(AskingView):
         ordered = self._ordered()
         columns: tuple[str, ...] = ("Project", "Quota")
         rows = [
-            [page.escape(project.name), page.escape(words.quota_words(project))]
+            [static_html.escape(project.name), static_html.escape(wording.quota_words(project))]
             for project in ordered
         ]
         if any(project.department for project in ordered):
             columns = ("Department", *columns)
-            owners = (page.escape(project.department or "") for project in ordered)
+            owners = (static_html.escape(project.department or "") for project in ordered)
             rows = [[owner, *row] for owner, row in zip(owners, rows, strict=True)]
         lines = [line for group in by_department(ordered) for line in _lines(*group)]
         return {
             "text/plain": "\n".join(lines) or "You are in no project yet.",
-            "text/html": page.table("GPUs of your projects", columns, rows),
+            "text/html": static_html.table("GPUs of your projects", columns, rows),
         }
 
 
@@ -125,7 +124,7 @@ def _lines(department: str, projects: Sequence[Project]) -> list[str]:
     """The department, if there is one, and below it a line for each project."""
     begin = "  " if department else ""
     lines = [
-        f"{begin}{project.name}  {words.quota_bar(project)}  {words.quota_words(project)}"
+        f"{begin}{project.name}  {wording.quota_bar(project)}  {wording.quota_words(project)}"
         for project in projects
     ]
     return [f"{department}:", *lines] if department else lines
@@ -143,5 +142,5 @@ def _quota(project: Project) -> dict[str, Any]:
             "gpus_borrowed": use.gpus_borrowed,
             "gpus_waiting": use.gpus_waiting,
         },
-        "words": words.quota_words(project),
+        "words": wording.quota_words(project),
     }

@@ -13,12 +13,11 @@ from typing_extensions import override
 
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
-from carrel.workspace import vscode, work_handlers
-from carrel.workspace.desk import Desk, Surroundings
+from carrel.workspace import vscode
 from carrel.workspace.handlers import rules
-from carrel.workspace.pace import Pace
-from carrel.workspace.reporter import Reporter
-from carrel.workspace.watch import Watch
+from carrel.workspace.notifications import WorkFollower
+from carrel.workspace.reporter import PostTimer, Reporter
+from carrel.workspace.status import ServerIdentity, WorkspaceStatus
 
 READ_SECONDS: Final = 3.0
 PROXY: Final = "jupyter_server_proxy"
@@ -44,7 +43,7 @@ class CarrelWorkspace(ExtensionApp):
 
     client: AsyncClient | None = None
     reporter: Reporter | None = None
-    watch: Watch | None = None
+    follower: WorkFollower | None = None
 
     @override
     def initialize_handlers(self) -> None:
@@ -54,26 +53,25 @@ class CarrelWorkspace(ExtensionApp):
             raise RuntimeError("an extension gets its server before its handlers")
         web_app: Any = server.web_app
         if server.jpserver_extensions.get(PROXY) is False and find_spec(PROXY) is not None:
-            from carrel.workspace.ports import handlers as ports
+            from carrel.workspace import port_proxy as ports
 
-            web_app.add_handlers(".*$", ports.rules(server))
+            web_app.add_handlers(".*$", ports.port_rules(server))
         try:
             self.client = AsyncClient(read_timeout=READ_SECONDS)
         except CarrelError as error:
             self.log.info("Not connected to Carrel: %s", error)
             return
-        self.desk = Desk(self.client, Surroundings.of(), time.time)
-        self.watch = Watch(self.client, self.desk.surroundings.user, time.time)
-        web_app.add_handlers(".*$", rules(server.base_url, self.desk))
-        web_app.add_handlers(".*$", work_handlers.rules(server.base_url, self.desk, self.watch))
+        self.workspace = WorkspaceStatus(self.client, ServerIdentity.of(), time.time)
+        self.follower = WorkFollower(self.client, self.workspace.identity.user, time.time)
+        web_app.add_handlers(".*$", rules(server.base_url, self.workspace, self.follower))
 
     @override
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         if self.client is None:
             return
         self.reporter = Reporter(
-            self.desk,
-            Pace(interval=self.activity_interval, debounce=self.activity_debounce),
+            self.workspace,
+            PostTimer(interval=self.activity_interval, debounce=self.activity_debounce),
             kernels=serverapp.kernel_manager,
             terminals=serverapp.web_app.settings.get("terminal_manager"),
             events=serverapp.event_logger,
@@ -87,7 +85,7 @@ class CarrelWorkspace(ExtensionApp):
         """Let go of kernels and the connection."""
         if self.reporter is not None:
             await self.reporter.stop()
-        if self.watch is not None:
-            await self.watch.stop()
+        if self.follower is not None:
+            await self.follower.stop()
         if self.client is not None:
             await self.client.close()

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 
-from carrel.client.endpoints import gateway_url
+from carrel.client.resources.endpoints import gateway_url
 from carrel.errors import BadSetting, Unreachable
 
 MOST_ANSWER_BYTES: Final = 64 * 1024
@@ -27,7 +27,7 @@ def path_of(prefix: str, project: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class EndpointRequest:
     """One request of a person's own to an endpoint.
 
     Attributes:
@@ -40,7 +40,7 @@ class Try:
     body: str | None
 
     @classmethod
-    def of(cls, asked: Any) -> "Try":
+    def of(cls, asked: Any) -> "EndpointRequest":
         """Read it from a page's JSON. Raises ``BadSetting``."""
         given = asked if isinstance(asked, dict) else {}
         method, path, body = given.get("method"), given.get("path", "/"), given.get("body")
@@ -60,13 +60,9 @@ class Try:
         return cls(method, path.lstrip("/"), body)
 
 
-def _inside(path: str) -> bool:
-    """Whether it stays below the endpoint."""
-    plain = path.partition("?")[0].lower().replace("%2e", ".")
-    return "://" not in plain and ".." not in plain
-
-
-async def send(api: str, token: str, project: str, name: str, request: Try) -> dict[str, Any]:
+async def send(
+    api: str, token: str, project: str, name: str, request: EndpointRequest
+) -> dict[str, Any]:
     """Send it through the gateway and tell what came back.
 
     Args:

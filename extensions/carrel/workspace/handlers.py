@@ -7,7 +7,7 @@ somebody's activity.
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -16,28 +16,29 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from typing_extensions import override
 
+from carrel import wording
 from carrel.client import AsyncClient
+from carrel.client.resources.workloads import ACTIONS
 from carrel.errors import ApiError, BadSetting, CarrelError, NotSignedIn, Unreachable
 from carrel.models import Workload
-from carrel.workspace.desk import Desk
+from carrel.widgets import form_requests
+from carrel.workspace import gateway
+from carrel.workspace.gateway import path_of
+from carrel.workspace.notifications import WorkFollower
+from carrel.workspace.status import NotAWorkspace, WorkspaceStatus
 
 NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-ACTIONS: Final[dict[str, Callable[[AsyncClient, str, str], Awaitable[Any]]]] = {
-    "delete": lambda client, project, name: client.delete_workload(project, name),
-    "suspend": lambda client, project, name: client.suspend(project, name),
-    "resume": lambda client, project, name: client.resume(project, name),
-}
 
 
 class CarrelHandler(APIHandler):
-    """What all have in common: the desk, JSON, and errors as one sentence."""
+    """What all handlers share: the workspace, JSON, and errors as one sentence."""
 
     _track_activity = False
 
     @override
-    def initialize(self, desk: Desk) -> None:
-        """Take the server's desk."""
-        self.desk = desk
+    def initialize(self, workspace: WorkspaceStatus, follower: WorkFollower) -> None:
+        """Take what knows this workspace and its owner's work."""
+        self.workspace, self.follower = workspace, follower
 
     def answer(self, body: Any) -> None:
         """Send JSON."""
@@ -46,7 +47,7 @@ class CarrelHandler(APIHandler):
 
     @override
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """The scheduler's sentences pass through as they are, everything else as Jupyter has it."""
+        """Pass on sentences of the scheduler; leave all other errors to Jupyter."""
         _, error, _ = kwargs.get("exc_info", (None, None, None))
         if not isinstance(error, CarrelError):
             super().write_error(status_code, **kwargs)
@@ -58,7 +59,7 @@ class CarrelHandler(APIHandler):
 
     @override
     def log_exception(self, *details: Any) -> None:
-        """A refusal of the scheduler is an answer, not a mishap of this server."""
+        """Leave refusals of the scheduler out of the log: they are answers, not errors here."""
         if not isinstance(details[1], CarrelError):
             super().log_exception(*details)
 
@@ -80,7 +81,7 @@ class LimitsHandler(CarrelHandler):
     @web.authenticated
     async def get(self) -> None:
         """Answer from what is known; asks the scheduler only for what is old."""
-        self.answer(await self.desk.view())
+        self.answer(await self.workspace.view())
 
 
 class ExtendHandler(CarrelHandler):
@@ -90,8 +91,8 @@ class ExtendHandler(CarrelHandler):
     @web.authenticated
     async def post(self) -> None:
         """Answer with the view after it."""
-        await self.desk.extend()
-        self.answer(await self.desk.view())
+        await self.workspace.extend()
+        self.answer(await self.workspace.view())
 
 
 class JobsHandler(CarrelHandler):
@@ -102,7 +103,7 @@ class JobsHandler(CarrelHandler):
     async def get(self) -> None:
         """Answer ``{"items": [...]}``."""
         project = self.get_query_argument("project", "") or None
-        items = await self.desk.client.list_workloads(project=project, kind="training")
+        items = await self.workspace.client.list_workloads(project=project, kind="training")
         self.answer({"items": items})
 
 
@@ -113,21 +114,173 @@ class ActionHandler(CarrelHandler):
     @web.authenticated
     async def post(self, project: str, name: str, action: str) -> None:
         """Answer with the workload afterwards."""
-        result = await ACTIONS[action](self.desk.client, project, name)
+        result = await ACTIONS[action](self.workspace.client, project, name)
         self.answer(result if isinstance(result, Workload) else {})
 
 
-def rules(base_url: str, desk: Desk) -> list[tuple[str, type[CarrelHandler], dict[str, Any]]]:
+class WorkHandler(CarrelHandler):
+    """GET: the caller's work and notifications, since ``seen``."""
+
+    @override
+    @web.authenticated
+    async def get(self) -> None:
+        """Answer from memory; ``{"seen"}`` alone when nothing is new."""
+        answer = await self.follower.view(self.get_query_argument("seen", ""))
+        self.answer({**answer, "console_url": self.workspace.identity.console_url})
+
+
+class FormHandler(CarrelHandler):
+    """GET: what a form of a kind asks. POST: send it, or with ``dry_run`` ask what would happen."""
+
+    @override
+    @web.authenticated
+    async def get(self, kind: str) -> None:
+        """Answer ``{"fields", "project"}``."""
+        self.answer({"fields": form_requests.fields_of(kind), "project": await self._project()})
+
+    @override
+    @web.authenticated
+    async def post(self, kind: str) -> None:
+        """Answer as ``sending`` says."""
+        given, below = _form_request(self.get_json_body())
+        folder = str(Path(self.settings["server_root_dir"]).expanduser() / below)
+        self.answer(
+            await form_requests.submit(
+                self.workspace.client,
+                kind,
+                given,
+                project=await self._project(),
+                folder=folder,
+                dry_run=self.get_query_argument("dry_run", "") == "true",
+            )
+        )
+
+    async def _project(self) -> str:
+        """The default project of a form: this workspace's."""
+        try:
+            return (await self.workspace.workload()).project
+        except NotAWorkspace:
+            return (await self.workspace.client.whoami()).default_project or ""
+
+
+def _form_request(body: Any) -> tuple[dict[str, Any], str]:
+    """The values of a form, and the folder of its request. Raises ``BadSetting``."""
+    fields = body if isinstance(body, dict) else {}
+    given, folder = fields.get("given", {}), fields.get("folder", "")
+    if not isinstance(given, dict) or not isinstance(folder, str):
+        raise BadSetting('A form is sent as {"given": {...}, "folder": "..."}.')
+    return given, folder
+
+
+class TensorBoardHandler(CarrelHandler):
+    """POST: start TensorBoard on a job, or find it. GET: whether it is up, and where."""
+
+    @override
+    @web.authenticated
+    async def get(self, project: str, name: str) -> None:
+        """Answer ``{"url", "over", "reason"}``."""
+        self._answer_view(await find_tensorboard(self.workspace.client, project, name))
+
+    @override
+    @web.authenticated
+    async def post(self, project: str, name: str) -> None:
+        """The same."""
+        self._answer_view(await find_or_start_tensorboard(self.workspace.client, project, name))
+
+    def _answer_view(self, board: Any) -> None:
+        prefix = gateway.prefix_of(self.workspace.client.settings.url)
+        self.answer(tensorboard_view(board, prefix))
+
+
+class BestHandler(CarrelHandler):
+    """POST: make a training or an endpoint of an experiment's best trial, ``{"kind"}``."""
+
+    @override
+    @web.authenticated
+    async def post(self, project: str, name: str) -> None:
+        """Answer ``{"workload"}``: what was submitted."""
+        body = self.get_json_body()
+        kind = body.get("kind") if isinstance(body, dict) else None
+        if kind not in ("training", "inference"):
+            raise BadSetting(f"The kind is {kind!r}; it should be training or inference.")
+        made = await self.workspace.client.run_best(project, name, kind=kind)
+        self.answer({"workload": form_requests.named(made)})
+
+
+class TryHandler(CarrelHandler):
+    """POST: one request to an endpoint, ``{"method", "path", "body"}``."""
+
+    @override
+    @web.authenticated
+    async def post(self, project: str, name: str) -> None:
+        """Answer ``{"status", "seconds", "body", "cut"}``."""
+        settings = self.workspace.client.settings
+        request = gateway.EndpointRequest.of(self.get_json_body())
+        self.answer(await gateway.send(settings.url, settings.token, project, name, request))
+
+
+def rules(
+    base_url: str, workspace: WorkspaceStatus, follower: WorkFollower
+) -> list[tuple[str, type[CarrelHandler], dict[str, Any]]]:
     """The endpoints for a server whose address begins with ``base_url``."""
     name = NAME.replace("(", "(?:")
-    action = "|".join(map(re.escape, ACTIONS))
+    job, action = f"({name})/({name})", "|".join(map(re.escape, ACTIONS))
     table: dict[str, type[CarrelHandler]] = {
         "limits": LimitsHandler,
         "extend": ExtendHandler,
         "jobs": JobsHandler,
-        f"jobs/({name})/({name})/({action})": ActionHandler,
+        f"jobs/{job}/({action})": ActionHandler,
+        "work": WorkHandler,
+        "forms/([a-z]+)": FormHandler,
+        f"jobs/{job}/tensorboard": TensorBoardHandler,
+        f"experiments/{job}/best": BestHandler,
+        f"endpoints/{job}/try": TryHandler,
     }
+    given = {"workspace": workspace, "follower": follower}
     return [
-        (url_path_join(base_url, "carrel", path), handler, {"desk": desk})
-        for path, handler in table.items()
+        (url_path_join(base_url, "carrel", path), handler, given) for path, handler in table.items()
     ]
+
+
+async def find_tensorboard(client: AsyncClient, project: str, job: str) -> Workload | None:
+    """A TensorBoard over just this job that has not ended. Raises ``CarrelError``."""
+    boards = await client.list_workloads(project=project, kind="tensorboard")
+    mine = [
+        board
+        for board in boards
+        if not board.at_rest
+        and not board.spec.delete
+        and board.spec.tensorboard is not None
+        and list(board.spec.tensorboard.jobs) == [job]
+    ]
+    return mine[0] if mine else None
+
+
+async def find_or_start_tensorboard(client: AsyncClient, project: str, job: str) -> Workload:
+    """The same, submitted if there is none. Raises ``CarrelError``."""
+    found = await find_tensorboard(client, project, job)
+    return found or await client.create_workload(
+        {
+            "kind": "tensorboard",
+            "project": project,
+            "name_prefix": "tensorboard",
+            "tensorboard": {"jobs": [job]},
+        }
+    )
+
+
+def tensorboard_view(board: Workload | None, prefix: str) -> dict[str, Any]:
+    """What the button shows: an address once it runs, otherwise the reason why not.
+
+    Args:
+        board: the TensorBoard; ``None`` when it was removed.
+        prefix: path of the gateway.
+    """
+    if board is None:
+        return {"url": "", "over": True, "reason": "TensorBoard was stopped before it was ready."}
+    running = board.status.phase == "running"
+    return {
+        "url": path_of(prefix, board.project, board.name) if running else "",
+        "over": board.at_rest,
+        "reason": wording.why(board),
+    }

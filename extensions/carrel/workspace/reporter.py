@@ -1,7 +1,7 @@
 """Gives the scheduler signs of life from inside a running server.
 
-Looks at kernels and terminals every ``look_seconds``, hears of saves, and posts when ``Pace`` says
-so. The scheduler being away is logged once when it goes and once when it is back.
+Looks at kernels and terminals every ``look_seconds``, listens to saves, and posts when
+``PostTimer`` says so. That the scheduler is away, or back, is logged once.
 """
 
 import asyncio
@@ -9,14 +9,62 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from carrel.errors import CarrelError
 from carrel.workspace.activity import Activity, ActivityTracker
-from carrel.workspace.desk import Desk
-from carrel.workspace.kernels import KernelWatcher
-from carrel.workspace.pace import Pace
-from carrel.workspace.terminals import TerminalWatcher
+from carrel.workspace.status import WorkspaceStatus
+from carrel.workspace.watchers import KernelWatcher, TerminalWatcher
+
+
+@dataclass(slots=True)
+class PostTimer:
+    """Decides when the next post is due. All times in seconds of one clock.
+
+    Attributes:
+        interval: between posts when all is quiet.
+        debounce: a change of busy waits so long, so that a burst of short cells is one post.
+        longest_wait: the most that failures stretch the interval to.
+    """
+
+    interval: float = 10.0
+    debounce: float = 0.5
+    longest_wait: float = 60.0
+    _posted_at: float | None = None
+    _changed_at: float | None = None
+    _failures: int = 0
+
+    def changed(self, now: float) -> None:
+        """Busy became idle or the other way round."""
+        if self._changed_at is None:
+            self._changed_at = now
+
+    def due_at(self, now: float) -> float:
+        """The earliest time of the next post."""
+        if self._posted_at is None:
+            return now
+        if self._failures:
+            wait = min(self.interval * float(2 ** min(self._failures, 8)), self.longest_wait)
+            return self._posted_at + max(wait, self.interval)
+        regular = self._posted_at + self.interval
+        if self._changed_at is None:
+            return regular
+        return min(regular, self._changed_at + self.debounce)
+
+    def posted(self, now: float) -> None:
+        """A post begins; it carries every change seen so far."""
+        self._posted_at = now
+        self._changed_at = None
+
+    def succeeded(self) -> None:
+        """The scheduler answered."""
+        self._failures = 0
+
+    def failed(self) -> None:
+        """The scheduler did not answer, or refused."""
+        self._failures += 1
+
 
 log = logging.getLogger("carrel.workspace")
 CONTENTS_SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1"
@@ -28,8 +76,8 @@ class Reporter:
 
     def __init__(
         self,
-        desk: Desk,
-        pace: Pace,
+        workspace: WorkspaceStatus,
+        pace: PostTimer,
         *,
         kernels: Any,
         terminals: Any,
@@ -42,7 +90,7 @@ class Reporter:
 
         ``elsewhere``: when somebody was last at work in a tool beside them; 0: never.
         """
-        self._desk, self._pace, self._clock = desk, pace, clock
+        self._workspace, self._pace, self._clock = workspace, pace, clock
         self._look_seconds = look_seconds
         self._elsewhere = elsewhere
         self.tracker = ActivityTracker(last_input_at=clock())
@@ -90,9 +138,9 @@ class Reporter:
 
     async def _post(self, now: float) -> None:
         self._pace.posted(now)
-        away = bool(self._desk.trouble)
+        away = bool(self._workspace.trouble)
         try:
-            await self._desk.tell(self.reading())
+            await self._workspace.tell(self.reading())
         except CarrelError as error:
             self._pace.failed()
             if not away:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import carrel.notebook.demo
-from carrel.notebook.capture import capture
+from carrel.notebook.cell import capture
 
 NOTEBOOK = Path(carrel.notebook.demo.__file__).with_name("carrel-demo.ipynb")
 EPOCHS = 12

@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel.client.endpoints import gateway_url
+from carrel.client.resources.endpoints import gateway_url
 
 INSIDE = {
     "CARREL_URL": "http://127.0.0.1:4001/services/carrel",

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from carrel.client.call_parts import call_bodies
-from carrel.from_here import VOLUMES, start_in
-from carrel.notebook.capture import Captured
-from carrel.notebook.submit import body_here
+from carrel.client.resources.map import call_bodies
+from carrel.notebook.cell import Captured, body_here
 from carrel.options import Asked
+from carrel.volumes import VOLUMES, start_in
 
 HOME = {"source": "home-ada", "destination": "/home/carrel"}
 SHARED = {"source": "project", "destination": "/home/carrel/project"}

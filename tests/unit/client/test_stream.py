@@ -70,7 +70,7 @@ def test_a_stream_begins_with_what_is_and_goes_on_with_what_comes(
     assert event.report.step == 5
     client.delete_workload("vision", "x")
     assert next(events).type == "deleted"
-    events.close()  # type: ignore[attr-defined]
+    events.close()
 
 
 def test_after_a_break_nothing_is_missed_or_repeated(
@@ -87,7 +87,7 @@ def test_after_a_break_nothing_is_missed_or_repeated(
     assert [event.workload.status.phase for event in seen] == ["pending", "running", "succeeded"]
     assert waits.seconds == sorted(waits.seconds)
     assert len(waits.seconds) >= 3
-    events.close()  # type: ignore[attr-defined]
+    events.close()
 
 
 def test_a_refusal_ends_the_stream(client: Client) -> None:

@@ -1,7 +1,8 @@
 """What the package promises: both clients alike, errors as sentences, models that forgive."""
 
 import inspect
-from typing import Any
+from collections.abc import Generator
+from typing import Any, assert_type
 
 import msgspec
 import pytest
@@ -27,6 +28,21 @@ def test_the_synchronous_client_has_every_method_with_the_same_parameters() -> N
         assert inspect.signature(ours[name]).parameters == inspect.signature(method).parameters, (
             name
         )
+
+
+def test_each_synchronous_method_has_a_docstring_and_its_type(client: Client) -> None:
+    for name, method in public(AsyncClient).items():
+        ours = public(Client)[name]
+        assert ours.__doc__, name
+        assert not inspect.iscoroutinefunction(ours), name
+        if name not in ("map", "endpoint", "close"):
+            assert ours.__doc__ == method.__doc__, name
+    job = client.create_workload({"project": "vision", "name": "x"})
+    assert_type(job, models.Workload)
+    assert_type(client.create_workload({"project": "vision"}, dry_run=True), models.Forecast)
+    assert_type(client.get_workload("vision", name="x"), models.Workload)
+    assert_type(client.logs("vision", "x", tail=1), Generator[str, None, None])
+    assert_type(client.endpoint("vision", "x").stream(1), Generator[Any, None, None])
 
 
 def test_all_exports_exist() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from carrel import results
 from carrel.client import Client
-from carrel.client.call_parts import call_bodies
+from carrel.client.resources.map import call_bodies
 from carrel.errors import ApiError, BadSetting, Unreachable
 from carrel.testing import FakeScheduler
 

@@ -4,7 +4,7 @@ import pytest
 
 import carrel
 from carrel.client import Client
-from carrel.client.batches import batches
+from carrel.client.resources.workloads import split_batches
 from carrel.errors import ApiError, BadSetting, NotSignedIn, Unreachable
 from carrel.testing import FakeScheduler
 from unit.client.conftest import Waits
@@ -72,7 +72,7 @@ def test_reads_are_tried_four_times(client: Client, fake: FakeScheduler, waits: 
 def test_lists_go_through_all_pages_and_filters(
     client: Client, fake: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carrel.client.workloads.PAGE", 2)
+    monkeypatch.setattr("carrel.client.resources.workloads.PAGE", 2)
     for number in range(5):
         fake.submit("vision", f"j{number}", labels={"run": str(number % 2)})
     fake.submit("vision", "w", kind="workspace")
@@ -195,6 +195,6 @@ def test_many_at_once_each_for_itself(client: Client, fake: FakeScheduler) -> No
 
 def test_many_are_sent_in_as_few_requests_as_may_carry_them() -> None:
     small: list[dict[str, object]] = [{**BODY, "name": f"n{number}"} for number in range(2500)]
-    assert [len(batch) for batch in batches(small)] == [1000, 1000, 500]
+    assert [len(batch) for batch in split_batches(small)] == [1000, 1000, 500]
     large = [{**BODY, "files": {"a": "x" * 2**20}} for _ in range(7)]
-    assert [len(batch) for batch in batches(large)] == [3, 3, 1]
+    assert [len(batch) for batch in split_batches(large)] == [3, 3, 1]

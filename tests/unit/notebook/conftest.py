@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
-from carrel.magics.base import CarrelMagics
-from carrel.magics.connection import Connection
+from carrel.magics.base import CarrelMagics, Connection
 from carrel.testing import FakeScheduler
 
 QUOTA = {"gpus": 4, "cpu_millicores": None, "memory_bytes": None}

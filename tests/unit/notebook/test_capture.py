@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from carrel.notebook.capture import CannotSend, capture
-from carrel.notebook.names import borrowed_names
+from carrel.notebook.cell import CannotSend, borrowed_names, capture
 
 
 def run(files: dict[str, str], task: Path, folder: Path) -> "subprocess.CompletedProcess[str]":

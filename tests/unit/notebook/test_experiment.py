@@ -10,12 +10,12 @@ import pytest
 from carrel.client import Client
 from carrel.models.experiments import TrialRow
 from carrel.testing import FakeScheduler
+from carrel.views import view_of
 from carrel.widgets import bundle
 from carrel.widgets.cluster import ClusterView
 from carrel.widgets.endpoint import EndpointView
 from carrel.widgets.experiment import ExperimentView
-from carrel.widgets.importance import importance
-from carrel.widgets.kinds import view_of
+from carrel.widgets.experiment_state import importance
 from carrel.widgets.live import LiveView
 from carrel_hub.console import palette
 from unit.notebook.test_views import page_says, until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from IPython.core.error import UsageError
 
-from carrel.notebook.capture import CannotSend, capture
+from carrel.notebook.cell import CannotSend, capture
 from carrel.notebook.job import Job
 from carrel.testing import FakeScheduler
 

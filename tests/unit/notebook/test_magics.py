@@ -7,10 +7,9 @@ import pytest
 from IPython.core.error import UsageError
 
 from carrel.client import Client
-from carrel.magics.shown import stream
-from carrel.notebook.capture import capture
+from carrel.magics.base import stream
+from carrel.notebook.cell import capture, cell_body
 from carrel.notebook.job import Job
-from carrel.notebook.submit import cell_body
 from carrel.options import Asked
 from carrel.testing import FakeScheduler
 from carrel.widgets.tables import JobsView, QuotaView
@@ -185,8 +184,7 @@ def test_gpus(ipython: Any, scheduler: FakeScheduler) -> None:
 
 
 def test_not_signed_in_is_one_line(ipython: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from carrel.magics.base import CarrelMagics
-    from carrel.magics.connection import Connection
+    from carrel.magics.base import CarrelMagics, Connection
 
     for name in ("CARREL_URL", "CARREL_TOKEN", "JUPYTERHUB_API_TOKEN"):
         monkeypatch.delenv(name, raising=False)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from carrel.models import Event, MetricPoint, Report, Workload
-from carrel.widgets.story import LINES, POINTS, Story
+from carrel.widgets.job_state import LINES, POINTS, JobState
 
 
 def workload(**status: Any) -> Workload:
@@ -21,19 +21,19 @@ def report(step: int, **metrics: float) -> Event:
 
 
 def test_equal_while_nothing_changed() -> None:
-    story = Story(workload(phase="running", started_at=1.0))
+    story = JobState(workload(phase="running", started_at=1.0))
     assert story.traits() == story.traits()
 
 
 def test_reports_become_curves() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     story.take_curves({"loss": [MetricPoint(at=0.0, step=1, value=2.0)]})
     story.take(report(2, loss=1.0, accuracy=0.5))
     assert story.traits()["curves"] == {"loss": [[1.0, 2.0], [2.0, 1.0]], "accuracy": [[2.0, 0.5]]}
 
 
 def test_long_curves_are_thinned_and_keep_their_ends() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     for step in range(3000):
         story.take(report(step, loss=float(step)))
     points = story.curves["loss"]
@@ -43,33 +43,33 @@ def test_long_curves_are_thinned_and_keep_their_ends() -> None:
 
 
 def test_output_cut_anywhere_becomes_lines() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     for piece in ("one\ntw", "o\n", "thr", "ee"):
         story.take_text(piece)
     assert story.traits()["lines"] == ["one", "two", "three"]
 
 
 def test_only_the_last_lines_are_kept() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     story.take_text("".join(f"{number}\n" for number in range(100)))
     assert story.traits()["lines"] == [str(number) for number in range(100 - LINES, 100)]
 
 
 def test_progress_bar_shows_its_last_state() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     story.take_text(" 10%|#\r 20%|##\r 30%|###\n")
     assert story.traits()["lines"] == [" 30%|###"]
 
 
 def test_progress_bar_in_pieces_stays_one_line() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     for piece in ("start\r\n", " 10%|#\r", " 20%|##\r", " 30%|###"):
         story.take_text(piece)
     assert story.traits()["lines"] == ["start", " 30%|###"]
 
 
 def test_new_run_prints_from_its_beginning() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     story.take_text("old")
     story.begin_output()
     story.take_text("new\n")
@@ -77,14 +77,14 @@ def test_new_run_prints_from_its_beginning() -> None:
 
 
 def test_events_of_an_older_namesake_are_passed_over() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     other = msgspec.structs.replace(workload(phase="failed"), uid="older")
     story.take(Event(type="workload", workload=other))
     assert story.phase == "running"
 
 
 def test_removal() -> None:
-    story = Story(workload(phase="running"))
+    story = JobState(workload(phase="running"))
     story.take(Event(type="deleted", workload=workload(phase="running")))
     assert (story.phase, story.over, story.traits()["job"]["word"]) == (
         "deleted",
@@ -116,7 +116,7 @@ def test_facts_of_a_preemption(
     rule: str, lost: float, step: int | None, why: str, loss: str
 ) -> None:
     facts = {"at": 5.0, "rule": rule, "for_project": "speech", "lost_seconds": lost}
-    story = Story(workload(phase="running", last_preemption=facts | {"checkpoint_step": step}))
+    story = JobState(workload(phase="running", last_preemption=facts | {"checkpoint_step": step}))
     assert story.traits()["job"]["preemption"] == {
         "at": 5.0,
         "told": f"gave way to `speech` ({why}); {loss}.",
@@ -125,13 +125,13 @@ def test_facts_of_a_preemption(
 
 def test_waiting_tells_place_and_reason() -> None:
     reason = {"token": "WaitsForRoom", "sentence": "Waiting for 2 GPUs.", "help": "Soon."}
-    job = Story(workload(phase="pending", queue_position=3, reason=reason)).traits()["job"]
+    job = JobState(workload(phase="pending", queue_position=3, reason=reason)).traits()["job"]
     assert (job["place"], job["reason"], job["help"]) == (3, "Waiting for 2 GPUs.", "Soon.")
     assert (job["word"], job["gpus"], job["over"]) == ("Waiting", "2 GPUs", False)
 
 
 def test_borrowed_gpus_are_said() -> None:
     task = {"index": 0, "node": "node-1", "devices": [0, 3]}
-    job = Story(workload(phase="running", borrowed=True, tasks=[task])).traits()["job"]
+    job = JobState(workload(phase="running", borrowed=True, tasks=[task])).traits()["job"]
     assert job["where"] == "node-1, GPU 0 and 3"
     assert "gives them back" in job["reason"]

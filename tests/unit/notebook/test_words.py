@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from carrel import wording
 from carrel.models import Project, Workload
-from carrel.notebook import words
 
 
 @pytest.mark.parametrize(
@@ -15,14 +15,14 @@ from carrel.notebook import words
     ],
 )  # fmt: skip
 def test_durations(seconds: float, told: str) -> None:
-    assert words.duration(seconds) == told
+    assert wording.duration(seconds) == told
 
 
 @pytest.mark.parametrize(
     ("count", "told"), [(0, "no GPU"), (0.5, "0.5 GPU"), (1, "1 GPU"), (2, "2 GPUs")]
 )
 def test_gpus(count: float, told: str) -> None:
-    assert words.gpus(count) == told
+    assert wording.gpus(count) == told
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_quota_line(
         {"name": "vision", "quota": {"gpus": quota}, "use": dict(zip(names, use, strict=True))},
         Project,
     )
-    assert (words.quota_words(project), words.quota_bar(project)) == (line, bar)
+    assert (wording.quota_words(project), wording.quota_bar(project)) == (line, bar)
 
 
 def test_phase_of_a_newer_server_is_its_own_word() -> None:
-    assert (words.phase_word("dreaming"), words.phase_icon("dreaming")) == ("Dreaming", "•")
+    assert (wording.phase_word("dreaming"), wording.phase_icon("dreaming")) == ("Dreaming", "•")
 
 
 def test_summary() -> None:
@@ -56,7 +56,7 @@ def test_summary() -> None:
         "progress": {"done": 31.0, "total": 100.0},
     }  # fmt: skip
     workload = msgspec.convert({"name": "x", "project": "vision", "status": status}, Workload)
-    assert words.summary(workload, 100.0) == (
+    assert wording.summary(workload, 100.0) == (
         "vision/x: running, for 1 min, 31 %. "
         "On borrowed GPUs: it gives them back when their project needs them."
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel.from_here import VOLUMES, start_in, unseen
+from carrel.volumes import VOLUMES, start_in, unseen
 from carrel_scheduler.engines.contract import TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings

@@ -3,7 +3,7 @@
 import pytest
 
 from carrel.workspace.activity import ActivityTracker
-from carrel.workspace.kernels import tell
+from carrel.workspace.watchers import tell
 
 EXECUTE = {"msg_type": "execute_request", "msg_id": "r1"}
 

@@ -7,21 +7,21 @@ import pytest
 
 from carrel.models import Checkpoint, Event, Preemption, Reason, Task, Workload, WorkloadStatus
 from carrel.models.workload import WorkloadSpec
-from carrel.workspace.news import LONGEST, News
+from carrel.workspace.notifications import LONGEST, WorkNotifications
 
 BEGAN = 1000.0
 SINCE = "since the checkpoint at step 1,200."
 
 
 @pytest.fixture
-def news() -> News:
-    return News("ada", BEGAN)
+def news() -> WorkNotifications:
+    return WorkNotifications("ada", BEGAN)
 
 
 class Story:
     """One workload, moved along; ``told`` is what its owner heard."""
 
-    def __init__(self, news: News, name: str = "night", **spec: Any) -> None:
+    def __init__(self, news: WorkNotifications, name: str = "night", **spec: Any) -> None:
         self.news, self.version = news, 0
         self.workload = Workload(
             name=name,
@@ -52,11 +52,11 @@ class Story:
         return self.now(phase="preempting", last_preemption=preempted)
 
 
-def told(news: News) -> list[str]:
+def told(news: WorkNotifications) -> list[str]:
     return [one["text"] for one in news.since(-1)]
 
 
-def test_start_preemption_return_end(news: News) -> None:
+def test_start_preemption_return_end(news: WorkNotifications) -> None:
     job = Story(news).waits().runs()
     job.yields(BEGAN + 60, lost_seconds=90.0, checkpoint_step=1200).waits()
     job.now(checkpoint=Checkpoint(step=1200, at=BEGAN)).runs(BEGAN + 100)
@@ -70,14 +70,14 @@ def test_start_preemption_return_end(news: News) -> None:
     assert [one["level"] for one in news.since(-1)] == ["info", "warning", "info", "success"]
 
 
-def test_what_was_so_before_is_no_news(news: News) -> None:
+def test_what_was_so_before_is_no_news(news: WorkNotifications) -> None:
     Story(news, "ended-long-ago").now(phase="succeeded", ended_at=BEGAN - 5)
     Story(news, "runs-already").runs()
     assert told(news) == []
     assert [job["name"] for job in news.jobs()] == ["runs-already", "ended-long-ago"]
 
 
-def test_what_ended_while_the_stream_was_away_is_news(news: News) -> None:
+def test_what_ended_while_the_stream_was_away_is_news(news: WorkNotifications) -> None:
     job = Story(news).waits()
     ended = msgspec.structs.replace(
         job.workload,
@@ -88,7 +88,7 @@ def test_what_ended_while_the_stream_was_away_is_news(news: News) -> None:
     assert told(news) == ["night is done."]
 
 
-def test_what_came_while_it_was_asked_stays(news: News) -> None:
+def test_what_came_while_it_was_asked_stays(news: WorkNotifications) -> None:
     old, asked = Story(news, "old").waits(), news.known
     Story(news, "new").waits()
     news.take_all([], asked)
@@ -96,7 +96,7 @@ def test_what_came_while_it_was_asked_stays(news: News) -> None:
     assert old.workload.uid not in news.known
 
 
-def test_own_doing_and_retries_are_no_news(news: News) -> None:
+def test_own_doing_and_retries_are_no_news(news: WorkNotifications) -> None:
     job = Story(news).waits().runs()
     job.waits().runs(BEGAN + 20)  # it crashed, and was begun again
     job.workload = msgspec.structs.replace(
@@ -106,13 +106,13 @@ def test_own_doing_and_retries_are_no_news(news: News) -> None:
     assert told(news) == ["night started on node-1."]
 
 
-def test_a_limit_says_why(news: News) -> None:
+def test_a_limit_says_why(news: WorkNotifications) -> None:
     sentence = "Stopped after 30 min: trainings of `vision` may run for 30 min."
     Story(news).runs().now(phase="stopped", reason=Reason(token="TimedOut", sentence=sentence))
     assert told(news) == [f"night stopped: {sentence.replace('`', '')}"]
 
 
-def test_failure_fits_a_notification(news: News) -> None:
+def test_failure_fits_a_notification(news: WorkNotifications) -> None:
     Story(news).runs().now(phase="failed", reason=Reason(sentence="x" * 500), ended_at=BEGAN + 11)
     (text,) = told(news)
     assert text.startswith("night failed after 1 s: xxx")
@@ -123,19 +123,19 @@ def test_failure_fits_a_notification(news: News) -> None:
     "spec",
     [{"owner": "uid-sweep", "kind": "trial"}, {"kind": "workspace"}, {"kind": "tensorboard"}],
 )
-def test_parts_and_tools_are_no_news(news: News, spec: dict[str, Any]) -> None:
+def test_parts_and_tools_are_no_news(news: WorkNotifications, spec: dict[str, Any]) -> None:
     Story(news, **spec).waits().runs()
     assert told(news) == []
 
 
-def test_of_others_nothing_is_known(news: News) -> None:
+def test_of_others_nothing_is_known(news: WorkNotifications) -> None:
     job = Story(news)
     job.workload = msgspec.structs.replace(job.workload, spec=WorkloadSpec(user="bob"))
     job.waits().runs()
     assert (news.version, news.jobs()) == (0, [])
 
 
-def test_same_state_again_is_no_change(news: News) -> None:
+def test_same_state_again_is_no_change(news: WorkNotifications) -> None:
     job = Story(news).waits()
     version = news.version
     news.take(Event(type="workload", workload=job.workload))
@@ -144,7 +144,7 @@ def test_same_state_again_is_no_change(news: News) -> None:
     assert (news.version, news.jobs()) == (version + 1, [])
 
 
-def test_who_sits_at_a_workspace_hears_of_its_machine_once(news: News) -> None:
+def test_who_sits_at_a_workspace_hears_of_its_machine_once(news: WorkNotifications) -> None:
     sentence = "`node-1` is being emptied for maintenance."
     trouble = Reason(token="NodeDraining", sentence=sentence, help="Save your work.")
     desk = Story(news, "ada", kind="workspace").runs()

@@ -1,10 +1,10 @@
 """When signs of life are due, in virtual time."""
 
-from carrel.workspace.pace import Pace
+from carrel.workspace.reporter import PostTimer
 
 
 def test_first_at_once_then_regularly() -> None:
-    pace = Pace(interval=10)
+    pace = PostTimer(interval=10)
     assert pace.due_at(5) == 5
     pace.posted(5)
     pace.succeeded()
@@ -12,7 +12,7 @@ def test_first_at_once_then_regularly() -> None:
 
 
 def test_change_is_told_soon_and_a_burst_once() -> None:
-    pace = Pace(interval=10, debounce=0.5)
+    pace = PostTimer(interval=10, debounce=0.5)
     pace.posted(0)
     pace.succeeded()
     pace.changed(2)
@@ -23,14 +23,14 @@ def test_change_is_told_soon_and_a_burst_once() -> None:
 
 
 def test_change_just_before_a_regular_post_does_not_delay_it() -> None:
-    pace = Pace(interval=10, debounce=0.5)
+    pace = PostTimer(interval=10, debounce=0.5)
     pace.posted(0)
     pace.changed(9.8)
     assert pace.due_at(9.8) == 10
 
 
 def test_failures_stretch_the_interval_up_to_a_bound() -> None:
-    pace = Pace(interval=10, longest_wait=60)
+    pace = PostTimer(interval=10, longest_wait=60)
     waits = []
     for _ in range(5):
         pace.posted(0)

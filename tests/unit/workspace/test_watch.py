@@ -8,7 +8,7 @@ import pytest
 
 from carrel.client import AsyncClient
 from carrel.testing import FakeScheduler
-from carrel.workspace.watch import Watch
+from carrel.workspace.notifications import WorkFollower
 
 
 @pytest.fixture
@@ -18,14 +18,14 @@ def scheduler() -> Iterator[FakeScheduler]:
 
 
 @pytest.fixture
-async def watch(scheduler: FakeScheduler) -> AsyncIterator[Watch]:
+async def watch(scheduler: FakeScheduler) -> AsyncIterator[WorkFollower]:
     async with AsyncClient(scheduler.url, scheduler.token("ada")) as client:
-        made = Watch(client, "", lambda: 1000.0)
+        made = WorkFollower(client, "", lambda: 1000.0)
         yield made
         await made.stop()
 
 
-async def changed(watch: Watch, seen: str) -> dict[str, Any]:
+async def changed(watch: WorkFollower, seen: str) -> dict[str, Any]:
     async with asyncio.timeout(30):
         while True:
             found = await watch.view(seen)
@@ -34,7 +34,9 @@ async def changed(watch: Watch, seen: str) -> dict[str, Any]:
             await asyncio.sleep(0.01)
 
 
-async def test_first_answer_has_work_and_no_news(scheduler: FakeScheduler, watch: Watch) -> None:
+async def test_first_answer_has_work_and_no_news(
+    scheduler: FakeScheduler, watch: WorkFollower
+) -> None:
     scheduler.submit("vision", "a")
     first = await watch.view()
     assert [job["name"] for job in first["jobs"]] == ["a"]
@@ -42,7 +44,9 @@ async def test_first_answer_has_work_and_no_news(scheduler: FakeScheduler, watch
     assert await watch.view(first["seen"]) == {"seen": first["seen"]}
 
 
-async def test_later_answers_have_what_is_new(scheduler: FakeScheduler, watch: Watch) -> None:
+async def test_later_answers_have_what_is_new(
+    scheduler: FakeScheduler, watch: WorkFollower
+) -> None:
     scheduler.submit("vision", "a")
     first = await watch.view()
     scheduler.run("vision", "a")
@@ -53,13 +57,15 @@ async def test_later_answers_have_what_is_new(scheduler: FakeScheduler, watch: W
     assert "news" not in third or third["news"] == []
 
 
-async def test_nobody_asked_nothing_was_asked(scheduler: FakeScheduler, watch: Watch) -> None:
+async def test_nobody_asked_nothing_was_asked(
+    scheduler: FakeScheduler, watch: WorkFollower
+) -> None:
     await asyncio.sleep(0)
     assert scheduler.requests == []
 
 
 async def test_refusal_is_said(scheduler: FakeScheduler) -> None:
     async with AsyncClient(scheduler.url, "nobody's") as client:
-        watch = Watch(client, "ada", lambda: 1000.0)
+        watch = WorkFollower(client, "ada", lambda: 1000.0)
         assert "token" in (await watch.view())["trouble"]
         await watch.stop()

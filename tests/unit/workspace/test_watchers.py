@@ -7,8 +7,7 @@ import pytest
 from jupyter_client.session import Session
 
 from carrel.workspace.activity import ActivityTracker
-from carrel.workspace.kernels import KernelWatcher
-from carrel.workspace.terminals import TerminalWatcher
+from carrel.workspace.watchers import KernelWatcher, TerminalWatcher
 
 
 class Stream:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from carrel.cli import cells, units
 from carrel.cli.common import fields, say, table
 from carrel.models import History, Task, Transition, Workload
-from carrel.models.sections import EndpointStatus
+from carrel_schema.sections import EndpointStatus
 from carrel.options import type_word
 
 Facts = list[tuple[str, str]]

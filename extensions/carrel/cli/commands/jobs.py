@@ -110,7 +110,7 @@ def logs(
     ] = "all",
 ) -> None:
     """Show what a job printed."""
-    from carrel.client.workloads import all_or
+    from carrel.client.resources.workloads import all_or
 
     index = _index(task)
     options: dict[str, Any] = {

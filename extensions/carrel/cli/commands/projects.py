@@ -1,4 +1,4 @@
-"""``carrel project``: what an administrator sets of projects. Only named options change anything."""
+"""``carrel project``: what an administrator sets of a project. Only named options change."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any

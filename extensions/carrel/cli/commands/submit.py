@@ -19,8 +19,8 @@ from carrel import options
 from carrel.cli.common import Invocation, Output, connected, document, note, project_of, say
 from carrel.cli.typer_options import Texts, with_table
 from carrel.errors import BadSetting
-from carrel.from_here import in_workspace, start_in, unseen
 from carrel.options import EVERY, Surface
+from carrel.volumes import in_workspace, start_in, unseen
 
 PUBLISHED: Final = re.compile(r"(?:[\d.]+:)?\d*:(\d+)(?:/tcp)?")
 NO_USER: Final = "-u has no effect: a job runs as you."

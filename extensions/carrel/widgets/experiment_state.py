@@ -4,16 +4,16 @@ The scheduler's table is right about everything, but is asked for now and then o
 the trials' own events tell how they move; how a trial ended only the table says for sure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
 from carrel.models import Event, Workload
 from carrel.models.experiments import TrialRow
-from carrel.widgets.importance import importance
-from carrel.widgets.story import describe
+from carrel.widgets.job_state import describe
 
 STATES: Final = {"pending": "waiting", "succeeded": "completed", "failed": "failed"}
 OVER: Final = frozenset({"completed", "pruned", "failed", "stopped"})
@@ -39,7 +39,7 @@ def row_of(part: Workload, metric: str) -> TrialRow | None:
 
 
 @dataclass(slots=True)
-class Search:
+class ExperimentState:
     """One experiment so far."""
 
     workload: Workload
@@ -106,7 +106,7 @@ class Search:
         return {
             "job": {**describe(self.workload, self.phase), "progress": self._progress()},
             "search": self._search(),
-            "trials": [_shown(trial) for trial in self.in_order()],
+            "trials": [_trial(trial) for trial in self.in_order()],
         }
 
     def _progress(self) -> dict[str, Any] | None:
@@ -133,7 +133,7 @@ class Search:
             "completions": 0 if spec is None else spec.completions,
             "parallelism": 0 if spec is None else spec.parallelism,
             "counts": {state: states.count(state) for state in COUNTED},
-            "best": None if best is None else _shown(best),
+            "best": None if best is None else _trial(best),
             "logarithmic": []
             if spec is None
             else [name for name, one in spec.parameters.items() if one.log],
@@ -147,9 +147,74 @@ class Search:
         }
 
 
-def _shown(trial: TrialRow) -> dict[str, Any]:
+def _trial(trial: TrialRow) -> dict[str, Any]:
     """Plain data for the page; of an error its last line, which says what happened."""
     row: dict[str, Any] = msgspec.to_builtins(trial)
     del row["steps"]
     row["error"] = trial.error.strip().rpartition("\n")[2]
     return row
+
+
+FEWEST: Final = 8
+GROUPS: Final = 4
+
+
+def importance(trials: Sequence[tuple[Mapping[str, Any], float]]) -> dict[str, float]:
+    """The share (0 to 1) of the result's variance that each parameter explains, largest first.
+
+    Args:
+        trials: parameters and result of each completed trial.
+
+    Returns:
+        Empty with fewer than 8 trials, or when all results are the same.
+    """
+    if len(trials) < FEWEST:
+        return {}
+    ranks = _ranks([value for _, value in trials])
+    shares: dict[str, float] = {}
+    for name in dict.fromkeys(name for parameters, _ in trials for name in parameters):
+        known = [(one[name], rank) for (one, _), rank in zip(trials, ranks, strict=True)
+                 if name in one]  # fmt: skip
+        if len(known) >= FEWEST:
+            shares[name] = _explained(_grouped(known))
+    if not any(shares.values()):
+        return {}
+    return dict(sorted(shares.items(), key=lambda pair: -pair[1]))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Places in order of size; equal values share the mean of theirs."""
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(sorted(values)):
+        places.setdefault(value, []).append(place)
+    return [sum(places[value]) / len(places[value]) for value in values]
+
+
+def _grouped(known: Sequence[tuple[Any, float]]) -> list[list[float]]:
+    """The results by choice, or by quarters of a number's range in the order of its size."""
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool)
+                  for value, _ in known)  # fmt: skip
+    if not numeric or len({value for value, _ in known}) <= GROUPS:
+        groups: dict[Any, list[float]] = {}
+        for value, rank in known:
+            groups.setdefault(str(value), []).append(rank)
+        return list(groups.values())
+    ordered = [rank for _, rank in sorted(known, key=lambda pair: pair[0])]
+    size, left = divmod(len(ordered), GROUPS)
+    ends = [index * size + min(index, left) for index in range(GROUPS + 1)]
+    return [ordered[begin:end] for begin, end in pairwise(ends)]
+
+
+def _explained(groups: Sequence[Sequence[float]]) -> float:
+    """Epsilon squared, 0 where chance explains as much."""
+    everything = [value for group in groups for value in group]
+    count, kinds = len(everything), len(groups)
+    if kinds < 2 or count <= kinds:
+        return 0.0
+    mean = sum(everything) / count
+    total = sum((value - mean) ** 2 for value in everything)
+    between = sum(len(group) * (sum(group) / len(group) - mean) ** 2 for group in groups)
+    if total == 0:
+        return 0.0
+    by_chance = (kinds - 1) * (total - between) / (count - kinds)
+    return round(max(0.0, (between - by_chance) / total), 3)

@@ -1,15 +1,12 @@
-"""The client's part for experiments: asynchronous, and the same for plain code."""
+"""Experiments: their trials, their study, and jobs made of the best trial."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from carrel.client.loop import BackgroundLoop
-from carrel.client.transport import Transport, segment
+from carrel.client.resources.workloads import WorkloadMethods
+from carrel.client.transport import segment
 from carrel.models import Workload
 from carrel.models.experiments import Draft, StudyLog, Trials
-
-if TYPE_CHECKING:
-    from carrel.client.aio import AsyncClient
 
 LOG_PAGE: Final = 10_000
 
@@ -18,10 +15,8 @@ def _path(project: str, name: str, part: str) -> str:
     return f"/experiments/{segment(project)}/{segment(name)}/{part}"
 
 
-class Experiments:
-    """Read experiments, and make something of their best trial."""
-
-    _transport: Transport
+class ExperimentMethods(WorkloadMethods):
+    """Read experiments, and submit their best trial."""
 
     async def trials(self, project: str, name: str) -> Trials:
         """All trials of an experiment."""
@@ -66,12 +61,9 @@ class Experiments:
         """
         draft = await self.draft_best(project, name, kind=kind, new_name=new_name, command=command)
         more = dict(changes or {})
-        told = {**draft.workload["environment"], **more.get("environment", {})}
-        body = {**draft.workload, **more, "environment": told}
-        return await self._submit(body)
-
-    async def _submit(self, body: Mapping[str, Any]) -> Workload:
-        return await self._transport.ask("POST", "/workloads", Workload, body=body)
+        environment = {**draft.workload["environment"], **more.get("environment", {})}
+        body = {**draft.workload, **more, "environment": environment}
+        return await self.create_workload(body)
 
     async def study_log(self, project: str, name: str, *, first: int = 0) -> list[dict[str, Any]]:
         """Entries of the study's log from a number on, in Optuna's journal format."""
@@ -86,49 +78,3 @@ class Experiments:
             found += page.entries
             if len(page.entries) < LOG_PAGE:
                 return found
-
-
-class PlainExperiments:
-    """``Experiments`` for plain code; see there."""
-
-    aio: "AsyncClient"
-    loop: BackgroundLoop
-
-    def trials(self, project: str, name: str) -> Trials:
-        """All trials of an experiment."""
-        return self.loop.run(self.aio.trials(project, name))
-
-    def draft_best(
-        self,
-        project: str,
-        name: str,
-        *,
-        kind: str = "training",
-        new_name: str | None = None,
-        command: list[str] | None = None,
-    ) -> Draft:
-        """The body of a workload with the best trial's parameters."""
-        return self.loop.run(
-            self.aio.draft_best(project, name, kind=kind, new_name=new_name, command=command)
-        )
-
-    def run_best(
-        self,
-        project: str,
-        name: str,
-        *,
-        kind: str = "training",
-        new_name: str | None = None,
-        command: list[str] | None = None,
-        changes: Mapping[str, Any] | None = None,
-    ) -> Workload:
-        """Submit a workload with the best trial's parameters."""
-        return self.loop.run(
-            self.aio.run_best(
-                project, name, kind=kind, new_name=new_name, command=command, changes=changes
-            )
-        )
-
-    def study_log(self, project: str, name: str, *, first: int = 0) -> list[dict[str, Any]]:
-        """Entries of the study's log from a number on."""
-        return self.loop.run(self.aio.study_log(project, name, first=first))

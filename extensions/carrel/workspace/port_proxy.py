@@ -1,31 +1,87 @@
-"""``jupyter-server-proxy`` as workspaces have it: its handlers, guarded, instead of its extension.
+"""Whose program listens on a port of the loopback: read from the kernel's tables.
 
-* A request that another site's page caused is refused before anybody is signed in by it.
-* Only programs of the workspace's own account are reached, on loopback, by the number of a port.
-* Headers are cut in both directions, see ``headers``. VS Code is as much of a workspace as
-  JupyterLab itself: its pages are not sandboxed.
+Where accounts share a machine they share its loopback, so a port says nothing about whose it is.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from jupyter_server.utils import url_path_join
 from jupyter_server_proxy.api import IconHandler, ServersInfoHandler
-from jupyter_server_proxy.config import (
-    ServerProxy,
-    get_entrypoint_server_processes,
-    make_handlers,
-)
+from jupyter_server_proxy.config import ServerProxy, get_entrypoint_server_processes, make_handlers
 from jupyter_server_proxy.handlers import LocalProxyHandler, ProxyHandler
 from tornado import web
-from tornado.httputil import HTTPHeaders
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from typing_extensions import override
 
-from carrel.web_isolation import SEPARATE_ORIGINS
-from carrel.workspace.ports import headers
-from carrel.workspace.ports.listeners import foreign_listener
+from carrel.web_isolation import BEYOND_PATH, SANDBOX, SEPARATE_ORIGINS, confined_cookie
+
+TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
+_LISTENS: Final = "0A"
+
+
+def has_foreign_listener(port: int, tables: tuple[Path, ...] = TABLES) -> bool:
+    """Whether a program of another account listens on this port."""
+    return any(uid != os.geteuid() for table in tables for uid in _listeners(table, port))
+
+
+def _listeners(table: Path, port: int) -> Iterator[int]:
+    """The accounts of sockets that listen on a port, by one of the kernel's tables."""
+    try:
+        lines = table.read_text(encoding="ascii").splitlines()[1:]
+    except FileNotFoundError:  # without IPv6 there is no such table
+        return
+    for line in lines:
+        fields = line.split()
+        if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+            yield int(fields[7])
+
+
+_NOT_FOR_PROGRAMS: Final = (
+    *("Authorization", "Proxy-Authorization", "Cookie", "X-Xsrftoken", "X-Csrftoken"),
+    *("X-Forwarded-User", "Remote-User"),
+)
+
+
+def came_from_here(request: HTTPServerRequest) -> bool:
+    """Whether a page of this origin, a person or a program with a token asks.
+
+    Browsers say so in ``Sec-Fetch-Site`` where they trust the connection, else in ``Referer``.
+    """
+    headers = request.headers
+    if headers.get("Authorization"):
+        return True
+    site = headers.get("Sec-Fetch-Site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    page = headers.get("Origin") or headers.get("Referer") or ""
+    return urlsplit(page).netloc == request.host
+
+
+def for_program(headers: HTTPHeaders) -> HTTPHeaders:
+    """A request's headers without what proves who asks."""
+    kept = headers.copy()
+    for name in _NOT_FOR_PROGRAMS:
+        kept.pop(name, None)
+    return kept
+
+
+def for_browser(headers: HTTPHeaders, path: str, *, sandboxed: bool) -> HTTPHeaders:
+    """An answer's headers, kept within ``path`` (with a slash at its end)."""
+    kept = headers.copy()
+    for name in (*BEYOND_PATH, "Set-Cookie"):
+        kept.pop(name, None)
+    for line in headers.get_list("Set-Cookie"):
+        if cookie := confined_cookie(line, path.rstrip("/")):
+            kept.add("Set-Cookie", cookie)
+    if sandboxed:
+        kept.add("Content-Security-Policy", SANDBOX)
+    return kept
+
 
 Rule = tuple[Any, ...]
 
@@ -49,7 +105,7 @@ class Guard(ProxyHandler):
 
         def bounded(include_footers: bool = False) -> Any:
             if not self._headers_written:
-                self._headers = headers.for_browser(
+                self._headers = for_browser(
                     self._headers, self._own_path(), sandboxed=self.sandboxed
                 )
             return flush(include_footers)
@@ -59,7 +115,7 @@ class Guard(ProxyHandler):
     @override
     async def prepare(self, **kwargs: Any) -> None:
         """Refuse what other sites ask for; then as ever."""
-        if headers.came_from_here(self.request):
+        if came_from_here(self.request):
             base: Any = super()
             await base.prepare(**kwargs)
             return
@@ -70,7 +126,7 @@ class Guard(ProxyHandler):
     @override
     def get_client_uri(self, protocol: str, host: str, port: int | str, proxied_path: str) -> str:
         """Where a request or a websocket goes: to nobody else's program."""
-        if self.unix_socket is None and foreign_listener(int(port)):
+        if self.unix_socket is None and has_foreign_listener(int(port)):
             raise web.HTTPError(
                 403, f"Port {port} is a program of another account; choose another port."
             )
@@ -81,7 +137,7 @@ class Guard(ProxyHandler):
     def proxy_request_headers(self) -> HTTPHeaders:
         """What the program is told of a request."""
         base: Any = super()
-        return headers.for_program(base.proxy_request_headers())
+        return for_program(base.proxy_request_headers())
 
     def _own_path(self) -> str:
         """The path of the program, with a slash at its end."""
@@ -96,7 +152,7 @@ class Port(Guard, LocalProxyHandler):
     sandboxed = os.environ.get(SEPARATE_ORIGINS) != "1"
 
 
-def rules(serverapp: Any) -> list[Rule]:
+def port_rules(serverapp: Any) -> list[Rule]:
     """Handlers for ports, and for tools that are started when somebody opens them."""
     base = serverapp.base_url
     config = ServerProxy(parent=serverapp)

@@ -5,14 +5,20 @@ that it is about to end or its machine is in trouble. Never told: what was so be
 listened, what its owner did a moment ago, retries after a crash, parts of larger work.
 """
 
+import asyncio
+import contextlib
+import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from carrel import wording
+from carrel.client import AsyncClient
+from carrel.errors import CarrelError
 from carrel.models import Event, Workload
-from carrel.notebook import words
-from carrel.widgets.story import describe, gave_way
+from carrel.widgets.job_state import describe, gave_way
 
 UNTOLD: Final = frozenset({"workspace", "trial", "replica", "tensorboard", "schedule"})
 KEPT: Final = 50
@@ -21,7 +27,7 @@ ENDED_KEPT: Final = 100
 
 
 @dataclass(slots=True)
-class News:
+class WorkNotifications:
     """One person's work so far.
 
     Attributes:
@@ -37,7 +43,7 @@ class News:
     told: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT))
     _known: dict[str, Workload] = field(default_factory=dict)
     _waits: set[str] = field(default_factory=set)
-    _desks: dict[str, str] = field(default_factory=dict)
+    _reasons: dict[str, str] = field(default_factory=dict)
 
     @property
     def known(self) -> frozenset[str]:
@@ -59,7 +65,7 @@ class News:
         """An event; of other people's work nothing changes."""
         now = event.workload
         if now.spec.kind == "workspace" and now.spec.user == self.user:
-            self._look_at_desk(now, gone=event.type == "deleted")
+            self._notify_reason(now, gone=event.type == "deleted")
         if not self._mine(now):
             return
         before = self._known.get(now.uid)
@@ -92,13 +98,13 @@ class News:
         spec = workload.spec
         return spec.user == self.user and not spec.owner and spec.kind != "workspace"
 
-    def _look_at_desk(self, now: Workload, *, gone: bool) -> None:
+    def _notify_reason(self, now: Workload, *, gone: bool) -> None:
         """A workspace that says something while it runs says it to whoever sits there."""
         reason = now.status.reason
         if gone or now.status.phase not in ("running", "preempting") or reason is None:
-            self._desks.pop(now.uid, None)
-        elif self._desks.get(now.uid) != reason.sentence:
-            self._desks[now.uid] = reason.sentence
+            self._reasons.pop(now.uid, None)
+        elif self._reasons.get(now.uid) != reason.sentence:
+            self._reasons[now.uid] = reason.sentence
             self.version += 1
             self._say("warning", now, f"{now.name}: {reason.sentence} {reason.help}".strip())
 
@@ -173,8 +179,113 @@ def _on(now: Workload) -> str:
 
 def _after(now: Workload) -> str:
     began, ended = now.status.started_at, now.status.ended_at
-    return "" if began is None or ended is None else f" after {words.duration(ended - began)}"
+    return "" if began is None or ended is None else f" after {wording.duration(ended - began)}"
 
 
 def _why(now: Workload) -> str:
-    return words.why(now) or "it did not say why."
+    return wording.why(now) or "it did not say why."
+
+
+log = logging.getLogger("carrel.workspace")
+UNWATCHED_SECONDS: Final = 90.0
+FIRST_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 15.0
+
+
+class WorkFollower:
+    """See the module.
+
+    Args:
+        client: speaks to the scheduler with the workspace's token.
+        user: whose work; empty: asked of the scheduler.
+        clock: epoch seconds.
+    """
+
+    def __init__(self, client: AsyncClient, user: str, clock: Callable[[], float]) -> None:
+        self._client, self._user, self._clock = client, user, clock
+        self._news = WorkNotifications(user, clock())
+        self._asked_at = clock()
+        self._known = asyncio.Event()
+        self._trouble = ""
+        self._task: asyncio.Task[None] | None = None
+
+    async def view(self, seen: str = "") -> dict[str, Any]:
+        """What changed since ``seen`` (the ``seen`` of the answer before; empty: the first time).
+
+        Holds ``seen`` only when nothing did. The first answer has no news: those are old.
+        """
+        self._asked_at = self._clock()
+        if self._task is None or self._task.done():
+            self._begin()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SECONDS):
+                await self._known.wait()
+        news, name = self._news, f"{self._news.began:.3f}"
+        now = f"{name}:{news.version}:{self._trouble}"
+        if now == seen:
+            return {"seen": now}
+        life, _, rest = seen.partition(":")
+        version = int(rest.partition(":")[0]) if life == name else news.version
+        return {
+            "seen": now,
+            "jobs": news.jobs(),
+            "news": news.since(version),
+            "trouble": self._trouble,
+        }
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def _begin(self) -> None:
+        self._known.clear()
+        self._news = WorkNotifications(self._user, self._clock())
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._watched:
+            following = asyncio.create_task(self._follow())
+            try:
+                while not following.done() and self._watched:
+                    await asyncio.wait({following}, timeout=UNWATCHED_SECONDS)
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+            if not following.cancelled():
+                await asyncio.sleep(RETRY_SECONDS)
+
+    @property
+    def _watched(self) -> bool:
+        return self._clock() - self._asked_at < UNWATCHED_SECONDS
+
+    async def _follow(self) -> None:
+        """Until the scheduler refuses, or was never there."""
+        again = asyncio.Event()
+        try:
+            if not self._user:
+                self._user = self._news.user = (await self._client.whoami()).user
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._list(again))
+                group.create_task(self._hear(again))
+        except* CarrelError as errors:
+            self._trouble = str(errors.exceptions[0])
+            log.info("Cannot follow the work of this workspace's owner: %s", self._trouble)
+            self._known.set()
+
+    async def _hear(self, again: asyncio.Event) -> None:
+        async with aclosing(self._client.events(opened=again.set)) as events:
+            async for event in events:
+                self._news.take(event)
+
+    async def _list(self, again: asyncio.Event) -> None:
+        """Ask how everything stands whenever the stream does."""
+        while True:
+            await again.wait()
+            again.clear()
+            known = self._news.known
+            self._news.take_all(await self._client.list_workloads(user=self._user), known)
+            self._trouble = ""
+            self._known.set()

@@ -1,23 +1,58 @@
-"""Turns a cell into the files of a training: its source, chosen variables, a small starter.
-
-Never the whole namespace: what a cell needs is either made in it or named. What would fail an hour
-later on another machine is refused here, with the way out.
-"""
+"""Which names a cell takes from its surroundings, found without running it."""
 
 import base64
+import builtins
 import io
+import os
 import pickle
+import symtable
+import sys
 import types
 import zlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from typing_extensions import override
 
+from carrel.client import Client
+from carrel.client.submit import default_project
 from carrel.errors import BadSetting
-from carrel.notebook.names import borrowed_names
+from carrel.options import Asked
+from carrel.volumes import see
+
+BUILTIN: Final = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
+
+
+def borrowed_names(source: str) -> frozenset[str]:
+    """Names that the code reads at module level or below and binds nowhere at module level.
+
+    Raises ``SyntaxError`` when the source is not plain Python.
+    """
+    compile(source, "<cell>", "exec", dont_inherit=True)
+    module = symtable.symtable(source, "<cell>", "exec")
+    bound = {
+        symbol.get_name()
+        for symbol in module.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported() or symbol.is_annotated()
+    }
+    read: set[str] = set()
+    for table in _tables(module):
+        for symbol in table.get_symbols():
+            if symbol.is_global() and symbol.is_assigned():
+                bound.add(symbol.get_name())
+            at_module_level = table is module or symbol.is_global()
+            if at_module_level and symbol.is_referenced():
+                read.add(symbol.get_name())
+    return frozenset(read - bound - BUILTIN)
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
 
 LARGEST: Final = 1024 * 1024
 STARTER: Final = Path(__file__).with_name("starter.py")
@@ -184,3 +219,58 @@ def _lives_here(value: Any) -> bool:
 def _listed(found: Sequence[str] | Mapping[str, Any]) -> str:
     quoted = [f"`{name}`" for name in found]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+ITS_OWN = "."
+"""The folder that it starts in."""
+PREFIXES = {
+    "training": "train",
+    "distributed": "train",
+    "experiment": "sweep",
+    "inference": "serve",
+}
+
+
+def cell_body(
+    captured: Captured,
+    asked: Asked,
+    *,
+    project: str,
+    folder: str,
+    python: str = sys.executable,
+    how: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The API's workload for a cell.
+
+    The task starts in a folder of its own, where its files lie, and then enters ``folder``; ``how``
+    are further words for ``starter.py``.
+    """
+    given = dict(asked.fields)
+    environment = {"PYTHONUNBUFFERED": "1", **given.pop("environment", {})}
+    given.pop("inputs", None)
+    if "name" not in given:
+        given.setdefault("name_prefix", PREFIXES[asked.kind])
+    return {
+        "kind": asked.kind,
+        "command": [python, "job.py", folder, *how],
+        "files": dict(captured.files),
+        "inputs": list(captured.inputs),
+        **given,
+        "project": project,
+        "environment": environment,
+    }
+
+
+def body_here(
+    client: Client, captured: Captured, asked: Asked, how: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The same for this kernel: its folder, its Python, the person's default project.
+
+    Where jobs do not see that folder, it stays in its own.
+    """
+    project = asked.fields.get("project") or default_project(client)
+    folder = os.getcwd()  # noqa: PTH109 - the kernel's folder as a string
+    body = cell_body(captured, asked, project=project, folder=folder, how=how)
+    if not see(body, folder):
+        body["command"][2] = ITS_OWN
+    return body

@@ -1,8 +1,8 @@
-"""One stream of events for all views of a project.
+"""One stream of events for all listeners of a project in this process.
 
-Each view would otherwise hold a stream of its own, and two hundred views two hundred connections.
-A listener is told to ask how things stand whenever the stream (again) does, then hears of every
-change, so nothing falls between. The stream ends with its last listener.
+Two hundred live views would otherwise hold two hundred connections. A listener is told to request
+the present state whenever the stream is (re)connected and then gets every change, so nothing falls
+between. The stream ends with its last listener.
 """
 
 import asyncio
@@ -12,44 +12,44 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from carrel.client import AsyncClient
+from carrel.client.aio import AsyncClient
 from carrel.models import Event
 
 EVERYTHING: Final = ""
-News = asyncio.Queue[Event | BaseException | None]
+Items = asyncio.Queue[Event | BaseException | None]
 
 
-class Feed:
+class SharedStream:
     """The events of one project, handed to whoever asked for a workload or for all."""
 
     def __init__(self, project: str) -> None:
         self._project = project
-        self._queues: defaultdict[str, set[News]] = defaultdict(set)
-        self._stands = False
-        self._pump: asyncio.Task[None] | None = None
+        self._queues: defaultdict[str, set[Items]] = defaultdict(set)
+        self._connected = False
+        self._reader: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def listening(
         self, client: AsyncClient, name: str = EVERYTHING
     ) -> AsyncIterator[AsyncGenerator[Event | None]]:
-        """Events of a workload, or of all; ``None``: ask now how things stand."""
-        queue: News = asyncio.Queue()
+        """Events of a workload, or of all; ``None``: request the present state now."""
+        queue: Items = asyncio.Queue()
         self._queues[name].add(queue)
-        if self._pump is None or self._pump.done():
-            self._stands = False
-            self._pump = asyncio.create_task(self._run(client))
-        elif self._stands:
+        if self._reader is None or self._reader.done():
+            self._connected = False
+            self._reader = asyncio.create_task(self._run(client))
+        elif self._connected:
             queue.put_nowait(None)
         try:
-            async with aclosing(_taken(queue)) as events:
+            async with aclosing(_items(queue)) as events:
                 yield events
         finally:
             self._queues[name].discard(queue)
             if not self._queues[name]:
                 del self._queues[name]
             if not self._queues:
-                self._pump.cancel()
-                self._pump = None
+                self._reader.cancel()
+                self._reader = None
 
     async def _run(self, client: AsyncClient) -> None:
         try:
@@ -64,15 +64,15 @@ class Feed:
                 queue.put_nowait(error)
 
     def _opened(self) -> None:
-        self._stands = True
+        self._connected = True
         for queue in self._all():
             queue.put_nowait(None)
 
-    def _all(self) -> Iterator[News]:
+    def _all(self) -> Iterator[Items]:
         return (queue for queues in self._queues.values() for queue in queues)
 
 
-async def _taken(queue: News) -> AsyncGenerator[Event | None]:
+async def _items(queue: Items) -> AsyncGenerator[Event | None]:
     while True:
         found = await queue.get()
         if isinstance(found, BaseException):
@@ -80,17 +80,17 @@ async def _taken(queue: News) -> AsyncGenerator[Event | None]:
         yield found
 
 
-_feeds: WeakKeyDictionary[AsyncClient, dict[str, Feed]] = WeakKeyDictionary()
+_streams: WeakKeyDictionary[AsyncClient, dict[str, SharedStream]] = WeakKeyDictionary()
 
 
 @asynccontextmanager
 async def listening(
     client: AsyncClient, project: str, name: str = EVERYTHING
 ) -> AsyncIterator[AsyncGenerator[Event | None]]:
-    """See ``Feed.listening``. Enter it in the client's own loop."""
-    mine = _feeds.setdefault(client, {})
+    """See ``SharedStream.listening``. Enter it in the client's own loop."""
+    mine = _streams.setdefault(client, {})
     if project not in mine:
-        mine[project] = Feed(project)
+        mine[project] = SharedStream(project)
     async with mine[project].listening(client, name) as events:
         yield events
 
@@ -99,8 +99,8 @@ async def changes(client: AsyncClient, project: str, name: str) -> AsyncGenerato
     """A workload's present state, then every change, for ever. Raises ``CarrelError``."""
     version = -1
     async with listening(client, project, name) as events:
-        async for heard in events:
-            event = heard or Event(
+        async for item in events:
+            event = item or Event(
                 type="workload", workload=await client.get_workload(project, name)
             )
             if event.type == "deleted" or event.workload.resource_version >= version:

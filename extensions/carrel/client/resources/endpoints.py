@@ -1,25 +1,21 @@
-"""The client's part for endpoints: calling one through the gateway, changing it as it serves.
+"""Endpoints: calling one through the gateway, changing it as it serves.
 
 The gateway is a sibling of the scheduler's service at the Hub's public address; a workspace, which
-reaches both past the proxy, is told its address (``CARREL_GATEWAY_URL``).
+reaches both past the proxy, has its address in ``CARREL_GATEWAY_URL``.
 """
 
 import os
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import aiohttp
 import msgspec
 
-from carrel.client.loop import BackgroundLoop
+from carrel.client.resources.workloads import workload_path
 from carrel.client.transport import Transport, problem, segment
-from carrel.client.workloads import workload_path
 from carrel.errors import ApiError, NotSignedIn, UnexpectedAnswer, Unreachable
 from carrel.models import Workload
-
-if TYPE_CHECKING:
-    from carrel.client.aio import AsyncClient
 
 USUAL_SECONDS: Final = 300.0
 EVENTS: Final = "text/event-stream"
@@ -28,9 +24,9 @@ EVENTS: Final = "text/event-stream"
 def gateway_url(service: str, environ: Mapping[str, str] | None = None) -> str:
     """Where the gateway of a service answers, without a final slash."""
     env = os.environ if environ is None else environ
-    told = env.get("CARREL_GATEWAY_URL", "")
-    if told and env.get("CARREL_URL", "").rstrip("/") == service.rstrip("/"):
-        return told.rstrip("/")
+    address = env.get("CARREL_GATEWAY_URL", "")
+    if address and env.get("CARREL_URL", "").rstrip("/") == service.rstrip("/"):
+        return address.rstrip("/")
     return f"{service.rstrip('/').rpartition('/')[0]}/gateway"
 
 
@@ -113,33 +109,7 @@ class AsyncEndpoint:
         )
 
 
-class Endpoint:
-    """``AsyncEndpoint`` for plain code; see there."""
-
-    def __init__(self, endpoint: AsyncEndpoint, loop: BackgroundLoop) -> None:
-        self.aio, self._loop = endpoint, loop
-        self.url = endpoint.url
-
-    def get(self, path: str = "", *, seconds: float = USUAL_SECONDS) -> Any:
-        """Ask for a path; JSON comes back decoded, text as text, all else as bytes."""
-        return self._loop.run(self.aio.get(path, seconds=seconds))
-
-    def post(self, value: Any = None, path: str = "", *, seconds: float = USUAL_SECONDS) -> Any:
-        """Send a value as JSON and return the answer like ``get``."""
-        return self._loop.run(self.aio.post(value, path, seconds=seconds))
-
-    def request(self, method: str, path: str = "", **options: Any) -> Any:
-        """Any request; see ``AsyncEndpoint.request``."""
-        return self._loop.run(self.aio.request(method, path, **options))
-
-    def stream(
-        self, value: Any = None, path: str = "", *, seconds: float = USUAL_SECONDS
-    ) -> Iterator[Any]:
-        """Post a value and yield the pieces of the answer as they come."""
-        return self._loop.iterate(self.aio.stream(value, path, seconds=seconds))
-
-
-class Endpoints:
+class EndpointMethods:
     """Call endpoints, and change them."""
 
     _transport: Transport
@@ -161,25 +131,6 @@ class Endpoints:
         body = {"access": access, "route": route}
         path = f"{workload_path(project, name)}/share"
         return await self._transport.ask("POST", path, Workload, body=body)
-
-
-class PlainEndpoints:
-    """``Endpoints`` for plain code; see there."""
-
-    aio: "AsyncClient"
-    loop: BackgroundLoop
-
-    def endpoint(self, project: str, name: str, route: str = "") -> Endpoint:
-        """The endpoint of that name; nothing is asked yet."""
-        return Endpoint(self.aio.endpoint(project, name, route), self.loop)
-
-    def change_endpoint(self, project: str, name: str, changes: Mapping[str, Any]) -> Workload:
-        """Change what it runs or how it is served."""
-        return self.loop.run(self.aio.change_endpoint(project, name, changes))
-
-    def share(self, project: str, name: str, access: str, route: str = "") -> Workload:
-        """Who comes in by a route from now on: ``user``, ``project`` or ``everyone``."""
-        return self.loop.run(self.aio.share(project, name, access, route))
 
 
 def _body(method: str, value: Any, data: bytes | None) -> tuple[bytes | None, dict[str, str]]:

@@ -1,25 +1,20 @@
-"""Waiting for many workloads at once: ``wait``, ``as_completed``, and what jobs handed back.
+"""Waiting for many workloads at once: ``wait``, ``as_completed``, and results.
 
-One event stream per project tells of changes at once. Whenever a stream (again) stands, the work
-is asked for how it is, so nothing that happened in between is missed; nothing polls.
+One event stream per project brings changes. Whenever a stream is (re)connected, the phases are
+requested, so nothing that happened in between is missed; nothing polls.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from carrel import results
-from carrel.client.loop import BackgroundLoop
-from carrel.client.transport import Transport
-from carrel.client.workloads import workload_path
+from carrel.client.resources.workloads import WorkloadMethods, workload_path
 from carrel.errors import ApiError
 from carrel.models import Event, Workload
-
-if TYPE_CHECKING:
-    from carrel.client.aio import AsyncClient
 
 FEW: Final = 20
 GONE: Final = "deleted"
@@ -39,13 +34,11 @@ class Named(Protocol):
 
 
 Ref = Named | Key
-News = Event | BaseException | str
+Item = Event | BaseException | str
 
 
-class Waiting:
-    """Waits for workloads, and reads what they handed back."""
-
-    _transport: Transport
+class WaitMethods(WorkloadMethods):
+    """Wait for workloads, and read their results."""
 
     async def wait(self, jobs: Iterable[Ref], *, timeout: float | None = None) -> list[Workload]:  # noqa: ASYNC109 - as in ``asyncio.wait``
         """Wait until all have come to rest, at most ``timeout`` seconds.
@@ -75,22 +68,23 @@ class Waiting:
         Raises ``TimeoutError`` when some have not after ``timeout`` seconds; ``CarrelError``.
         """
         left = {key_of(job) for job in jobs}
-        news: asyncio.Queue[News] = asyncio.Queue()
-        pumps = [
-            asyncio.create_task(self._pump(project, news)) for project in {key[0] for key in left}
+        items: asyncio.Queue[Item] = asyncio.Queue()
+        readers = [
+            asyncio.create_task(self._read_events(project, items))
+            for project in {key[0] for key in left}
         ]
         ends = None if timeout is None else asyncio.get_running_loop().time() + timeout
         try:
             while left:
                 async with asyncio.timeout_at(ends):
-                    ended = await self._ended(await news.get(), left)
+                    ended = await self._ended(await items.get(), left)
                 for key, workload in ended.items():
                     left.discard(key)
                     yield workload
         finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
 
     async def result(self, project: str, name: str) -> Any:
         """What a job handed back, or what it raised, raised here.
@@ -106,68 +100,45 @@ class Waiting:
             raise results.NoResult(f"`{name}` has handed no result back.") from error
         return results.opened(content)
 
-    async def _pump(self, project: str, news: asyncio.Queue[News]) -> None:
-        client = cast("AsyncClient", self)
+    async def _read_events(self, project: str, items: asyncio.Queue[Item]) -> None:
         try:
-            events = client.events(project, opened=lambda: news.put_nowait(project))
+            events = self.events(project, opened=lambda: items.put_nowait(project))
             async with aclosing(events) as found:
                 async for event in found:
-                    news.put_nowait(event)
+                    items.put_nowait(event)
         except Exception as error:  # noqa: BLE001 - raised again by whoever reads the queue
-            news.put_nowait(error)
+            items.put_nowait(error)
 
-    async def _ended(self, heard: News, left: set[Key]) -> dict[Key, Workload]:
-        """What has come to rest, as far as this news tells."""
-        if isinstance(heard, BaseException):
-            raise heard
-        if isinstance(heard, Event):
-            key = key_of(heard.workload)
+    async def _ended(self, item: Item, left: set[Key]) -> dict[Key, Workload]:
+        """The workloads that have ended, according to an item of the queue."""
+        if isinstance(item, BaseException):
+            raise item
+        if isinstance(item, Event):
+            key = key_of(item.workload)
             if key not in left:
                 return {}
-            if heard.type == GONE:
-                return {key: gone(key, heard.workload)}
-            return {key: heard.workload} if heard.workload.at_rest else {}
-        asked = {key for key in left if key[0] == heard}
+            if item.type == GONE:
+                return {key: gone(key, item.workload)}
+            return {key: item.workload} if item.workload.at_rest else {}
+        asked = {key for key in left if key[0] == item}
         states = await self._states(asked)
         found = {key: states.get(key) or gone(key) for key in asked}
         return {key: one for key, one in found.items() if one.at_rest or _is_gone(one)}
 
     async def _states(self, keys: set[Key]) -> dict[Key, Workload]:
         """How they are now; those that are not there are left out."""
-        client = cast("AsyncClient", self)
         found: list[Workload] = []
         if len(keys) > FEW:
             for project in {key[0] for key in keys}:
-                found += await client.list_workloads(project, parts=True)
+                found += await self.list_workloads(project, parts=True)
             return {key: one for one in found if (key := key_of(one)) in keys}
         for project, name in keys:
             try:
-                found.append(await client.get_workload(project, name))
+                found.append(await self.get_workload(project, name))
             except ApiError as error:
                 if error.status != 404:
                     raise
         return {key_of(one): one for one in found}
-
-
-class PlainWaiting:
-    """``Waiting`` for plain code; see there."""
-
-    aio: "AsyncClient"
-    loop: BackgroundLoop
-
-    def wait(self, jobs: Iterable[Ref], *, timeout: float | None = None) -> list[Workload]:
-        """Wait until all have come to rest; returns them as they are then."""
-        return self.loop.run(self.aio.wait(jobs, timeout=timeout))
-
-    def as_completed(
-        self, jobs: Iterable[Ref], *, timeout: float | None = None
-    ) -> Iterator[Workload]:
-        """Each workload when it has come to rest."""
-        return self.loop.iterate(self.aio.as_completed(jobs, timeout=timeout))
-
-    def result(self, project: str, name: str) -> Any:
-        """What a job handed back, or what it raised, raised here."""
-        return self.loop.run(self.aio.result(project, name))
 
 
 def key_of(job: Ref) -> Key:

@@ -1,4 +1,4 @@
-"""The asynchronous client's part for projects, nodes, the queue and use."""
+"""Projects, departments, nodes, the queue and usage."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, overload
@@ -6,13 +6,22 @@ from typing import Any, Literal, TypeVar, overload
 import msgspec
 
 from carrel.client.transport import Transport, segment
-from carrel.models import Identity, Limits, Node, Project, ProjectImpact, QueueEntry, Usage
+from carrel.models import (
+    Department,
+    Identity,
+    Limits,
+    Node,
+    Project,
+    ProjectImpact,
+    QueueEntry,
+    Usage,
+)
 
 ItemT = TypeVar("ItemT")
 
 
 class _Items(msgspec.Struct):
-    """The usual wrapping of a list."""
+    """The answer that wraps a list."""
 
     items: list[msgspec.Raw] = []
 
@@ -21,8 +30,8 @@ class _Members(msgspec.Struct):
     users: list[str] = []
 
 
-class Cluster:
-    """Read what everybody shares; manage projects."""
+class ProjectMethods:
+    """Read what the projects share; manage projects and departments (admins)."""
 
     _transport: Transport
 
@@ -78,6 +87,19 @@ class Cluster:
         """Take a user out of a project (admins)."""
         await self._transport.send("DELETE", _member(project, user))
 
+    async def list_departments(self) -> list[Department]:
+        """All departments by name."""
+        found = await self._items("/departments", Department)
+        return sorted(found, key=lambda department: department.name)
+
+    async def put_department(self, department: str, rules: Mapping[str, Any]) -> Department:
+        """Create or replace a department; ``rules`` are fields that projects have, too."""
+        return await self._transport.ask("PUT", _department(department), Department, body=rules)
+
+    async def delete_department(self, department: str) -> None:
+        """Remove a department without projects."""
+        await self._transport.send("DELETE", _department(department))
+
     async def nodes(self) -> list[Node]:
         """All nodes with their devices and who holds them."""
         return await self._items("/nodes", Node)
@@ -87,7 +109,7 @@ class Cluster:
         return await self._transport.ask("GET", f"/nodes/{segment(name)}", Node)
 
     async def queue(self) -> list[QueueEntry]:
-        """What waits, in the order of service."""
+        """Pending work, in the order of service."""
         return await self._items("/queue", QueueEntry)
 
     async def usage(
@@ -97,7 +119,7 @@ class Cluster:
         return await self._items("/usage", Usage, {"by": by, "since": since, "until": until})
 
     async def activity(self, server_name: str, activity: Mapping[str, Any]) -> Limits:
-        """Give the sign of life of the caller's own workspace; returns what limits are coming."""
+        """Report the activity of the caller's own workspace; returns its limits."""
         body = {**activity, "server_name": server_name}
         return await self._transport.ask(
             "POST", "/workspaces/activity", Limits, body=body, repeatable=True
@@ -119,3 +141,7 @@ def _project(project: str) -> str:
 
 def _member(project: str, user: str) -> str:
     return f"{_project(project)}/members/{segment(user)}"
+
+
+def _department(department: str) -> str:
+    return f"/departments/{segment(department)}"

@@ -5,8 +5,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from carrel import wording
 from carrel.models import Event, MetricPoint, Preemption, Task, Workload
-from carrel.notebook import words
 from carrel.options.kinds import type_word
 
 LINES: Final = 12
@@ -18,7 +18,7 @@ ENDED: Final = ("succeeded", "failed", "stopped", "deleted")
 
 
 @dataclass(slots=True)
-class Story:
+class JobState:
     """One training so far.
 
     Attributes:
@@ -104,12 +104,12 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
         "project": workload.project,
         "type": type_word(spec.kind),
         "phase": phase,
-        "icon": words.phase_icon(phase),
-        "word": words.phase_word(phase),
-        "reason": "" if phase == "deleted" else words.why(workload),
+        "icon": wording.phase_icon(phase),
+        "word": wording.phase_word(phase),
+        "reason": "" if phase == "deleted" else wording.why(workload),
         "help": status.reason.help if status.reason is not None else "",
         "place": status.queue_position if phase == "pending" else None,
-        "gpus": words.gpus(spec.gpus * max(spec.tasks, 1)),
+        "gpus": wording.gpus(spec.gpus * max(spec.tasks, 1)),
         "where": where(workload) if phase in ("running", "preempting", "stopping") else "",
         "borrowed": status.borrowed,
         "queued_at": status.queued_at,
@@ -187,7 +187,7 @@ def gave_way(preemption: Preemption) -> str:
         "evict": "it had to leave its node",
     }.get(preemption.rule, preemption.rule)
     lost = (
-        f"{words.duration(preemption.lost_seconds)} of work lost"
+        f"{wording.duration(preemption.lost_seconds)} of work lost"
         if preemption.lost_seconds >= 1
         else "no work lost"
     )

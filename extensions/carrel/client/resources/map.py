@@ -1,27 +1,124 @@
-"""``map``: a function over many items, each call a small job of its own."""
+"""``map``: a function over many items, each call a small job of its own.
+
+Function and item travel as files of the job, packed by cloudpickle; ``carrel.job.call`` runs them.
+"""
 
 import asyncio
+import base64
+import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, TypeVar
 
-from carrel.client.call_parts import LABEL, Body, Outcome, bar, call_bodies, in_order
-from carrel.client.loop import BackgroundLoop
+from carrel.client.config import Settings
+from carrel.client.resources.projects import ProjectMethods
+from carrel.client.resources.waiting import WaitMethods
 from carrel.errors import ApiError, BadSetting, CarrelError
 from carrel.models import Submitted, Workload
 from carrel.results import NoResult
+from carrel.volumes import in_workspace, see
 
-if TYPE_CHECKING:
-    from carrel.client.aio import AsyncClient
+MOST_FILE_BYTES: Final = 2**20
+LABEL: Final = "carrel.dev/map"
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one call ended: with a value, or with an error."""
+
+    index: int
+    name: str
+    value: Any = None
+    error: BaseException | None = None
+
+
+def call_bodies(
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    project: str,
+    name: str,
+    gpus: float = 0,
+    fields: Mapping[str, Any] | None = None,
+) -> list[Body]:
+    """The requests of calls. Raises ``BadSetting`` for what cannot be packed."""
+    packed = _packed("The function", function)
+    given = dict(fields or {})
+    environment = {"PYTHONUNBUFFERED": "1", **given.pop("environment", {})}
+    labels = {**given.pop("labels", {}), LABEL: secrets.token_hex(8)}
+    common: Body = {
+        "kind": "training",
+        "project": project,
+        "command": [sys.executable, "-m", "carrel.job.call", os.getcwd()],  # noqa: PTH109 - a string
+        "environment": environment,
+        "labels": labels,
+        "gpus": gpus,
+        "backoff_limit": 0,
+        **given,
+    }
+    if in_workspace():
+        see(common, os.getcwd())  # noqa: PTH109 - as in the command
+    return [
+        {
+            **common,
+            "name": f"{name}-{number}",
+            "files": {"function.b85": packed, "item.b85": _packed(f"Item {number}", item)},
+        }
+        for number, item in enumerate(items, 1)
+    ]
+
+
+def in_order(outcomes: Iterable[Outcome], *, return_exceptions: bool) -> list[Any]:
+    """Values in the order of the items; raises the first error unless errors are wanted, too."""
+    ordered = sorted(outcomes, key=lambda outcome: outcome.index)
+    if not return_exceptions:
+        for outcome in ordered:
+            if outcome.error is not None:
+                outcome.error.add_note(f"Item {outcome.index + 1} of carrel.map: {outcome.name}.")
+                raise outcome.error
+    return [outcome.value if outcome.error is None else outcome.error for outcome in ordered]
+
+
+def bar(total: int, *, show: bool) -> Any:
+    """A progress bar: a widget in a notebook, text elsewhere, silent without ``show``."""
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, unit="job", disable=not show)
+
+
+def _packed(what: str, value: object) -> str:
+    cloudpickle: Any = import_module("cloudpickle")  # heavy, and it has no types
+    try:
+        packed = cloudpickle.dumps(value, protocol=5)
+    except Exception as error:
+        # Objects decide themselves how they are pickled, and raise what they like.
+        raise BadSetting(f"{what} cannot be packed: {error}.", code="not_picklable") from error
+    text = base64.b85encode(zlib.compress(packed)).decode("ascii")
+    if len(text) > MOST_FILE_BYTES // 2:
+        size = len(text) / MOST_FILE_BYTES
+        raise BadSetting(
+            f"{what} takes {size:.1f} MiB, more than half a MiB; save large data to a file and "
+            "hand over its path.",
+            code="too_large",
+        )
+    return text
+
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 AT_ONCE: Final = 16
 
 
-class Calls:
-    """Calls a function for many items."""
+class MapMethods(WaitMethods, ProjectMethods):
+    """Call a function for many items."""
+
+    settings: Settings
 
     async def map(
         self,
@@ -55,7 +152,7 @@ class Calls:
             CarrelError: when refused or unreachable. Calls that were submitted are cancelled then,
                 as they are by an interrupt.
         """
-        bodies = await _bodies(self, function, list(items), project, name, gpus, fields)
+        bodies = await bodies_of(self, function, list(items), project, name, gpus, fields)
         outcomes: list[Outcome] = []
         with bar(len(bodies), show=progress) as shown:
             async with aclosing(self.outcomes(bodies, keep=keep)) as found:
@@ -68,69 +165,30 @@ class Calls:
         self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
     ) -> AsyncGenerator[Outcome, None]:
         """Submit calls (see ``call_bodies``); each outcome as it comes. Cancels what is left."""
-        client = cast("AsyncClient", self)
         places = {body["name"]: index for index, body in enumerate(bodies)}
         left: dict[str, str] | None = None
         try:
-            answers = await client.submit_many(bodies)
+            answers = await self.submit_many(bodies)
             left = {}
             for answer in answers:
                 if answer.accepted:
                     left[answer.name] = answer.project
                 else:
                     yield Outcome(places[answer.name], answer.name, error=_refusal(answer))
-            waited = client.as_completed([(project, one) for one, project in left.items()])
+            waited = self.as_completed([(project, one) for one, project in left.items()])
             async with aclosing(waited) as found:
                 async for workload in found:
                     del left[workload.name]
-                    outcome = await _outcome(client, workload, places[workload.name])
+                    outcome = await _outcome(self, workload, places[workload.name])
                     if outcome.error is None and not keep:
-                        await _remove(client, workload.project, workload.name)
+                        await _remove(self, workload.project, workload.name)
                     yield outcome
         finally:
-            await _cancel(client, await _submitted(client, bodies) if left is None else left)
+            await _cancel(self, await _submitted(self, bodies) if left is None else left)
 
 
-class PlainCalls:
-    """``Calls`` for plain code; see there."""
-
-    aio: "AsyncClient"
-    loop: BackgroundLoop
-
-    def map(
-        self,
-        function: Callable[[ItemT], ResultT],
-        items: Iterable[ItemT],
-        *,
-        project: str | None = None,
-        name: str | None = None,
-        gpus: float = 0,
-        progress: bool = True,
-        return_exceptions: bool = False,
-        keep: bool = False,
-        **fields: Any,
-    ) -> list[ResultT]:
-        """Call it for each item in a job of its own; the results, in the order of the items."""
-        bodies = self.loop.run(
-            _bodies(self.aio, function, list(items), project, name, gpus, fields)
-        )
-        outcomes: list[Outcome] = []
-        found = self.outcomes(bodies, keep=keep)
-        with bar(len(bodies), show=progress) as shown, closing(found):
-            for outcome in found:
-                outcomes.append(outcome)
-                shown.update()
-        return in_order(outcomes, return_exceptions=return_exceptions)
-
-    def outcomes(
-        self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
-    ) -> Generator[Outcome, None, None]:
-        """Submit calls; each outcome as it comes."""
-        return self.loop.iterate(self.aio.outcomes(bodies, keep=keep))
-
-
-async def _bodies(
-    client: Any,
+async def bodies_of(
+    client: MapMethods,
     function: Callable[[Any], Any],
     items: Sequence[Any],
     project: str | None,
@@ -138,6 +196,7 @@ async def _bodies(
     gpus: float,
     fields: Mapping[str, Any],
 ) -> list[Body]:
+    """The requests of a ``map`` call. Raises ``BadSetting`` without a project."""
     where = project or client.settings.project or (await client.whoami()).default_project
     if not where:
         raise BadSetting("Which project? Name one: carrel.map(function, items, project=...).")
@@ -145,8 +204,8 @@ async def _bodies(
     return call_bodies(function, items, project=where, name=called, gpus=gpus, fields=fields)
 
 
-async def _outcome(client: "AsyncClient", workload: Workload, index: int) -> Outcome:
-    """What a call that ended handed back."""
+async def _outcome(client: MapMethods, workload: Workload, index: int) -> Outcome:
+    """The outcome of a call whose job has ended."""
     try:
         value = await client.result(workload.project, workload.name)
     except NoResult as error:
@@ -170,7 +229,7 @@ def _refusal(answer: Submitted) -> CarrelError:
     return ApiError(answer.status, problem.code, detail=problem.detail)
 
 
-async def _remove(client: "AsyncClient", project: str, name: str) -> None:
+async def _remove(client: MapMethods, project: str, name: str) -> None:
     try:
         await client.delete_workload(project, name)
     except ApiError as error:
@@ -178,8 +237,8 @@ async def _remove(client: "AsyncClient", project: str, name: str) -> None:
             raise
 
 
-async def _submitted(client: "AsyncClient", bodies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """What arrived of a submission whose answer did not; known by the label of this very call."""
+async def _submitted(client: MapMethods, bodies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The jobs of a submission whose answer was lost, found by the label of this call."""
     if not bodies:
         return {}
     found = await client.list_workloads(
@@ -188,8 +247,8 @@ async def _submitted(client: "AsyncClient", bodies: Sequence[Mapping[str, Any]])
     return {workload.name: workload.project for workload in found}
 
 
-async def _cancel(client: "AsyncClient", left: Mapping[str, str]) -> None:
-    """Remove jobs that nobody waits for any more, some at a time."""
+async def _cancel(client: MapMethods, left: Mapping[str, str]) -> None:
+    """Remove jobs that are no longer waited for, ``AT_ONCE`` at a time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(project: str, name: str) -> None:

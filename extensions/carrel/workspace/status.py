@@ -20,7 +20,7 @@ PROJECT_AGE = 15.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Surroundings:
+class ServerIdentity:
     """What the environment says about this workspace."""
 
     user: str
@@ -28,7 +28,7 @@ class Surroundings:
     console_url: str
 
     @classmethod
-    def of(cls, environment: Mapping[str, str] = os.environ) -> "Surroundings":
+    def of(cls, environment: Mapping[str, str] = os.environ) -> "ServerIdentity":
         """Read it from JupyterHub's variables and ours."""
         console = environment.get("CARREL_CONSOLE_URL") or environment.get("CARREL_PUBLIC_URL", "")
         return cls(
@@ -45,7 +45,7 @@ class NotAWorkspace(CarrelError):  # noqa: N818 - reads as the fact it states
         super().__init__("The scheduler knows no running workspace that is this server.")
 
 
-class Desk:
+class WorkspaceStatus:
     """This workspace as the scheduler sees it.
 
     Attributes:
@@ -54,9 +54,9 @@ class Desk:
     """
 
     def __init__(
-        self, client: AsyncClient, surroundings: Surroundings, clock: Callable[[], float]
+        self, client: AsyncClient, identity: ServerIdentity, clock: Callable[[], float]
     ) -> None:
-        self.client, self.surroundings = client, surroundings
+        self.client, self.identity = client, identity
         self.limits: Limits | None = None
         self.trouble = ""
         self._clock = clock
@@ -68,7 +68,7 @@ class Desk:
         """Give a sign of life and keep the limits that come back. Raises ``CarrelError``."""
         try:
             self.limits = await self.client.activity(
-                self.surroundings.server_name, dataclasses.asdict(activity)
+                self.identity.server_name, dataclasses.asdict(activity)
             )
         except CarrelError as error:
             self.trouble = str(error)
@@ -115,20 +115,17 @@ class Desk:
             "now": self._clock(),
             "name": name,
             "trouble": trouble,
-            "console_url": self.surroundings.console_url,
+            "console_url": self.identity.console_url,
             "limits": None if self.limits is None else msgspec.to_builtins(self.limits),
             "project": None if project is None else msgspec.to_builtins(project),
         }
 
     async def _find(self) -> Workload:
-        found = await self.client.list_workloads(
-            kind="workspace", user=self.surroundings.user or None
-        )
+        found = await self.client.list_workloads(kind="workspace", user=self.identity.user or None)
         mine = [
             workload
             for workload in found
-            if workload.spec.server_name == self.surroundings.server_name
-            and workload.holds_resources
+            if workload.spec.server_name == self.identity.server_name and workload.holds_resources
         ]
         if not mine:
             raise NotAWorkspace

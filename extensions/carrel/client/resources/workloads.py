@@ -1,15 +1,35 @@
-"""The asynchronous client's part for workloads."""
+"""Workloads: submit, list, steer, read their output, history and events."""
 
 import codecs
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
+
+import msgspec
 
 from carrel.client import stream
 from carrel.client.terminal import Terminal
 from carrel.client.transport import Transport, segment
-from carrel.models import Event, Forecast, History, Limits, MetricPoint, Workload, WorkloadPage
+from carrel.models import (
+    BatchAnswer,
+    Event,
+    Forecast,
+    History,
+    Limits,
+    MetricPoint,
+    Submitted,
+    Workload,
+    WorkloadPage,
+)
 
 AnswerT = TypeVar("AnswerT")
 PAGE = 500
@@ -21,18 +41,18 @@ def workload_path(project: str, name: str, part: str = "") -> str:
     return f"{base}/{part}" if part else base
 
 
-def no_news() -> None:
-    """What to do about a stream that stands: nothing."""
+def ignore() -> None:
+    """The default of ``opened``: nothing to do."""
 
 
 def all_or(index: int | None, workload: Workload) -> int | Literal["all"]:
-    """Whose output to show when nobody says: of a gang that of all its members."""
+    """The task whose output to show: ``index``, or by default all tasks of a gang."""
     if index is not None:
         return index
     return "all" if workload.spec.tasks > 1 else 0
 
 
-class Workloads:
+class WorkloadMethods:
     """Create, read and steer workloads."""
 
     _transport: Transport
@@ -84,6 +104,24 @@ class Workloads:
             repeatable=True,
         )
 
+    async def submit_many(self, bodies: Iterable[Mapping[str, Any]]) -> list[Submitted]:
+        """Submit many workloads in as few requests as possible; one answer for each, in order.
+
+        Each body is that of ``create_workload`` with a ``name``. Each is created or refused for
+        itself, so look at ``accepted``. Calling again with the same bodies is safe: what is there
+        is not created again.
+
+        Raises ``ApiError`` when a request is refused as a whole: a body that is not understood, or
+        a project that the caller is not in. What went before it is submitted then.
+        """
+        answers: list[Submitted] = []
+        for batch in split_batches(bodies):
+            answer = await self._transport.ask(
+                "POST", "/workloads:batch", BatchAnswer, body={"items": batch}, repeatable=True
+            )
+            answers += answer.items
+        return answers
+
     async def get_workload(self, project: str, name: str) -> Workload:
         """One workload."""
         return await self._transport.ask("GET", workload_path(project, name), Workload)
@@ -126,16 +164,16 @@ class Workloads:
                 return found
 
     async def delete_workload(self, project: str, name: str) -> Workload | None:
-        """End and remove it; ``None`` when the server had nothing more to say about it."""
+        """End and remove a workload; ``None`` when the answer is empty."""
         content = await self._transport.send("DELETE", workload_path(project, name))
         return self._transport.read(content, Workload) if content else None
 
     async def suspend(self, project: str, name: str) -> Workload:
-        """Stop it and keep its definition."""
+        """Stop a workload and keep its definition."""
         return await self._post(project, name, "suspend", Workload, repeatable=True)
 
     async def resume(self, project: str, name: str) -> Workload:
-        """Queue it again."""
+        """Queue a suspended workload again."""
         return await self._post(project, name, "resume", Workload, repeatable=True)
 
     async def extend(self, project: str, name: str) -> Limits:
@@ -154,9 +192,9 @@ class Workloads:
         port: int | None = None,
         external: bool = False,
     ) -> Workload:
-        """Give a workspace that got its turn its command (the spawner only).
+        """Give a placed workspace its command (the spawner only).
 
-        ``external``: whoever claims it runs it at its place, without a command of the scheduler's.
+        ``external``: the caller runs the server itself at the workload's place.
         """
         body: dict[str, Any] = {
             "command": list(command),
@@ -170,7 +208,7 @@ class Workloads:
         return await self._post(project, name, "claim", Workload, body=body)
 
     async def report(self, project: str, name: str, report: Mapping[str, Any]) -> None:
-        """Say how a job is going (docs/api.md, Reports)."""
+        """Report progress and metrics of a job (docs/api.md, Reports)."""
         path = workload_path(project, name, "reports")
         await self._transport.send("POST", path, body=report)
 
@@ -216,13 +254,13 @@ class Workloads:
             yield rest
 
     async def history(self, project: str, name: str) -> History:
-        """Its changes of state and the decisions about it."""
+        """The changes of a workload's phase and the decisions about it."""
         return await self._transport.ask("GET", workload_path(project, name, "history"), History)
 
     async def metrics(
         self, project: str, name: str, *, names: Sequence[str] = (), max_points: int | None = None
     ) -> dict[str, list[MetricPoint]]:
-        """The curves it reported."""
+        """The metrics that a workload reported, by name."""
         return await self._transport.ask(
             "GET",
             workload_path(project, name, "metrics"),
@@ -236,11 +274,11 @@ class Workloads:
         name: str | None = None,
         *,
         kind: str | None = None,
-        opened: Callable[[], object] = no_news,
+        opened: Callable[[], object] = ignore,
     ) -> AsyncGenerator[Event, None]:
-        """Events of one workload, or of all visible ones, for ever; broken connections come back.
+        """Events of one workload, or of all visible ones, without an end; reconnects by itself.
 
-        ``opened`` is called whenever a connection stands: what changes from then on is told.
+        ``opened`` is called for each connection: later changes are among the events.
         Raises ``ApiError`` and ``NotSignedIn`` when refused, ``Unreachable`` when the server was
         never there.
         """
@@ -273,3 +311,31 @@ class Workloads:
     ) -> AnswerT:
         path = workload_path(project, name, verb)
         return await self._transport.ask("POST", path, answer, body=body, repeatable=repeatable)
+
+
+ACTIONS: Final[dict[str, Callable[[WorkloadMethods, str, str], Awaitable[Any]]]] = {
+    "delete": WorkloadMethods.delete_workload,
+    "suspend": WorkloadMethods.suspend,
+    "resume": WorkloadMethods.resume,
+}
+"""What buttons do to a workload, by verb."""
+
+
+MOST_ITEMS = 1000
+# The API takes 4 MiB; brackets and commas come on top of the items.
+MOST_BYTES = 4 * 2**20 - 4096
+
+
+def split_batches(bodies: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Split bodies into lists that fit one request."""
+    batch: list[Mapping[str, Any]] = []
+    size = 0
+    for body in bodies:
+        length = len(msgspec.json.encode(body)) + 1
+        if batch and (len(batch) == MOST_ITEMS or size + length > MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(body)
+        size += length
+    if batch:
+        yield batch

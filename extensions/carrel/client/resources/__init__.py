@@ -1,0 +1,1 @@
+"""The asynchronous client's methods, by resource of the API."""
