@@ -24,7 +24,7 @@ class UnexpectedAnswer(CarrelError):  # noqa: N818 - reads as the fact it states
 
 
 class BadSetting(CarrelError):  # noqa: N818 - reads as the fact it states
-    """A setting or an argument cannot be used; says which one and what would be right.
+    """A setting or an argument cannot be used; the message names it and what would be right.
 
     Attributes:
         code: stable code for machines, such as ``unknown_option``.
@@ -60,11 +60,11 @@ class ApiError(CarrelError):
 
     def _sentence(self) -> str:
         sentence = self.detail or self.title or f"The server refused the request ({self.status})."
-        told = sentence.lower()
+        lowered = sentence.lower()
         hints = [
             f"{error.get('field', '?')} should be {error['expected']}"
             for error in self.errors
-            if error.get("expected") and str(error["expected"]).lower() not in told
+            if error.get("expected") and str(error["expected"]).lower() not in lowered
         ]
         if not hints:
             return sentence

@@ -26,7 +26,7 @@ VALUE, ERROR, UNSENT = "value", "error", "unsent"
 
 
 class NoResult(CarrelError):  # noqa: N818 - reads as the fact it states
-    """A job handed nothing back, or nothing that can be read here; says why."""
+    """A job has no result, or none that can be read here; the message tells why."""
 
 
 class RemoteError(CarrelError):
@@ -136,5 +136,5 @@ def _packed(value: object) -> bytes:
 
 
 def _line(head: Head) -> bytes:
-    told = {name: text for name, text in asdict(head).items() if text}
-    return json.dumps(told).encode() + b"\n"
+    fields = {name: text for name, text in asdict(head).items() if text}
+    return json.dumps(fields).encode() + b"\n"

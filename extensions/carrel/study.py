@@ -12,10 +12,9 @@ A log of entries is all that is read over REST; Optuna's ``JournalStorage`` make
 
 import copy
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import Any, Final, NoReturn
 
-from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import BaseJournalBackend
 from optuna.study import StudyDirection
@@ -160,59 +159,12 @@ class CarrelStorage(BaseStorage):
         found = self._journal(study_id).get_all_trials(OWN_STUDY, deepcopy, states)
         return [_with_id(one, (study_id << STUDY_SHIFT) + one._trial_id) for one in found]  # noqa: SLF001 - the id is part of Optuna's contract for storages
 
-    @override
-    def create_new_study(
-        self, directions: Sequence[StudyDirection], study_name: str | None = None
-    ) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise ReadOnlyStudy
 
-    @override
-    def delete_study(self, study_id: int) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def create_new_trial(
-        self, study_id: int, template_trial: FrozenTrial | None = None
-    ) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_trial_param(
-        self,
-        trial_id: int,
-        param_name: str,
-        param_value_internal: float,
-        distribution: BaseDistribution,
-    ) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_trial_state_values(
-        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
-    ) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_trial_intermediate_value(
-        self, trial_id: int, step: int, intermediate_value: float
-    ) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> NoReturn:
-        raise ReadOnlyStudy
-
-    @override
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> NoReturn:
-        raise ReadOnlyStudy
+    create_new_study = delete_study = set_study_user_attr = set_study_system_attr = _refuse
+    create_new_trial = set_trial_param = set_trial_state_values = _refuse
+    set_trial_intermediate_value = set_trial_user_attr = set_trial_system_attr = _refuse
 
 
 def _with_id(trial: FrozenTrial, trial_id: int) -> FrozenTrial:

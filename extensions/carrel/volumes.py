@@ -2,7 +2,7 @@
 
 On one machine jobs see the folders of a workspace. On a cluster they are volumes, which jobs see
 where the spawner says so (``CARREL_VOLUMES``); in any other folder a job would find nothing, so it
-starts in one of its own, and its user is told (``unseen``).
+starts in one of its own, and ``hint_unmounted`` tells its user.
 """
 
 import json
@@ -20,18 +20,20 @@ def in_workspace() -> bool:
     return "JUPYTERHUB_API_TOKEN" in os.environ
 
 
-def start_in(
+def set_working_dir(
     body: dict[str, Any], folder: str | Path, environ: Mapping[str, str] | None = None
 ) -> None:
     """Have a request's work start in a folder of this workspace, unless it says where.
 
     In a folder that jobs do not see nothing is changed.
     """
-    if not body.get("working_dir") and see(body, folder, environ):
+    if not body.get("working_dir") and mount_folder(body, folder, environ):
         body["working_dir"] = str(folder)
 
 
-def see(body: dict[str, Any], folder: str | Path, environ: Mapping[str, str] | None = None) -> bool:
+def mount_folder(
+    body: dict[str, Any], folder: str | Path, environ: Mapping[str, str] | None = None
+) -> bool:
     """Have a request's work see a folder of this workspace; whether it can."""
     volumes = _volumes(environ)
     if volumes is None:
@@ -44,8 +46,8 @@ def see(body: dict[str, Any], folder: str | Path, environ: Mapping[str, str] | N
     return True
 
 
-def unseen(folder: str | Path, environ: Mapping[str, str] | None = None) -> str:
-    """What a user is told of a folder of this workspace that jobs do not see; empty: they do."""
+def hint_unmounted(folder: str | Path, environ: Mapping[str, str] | None = None) -> str:
+    """A hint for a folder of this workspace that jobs do not see; empty: they do."""
     volumes = _volumes(environ)
     if volumes is None or _is_in(folder, volumes):
         return ""
@@ -59,8 +61,8 @@ def unseen(folder: str | Path, environ: Mapping[str, str] | None = None) -> str:
 
 def _volumes(environ: Mapping[str, str] | None) -> list[dict[str, Any]] | None:
     """The volumes that jobs may see; ``None`` on one machine, where they see everything."""
-    told = (os.environ if environ is None else environ).get(VOLUMES)
-    return None if told is None else list(json.loads(told))
+    value = (os.environ if environ is None else environ).get(VOLUMES)
+    return None if value is None else list(json.loads(value))
 
 
 def _is_in(folder: str | Path, volumes: Sequence[Mapping[str, Any]]) -> bool:

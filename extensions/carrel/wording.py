@@ -1,4 +1,4 @@
-"""The product's words for states, times and amounts, as notebooks show them."""
+"""The words for phases, times, amounts and quotas, as notebooks and views show them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,12 +6,12 @@ from typing import Final
 from carrel.models import Project, Workload
 
 PHASES: Final[Mapping[str, tuple[str, str]]] = {
-    "pending": ("◷", "Waiting"),
+    "pending": ("◷", "Pending"),
     "starting": ("◔", "Starting"),
     "running": ("▶", "Running"),
-    "preempting": ("⇄", "Giving way"),
+    "preempting": ("⇄", "Preempting"),
     "stopping": ("◼", "Stopping"),
-    "succeeded": ("✔", "Done"),
+    "succeeded": ("✔", "Succeeded"),
     "failed": ("✖", "Failed"),
     "stopped": ("◼", "Stopped"),
     "deleted": ("⊘", "Cancelled"),
@@ -61,7 +61,7 @@ def mebibytes(mib: float) -> str:
 
 
 def quota_words(project: Project) -> str:
-    """``3 of 4 guaranteed · 2 borrowed · 5 waiting``."""
+    """``3 of 4 guaranteed · 2 borrowed · 5 pending``."""
     use, quota = project.use, project.quota.gpus
     inside = use.gpus_allocated - use.gpus_borrowed
     parts = [
@@ -72,7 +72,7 @@ def quota_words(project: Project) -> str:
     if use.gpus_borrowed > 0:
         parts.append(f"{amount(use.gpus_borrowed)} borrowed")
     if use.gpus_waiting > 0:
-        parts.append(f"{amount(use.gpus_waiting)} waiting")
+        parts.append(f"{amount(use.gpus_waiting)} pending")
     return " · ".join(parts)
 
 

@@ -252,14 +252,14 @@ def the_saved_notebook_keeps_the_last_state(lab: Lab, scheduler: FakeScheduler, 
     scheduler.finish("vision", "gang")
     gang = page.get_by_role("region", name="Training gang")
     until(lambda: in_view(gang), "the training in view")
-    expect(gang).to_contain_text("Done")
+    expect(gang).to_contain_text("Succeeded")
     expect(gang).to_have_count(1)
     notebook = lab.folder / "views.ipynb"
 
     def saved() -> bool:
         page.keyboard.press("Control+s")
         page.wait_for_timeout(500)
-        return "Done</span> <b>gang</b>" in notebook.read_text()
+        return "Succeeded</span> <b>gang</b>" in notebook.read_text()
 
     until(saved, "the last state in the saved notebook", 60)
 
@@ -273,13 +273,13 @@ def test_jobs_beside_kernels_and_their_news(lab: Lab, scheduler: FakeScheduler, 
     theme(page, "Light")
     scheduler.submit("vision", "night", gpus=1)
     scheduler.submit("vision", "not-mine", user="bob")
-    expect(queue).to_have_text(re.compile(r"^\d running · [12] waiting$"))
+    expect(queue).to_have_text(re.compile(r"^\d running · [12] pending$"))
     scheduler.run("vision", "night")
     expect(toast(page, "night started on node-1.")).to_be_visible()
     accessible(page, ".Toastify__toast")
     theme(page, "Dark")
     scheduler.preempt("vision", "night", for_project="speech", lost=90.0)
-    preempted = "night gave way to speech (it was on borrowed GPUs); 1 min of work lost."
+    preempted = "night was preempted for speech (it was on borrowed GPUs); 1 min of work lost."
     expect(toast(page, preempted)).to_be_visible()
     keep(page, "notifications")
     scheduler.report("vision", "night", step=1200, checkpoint_step=1200)
@@ -338,7 +338,7 @@ def test_launcher_forms_and_jobs(lab: Lab, scheduler: FakeScheduler, page: Page)
     assert (sent["gpus"], sent["working_dir"]) == (1.0, str(lab.folder))
     page.locator(".carrel-queue").click()
     row = page.get_by_role("row", name="from-form")
-    expect(row).to_contain_text("Waiting")
+    expect(row).to_contain_text("Pending")
     accessible(page, ".carrel-panel")
     keep(page, "jobs-panel")
     row.get_by_role("button", name="Suspend").click()

@@ -17,10 +17,10 @@ from carrel.options import type_word
 
 
 class Counts(NamedTuple):
-    """Tasks (or parts) that run and that wait, GPUs held and asked for."""
+    """Tasks (or parts) that run and that are pending, GPUs held and requested."""
 
     running: int
-    waiting: int
+    pending: int
     held: float
     requested: float
 
@@ -60,21 +60,23 @@ def _trials(workload: Workload) -> tuple[int, int]:
     return now.running, min(left, max(0, experiment.parallelism - now.running))
 
 
-def _of_parts(workload: Workload, running: int, waiting: int) -> Counts:
+def _of_parts(workload: Workload, running: int, pending: int) -> Counts:
     each = workload.spec.gpus * workload.spec.tasks
     if workload.at_rest:
         return Counts(0, 0, 0.0, each)
-    return Counts(running, waiting, running * each, (running + waiting) * each)
+    return Counts(running, pending, running * each, (running + pending) * each)
 
 
 SERVICE = "/services/carrel"
 
 
 def hub_of(service: str, environ: Mapping[str, str] | None = None) -> str:
-    """The Hub's public address; a workspace, which reaches ``service`` past it, is told."""
+    """The Hub's public address; a workspace has it in its environment."""
     env = os.environ if environ is None else environ
-    if env.get("CARREL_URL", "").rstrip("/") == service and (told := env.get("CARREL_PUBLIC_URL")):
-        return told.rstrip("/")
+    if env.get("CARREL_URL", "").rstrip("/") == service and (
+        public := env.get("CARREL_PUBLIC_URL")
+    ):
+        return public.rstrip("/")
     return service.removesuffix(SERVICE)
 
 
@@ -108,16 +110,15 @@ JOB_COLUMNS: Final = (
     "PODs Running (Pending)",
     "SERVICE URL(S)",
 )
-WAITING: Final = frozenset({"pending"})
 BY_A_LIMIT: Final = frozenset({"TimedOut", "Idle"})
-GAVE_WAY: Final = frozenset({"Reclaimed", "Preempted"})
+PREEMPTED: Final = frozenset({"Reclaimed", "Preempted"})
 
 
 def status_word(workload: Workload) -> str:
     """The state in one word."""
     status = workload.status
     token = status.reason.token if status.reason else ""
-    if status.phase == "stopped" and token in GAVE_WAY:
+    if status.phase == "stopped" and token in PREEMPTED:
         return "Preempted"
     if status.phase == "stopped":
         return token if token in BY_A_LIMIT else "Suspended"
@@ -132,17 +133,17 @@ def requested_gpus(workload: Workload) -> float:
 
 
 def gpu_cell(workload: Workload) -> str:
-    """Held and asked for: ``0.30 (0.30)``; ``-`` while it waits, ``0.00`` once given back."""
+    """Held and requested: ``0.30 (0.30)``; ``-`` while it is pending, ``0.00`` once given back."""
     found = counts(workload)
-    if workload.status.phase in WAITING:
+    if workload.status.phase == "pending":
         return f"{NOTHING} ({found.requested:.2f})"
     return f"{found.held:.2f} ({found.requested:.2f})"
 
 
 def pod_cell(workload: Workload) -> str:
-    """Tasks, or parts, that run and that wait: ``1 (0)``."""
+    """Tasks, or parts, that run and that are pending: ``1 (0)``."""
     found = counts(workload)
-    return f"{found.running} ({found.waiting})"
+    return f"{found.running} ({found.pending})"
 
 
 def nodes_of(workload: Workload) -> str:
@@ -263,23 +264,23 @@ DEPARTMENT_COLUMNS: Final = (
     "DEPARTMENT",
     "GUARANTEED GPUs",
     "ALLOCATED",
-    "WAITING",
+    "PENDING",
     "LIMIT",
     "OVER QUOTA",
     "PROJECTS",
     "QUOTA LINE",
 )
-DEPARTMENT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "WAITING", "LIMIT")
+DEPARTMENT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "PENDING", "LIMIT")
 PROJECT_COLUMNS: Final = (
     "PROJECT",
     "GUARANTEED GPUs",
     "ALLOCATED",
     "BORROWED",
-    "WAITING",
+    "PENDING",
     "LIMIT",
     "OVER QUOTA",
     "INT-LIMIT",
     "IDLE-LIMIT",
     "QUOTA LINE",
 )
-PROJECT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "BORROWED", "WAITING", "LIMIT")
+PROJECT_NUMBERS: Final = ("GUARANTEED GPUs", "ALLOCATED", "BORROWED", "PENDING", "LIMIT")

@@ -2,7 +2,7 @@
 
 A token is sent only to the server that it came with: the file's token to the file's URL, a
 workspace's own token to the URL its spawner set, a task's token, which asks endpoints and little
-else, to the URL that the task was told. ``CARREL_TOKEN`` and the ``token`` argument are the
+else, to the URL in the task's environment. ``CARREL_TOKEN`` and the ``token`` argument are the
 caller's own word and go to the URL in force.
 """
 

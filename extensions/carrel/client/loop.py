@@ -47,7 +47,7 @@ class BackgroundLoop:
         def cancel() -> None:
             if started:
                 started[0].cancel()
-            else:  # interrupted before the loop was told of it
+            else:  # interrupted before the loop started it
                 coroutine.close()
                 finished.set()
 

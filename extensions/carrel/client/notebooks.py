@@ -15,7 +15,7 @@ from carrel.client.submit import default_project
 from carrel.client.sync import Client
 from carrel.errors import BadSetting
 from carrel.models import Workload
-from carrel.volumes import VOLUMES, in_workspace, start_in
+from carrel.volumes import VOLUMES, in_workspace, set_working_dir
 
 MOST_BYTES: Final = 1024 * 1024 - 4096
 OLDEST_FORMAT: Final = 4
@@ -131,7 +131,7 @@ def notebook_body(
     if text:
         body["files"] = {**fields.get("files", {}), full.name: text}
     if in_workspace() and (text or VOLUMES in os.environ):
-        start_in(body, full.parent)
+        set_working_dir(body, full.parent)
     return body
 
 
@@ -312,11 +312,11 @@ def _sent(path: Path, *, needed: bool) -> str:
     return ""
 
 
-def _output(asked: str | Path) -> str:
-    """An absolute path where one can be said; elsewhere as it was asked for."""
-    if not str(asked):
+def _output(path: str | Path) -> str:
+    """The path of the output: absolute in a workspace, elsewhere as given."""
+    if not str(path):
         return ""
-    whole = str(Path(asked).expanduser())
+    whole = str(Path(path).expanduser())
     if in_workspace() and not Path(whole).is_absolute():
         whole = str(Path.cwd() / whole)
-    return f"{whole}/" if str(asked).endswith("/") or Path(whole).is_dir() else whole
+    return f"{whole}/" if str(path).endswith("/") or Path(whole).is_dir() else whole

@@ -1,7 +1,7 @@
 """Server-sent events: the parser, and a stream that comes back after every break.
 
-The server repeats what was missed when told the last id seen, so a listener does not notice a
-restart of the scheduler; it may be told the present state of a workload once more.
+The server repeats what was missed after the last id seen, so a listener does not notice a restart
+of the scheduler; it may get the present state of a workload once more.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -91,7 +91,7 @@ async def events(
 ) -> AsyncGenerator[Event, None]:
     """Events for ever. Raises ``Unreachable`` only when the first connection fails several times.
 
-    ``opened`` is called whenever a connection stands: what changes from then on will be told.
+    ``opened`` is called for each connection: later changes are among the events.
     Raises ``ApiError`` and ``NotSignedIn`` whenever the server refuses.
     """
     last_id = ""
@@ -117,7 +117,7 @@ async def events(
 async def _messages(
     transport: Transport, path: str, parameters: Parameters, last_id: str
 ) -> AsyncGenerator[Message, None]:
-    """The messages of one connection; the first one, without data, says that it stands."""
+    """The messages of one connection; the first one, without data, marks the connection as open."""
     parser = Parser(last_id)
     headers = {"Accept": "text/event-stream"}
     if last_id:

@@ -8,7 +8,7 @@ from carrel.client.resources.waiting import Ref
 from carrel.client.sync import Client
 from carrel.errors import BadSetting
 from carrel.models import Workload
-from carrel.volumes import in_workspace, see
+from carrel.volumes import in_workspace, mount_folder
 
 
 def submit(
@@ -47,7 +47,7 @@ def submit(
         **fields,
     }
     if in_workspace():
-        see(body, Path.cwd())
+        mount_folder(body, Path.cwd())
     return used.create_workload(body)
 
 

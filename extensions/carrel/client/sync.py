@@ -15,14 +15,12 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, overload
 from carrel.client.aio import AsyncClient
 from carrel.client.loop import BackgroundLoop, shared
 from carrel.client.resources.endpoints import AsyncEndpoint
-from carrel.client.resources.map import Outcome, bar, bodies_of, in_order
+from carrel.client.resources.map import ItemT, Outcome, ResultT, bar, bodies_of, in_order
 from carrel.client.transport import Pauses
 from carrel.models import Forecast, Project, ProjectImpact, Workload
 
 P = ParamSpec("P")
 T = TypeVar("T")
-ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
 
 
 def blocking(

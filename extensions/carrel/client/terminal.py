@@ -17,7 +17,7 @@ class Terminal:
     """One session.
 
     Attributes:
-        exit_code: known once ``read`` returned nothing, when the server told.
+        exit_code: known once ``read`` returned nothing, if the server sent it.
         cut: otherwise how the connection ended, in words.
     """
 
@@ -58,7 +58,7 @@ class Terminal:
                     continue
 
     async def write(self, text: str) -> None:
-        """Type."""
+        """Send input."""
         await self._send(["stdin", text])
 
     async def resize(self, rows: int, columns: int) -> None:
@@ -66,7 +66,7 @@ class Terminal:
         await self._send(["set_size", rows, columns])
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._socket.close()
 
     async def _send(self, message: list[str | int]) -> None:

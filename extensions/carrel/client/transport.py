@@ -233,10 +233,10 @@ class Transport:
         if response.status == 401:
             raise NotSignedIn(_NOT_ACCEPTED.format(url=self.settings.url))
         if response.status >= 400 and "json" in response.content_type:
-            told = problem(response.status, await response.read())
-            if told.code == AWAY:
+            error = problem(response.status, await response.read())
+            if error.code == AWAY:
                 raise Unreachable(f"No answer from {self.settings.url}: it is not there now.")
-            raise told
+            raise error
         raise Unreachable(
             f"Nothing that speaks Carrel's API answers at {self.settings.url} "
             f"(status {response.status})."
@@ -250,10 +250,10 @@ class Transport:
 def problem(status: int, content: bytes) -> ApiError:
     """The error that a problem document describes."""
     try:
-        told = msgspec.json.decode(content, type=Problem)
+        found = msgspec.json.decode(content, type=Problem)
     except msgspec.MsgspecError:
-        told = Problem(title=f"The server answered with status {status} and no explanation.")
-    return ApiError(status, told.code, told.title, told.detail, told.errors)
+        found = Problem(title=f"The server answered with status {status} and no explanation.")
+    return ApiError(status, found.code, found.title, found.detail, found.errors)
 
 
 def pairs(parameters: Parameters | None) -> list[tuple[str, str]]:

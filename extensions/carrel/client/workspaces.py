@@ -69,14 +69,14 @@ class HubTransport(Transport):
         if response.status == 403:
             raise ApiError(403, "missing_scope", detail=MAY_NOT)
         try:
-            said = msgspec.json.decode(await response.read(), type=dict[str, Any])
+            body = msgspec.json.decode(await response.read(), type=dict[str, Any])
         except msgspec.MsgspecError:
-            said = {}
-        raise ApiError(response.status, detail=str(said.get("message") or response.reason))
+            body = {}
+        raise ApiError(response.status, detail=str(body.get("message") or response.reason))
 
 
 class Workspaces:
-    """The workspaces of whoever's token the client has; use it in a ``with`` statement.
+    """The workspaces of the owner of the client's token; use it in a ``with`` statement.
 
     Raises ``CarrelError`` when the Hub refuses or is not reached.
     """

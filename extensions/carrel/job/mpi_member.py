@@ -43,15 +43,15 @@ def understood(line: str, environment: Mapping[str, str]) -> tuple[list[str], di
 
     ``environment``: what is there where the command is to run; variables are read from it.
     """
-    told = dict(environment)
+    variables = dict(environment)
     while found := _ASSIGNMENT.match(line):
         # An empty end of a search path would be the folder of work.
-        told[found["name"]] = _filled_in(found["value"], told).rstrip(":")
+        variables[found["name"]] = _filled_in(found["value"], variables).rstrip(":")
         line = line[found.end() :]
     words = shlex.split(line)
     if words and words[0].rpartition("/")[2] in _DAEMONS_OF_OPEN_MPI:
         words = mpi_host.words(environment["CARREL_MEMBER"], words)
-    return words, told
+    return words, variables
 
 
 def _filled_in(value: str, environment: Mapping[str, str]) -> str:
@@ -84,12 +84,12 @@ def members() -> dict[str, tuple[str, int]]:
     return found
 
 
-class Orders(socketserver.StreamRequestHandler):
-    """One command that somebody wants to run here."""
+class CommandHandler(socketserver.StreamRequestHandler):
+    """Handles one request to run a command here."""
 
     @override
     def handle(self) -> None:
-        """Check who asks, run it, send what it says and how it ends."""
+        """Check the proof, run the command, send its output and exit code."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         self.wfile.write(nonce)
         line = self.rfile.readline(_MOST_LINE)
@@ -129,7 +129,7 @@ class Orders(socketserver.StreamRequestHandler):
             self._send(kind, data)
 
     def _end_with_caller(self, child: "subprocess.Popen[bytes]") -> None:
-        """Whoever asked went away: nobody waits for the command any more."""
+        """End the command when its caller disconnects."""
         with suppress(OSError):
             self.rfile.read(1)
         if child.poll() is None:
@@ -155,7 +155,7 @@ class Server(socketserver.ThreadingTCPServer):
 def main() -> None:
     """Serve until the gang ends."""
     own = members()[os.environ["CARREL_MEMBER"]]
-    with Server(own, Orders) as server:
+    with Server(own, CommandHandler) as server:
         server.serve_forever()
 
 

@@ -30,7 +30,7 @@ from carrel.job.mpi_member import (
 PAUSE_SECONDS: Final = 0.1
 
 
-class NotReached(Exception):  # noqa: N818
+class Unreachable(Exception):  # noqa: N818
     """The member does not answer."""
 
 
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_here(command))
     try:
         sys.exit(_there(known[name], command))
-    except NotReached as error:
+    except Unreachable as error:
         sys.exit(f"carrel-reach: {name}: {error}")
 
 
@@ -79,21 +79,21 @@ def _there(where: tuple[str, int], command: str) -> int:
 
 def _connected(where: tuple[str, int]) -> socket.socket:
     """A connection, as soon as the member listens."""
-    patience = float(os.environ.get("CARREL_JOIN_TIMEOUT", "600"))
-    deadline = time.monotonic() + patience
+    timeout = float(os.environ.get("CARREL_JOIN_TIMEOUT", "600"))
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return socket.create_connection(where)
         except OSError as error:
             if time.monotonic() > deadline:
-                raise NotReached(f"it does not answer within {patience:g} s ({error})") from error
+                raise Unreachable(f"it does not answer within {timeout:g} s ({error})") from error
             time.sleep(PAUSE_SECONDS)
 
 
 def _exactly(source: BinaryIO, size: int) -> bytes:
     data = source.read(size)
     if len(data) != size:
-        raise NotReached(f"it went away (exit code {REFUSED})")
+        raise Unreachable(f"it went away (exit code {REFUSED})")
     return data
 
 

@@ -285,21 +285,21 @@ def trial(**defaults: Any) -> Trial:
         defaults: parameters for when the script runs by hand; what the experiment gives wins, and
             so does ``CARREL_PARAM_<NAME>`` in the environment.
     """
-    told = os.environ.get
-    number, url, token = told("CARREL_TRIAL"), told("CARREL_URL"), told("CARREL_TASK_TOKEN")
+    env = os.environ.get
+    number, url, token = env("CARREL_TRIAL"), env("CARREL_URL"), env("CARREL_TASK_TOKEN")
     given = _given(defaults)
-    metric = told("CARREL_METRIC") or METRIC
+    metric = env("CARREL_METRIC") or METRIC
     if not (number and url and token):
         return Trial(None, "", metric, {**defaults, **given}, None)
     if _Own.link is None:
-        where = f"{told('CARREL_PROJECT')}/{told('CARREL_WORKLOAD')}"
+        where = f"{env('CARREL_PROJECT')}/{env('CARREL_WORKLOAD')}"
         _Own.link = Link(f"{url.rstrip('/')}/api/v1/workloads/{where}", token)
-    experiment = told("CARREL_EXPERIMENT") or ""
+    experiment = env("CARREL_EXPERIMENT") or ""
     return Trial(int(number), experiment, metric, {**defaults, **given}, _Own.link)
 
 
 def _given(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters from the environment: all that were told, and single ones for the defaults."""
+    """Parameters from the environment: CARREL_PARAMETERS, and single ones for the defaults."""
     given: dict[str, Any] = json.loads(os.environ.get("CARREL_PARAMETERS") or "{}")
     for name in defaults.keys() - given.keys():
         plain = "".join(one if one.isalnum() and one.isascii() else "_" for one in name)

@@ -95,7 +95,7 @@ class Printed:
         return self.text
 
 
-def foretold(body: Mapping[str, Any], answer: Forecast, size: int = 0) -> str:
+def dry_run_text(body: Mapping[str, Any], answer: Forecast, size: int = 0) -> str:
     """A dry run in words, and the specification."""
     inputs = ", ".join(body.get("inputs", ()))
     lines = [

@@ -9,11 +9,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, magics_class
 
 from carrel import options
-from carrel.magics.base import CarrelMagics, Printed, foretold, one_line
+from carrel.magics.base import CarrelMagics, Printed, dry_run_text, one_line
 from carrel.magics.parsing import Parser, parser
 from carrel.notebook.cell import CannotSend, capture
 from carrel.options import Asked, Surface
-from carrel.volumes import unseen
+from carrel.volumes import hint_unmounted
 
 TRAINING: Final = ("training", "distributed")
 SWEEP: Final = ("experiment",)
@@ -76,12 +76,12 @@ class CellMagics(CarrelMagics):
         shell: Any = self.shell
         with one_line():
             body, size = self._body(asked, cell, shell.user_ns)
-            if hint := unseen(Path.cwd()):
+            if hint := hint_unmounted(Path.cwd()):
                 print(hint)  # noqa: T201 - in the output of the cell
             client = self.connection.client
             if "dry-run" in asked.own:
                 answer = client.create_workload(body, dry_run=True)
-                return Printed(foretold(body, answer, size))
+                return Printed(dry_run_text(body, answer, size))
             job = self.take(client.create_workload(body))
         if "to" in asked.own:
             shell.user_ns[asked.own["to"]] = job
@@ -98,13 +98,13 @@ class CellMagics(CarrelMagics):
         """The request, and the size of the variables that go along."""
         from carrel.notebook.cell import body_here
 
-        how, given = _how(asked, cell)
+        how, given = _starter_arguments(asked, cell)
         captured = capture(cell, asked.fields.get("inputs", ()), namespace, given)
         return body_here(self.connection.client, captured, asked, how), captured.size
 
 
-def _how(asked: Asked, cell: str) -> tuple[list[str], set[str]]:
-    """What the starter is told, and the names that it sets for the cell."""
+def _starter_arguments(asked: Asked, cell: str) -> tuple[list[str], set[str]]:
+    """Arguments of the starter, and the names that it sets for the cell."""
     if asked.kind == "experiment":
         given = set(asked.fields["experiment"].get("parameters", ()))
         trial = "trial" in _symbols(cell, "is_referenced") - _symbols(cell, "is_assigned")

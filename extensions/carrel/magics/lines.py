@@ -110,7 +110,7 @@ class LineMagics(CarrelMagics):
         """Queue jobs again: `%resume NAME ...`."""
         return self._steer("resume", line, "{} is in the queue again.")
 
-    def _steer(self, verb: str, line: str, told: str) -> Any:
+    def _steer(self, verb: str, line: str, sentence: str) -> Any:
         jobs = self.named(verb, line)
         if isinstance(jobs, Printed):
             return jobs
@@ -118,5 +118,5 @@ class LineMagics(CarrelMagics):
         with one_line():
             for job in jobs:
                 getattr(job, verb)()
-                lines.append(told.format(f"`{job.name}`", job.name))
+                lines.append(sentence.format(f"`{job.name}`", job.name))
         return Printed("\n".join(lines))

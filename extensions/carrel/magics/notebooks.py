@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_magic, magics_class
 
 from carrel import options
-from carrel.magics.base import CarrelMagics, Printed, foretold, one_line
+from carrel.magics.base import CarrelMagics, Printed, dry_run_text, one_line
 from carrel.magics.parsing import parser
 from carrel.options import Asked, Surface
 
@@ -46,7 +46,7 @@ class NotebookMagics(CarrelMagics):
         path = parsed.names or _open_notebook(self.shell)
         with one_line():
             if "dry-run" in asked.own:
-                return Printed(self._foretold(path, asked))
+                return Printed(self._dry_run(path, asked))
             job = self.take(self._begin(path, asked))
         return self._given(job, asked)
 
@@ -87,7 +87,7 @@ class NotebookMagics(CarrelMagics):
             raise UsageError("%run_as_job: a schedule needs a name: --name nightly.")
         return notebooks.schedule(client, notebook=path, **clock, **section, **fields)
 
-    def _foretold(self, path: str, asked: Asked) -> str:
+    def _dry_run(self, path: str, asked: Asked) -> str:
         from carrel.client.notebooks import notebook_body
         from carrel.client.submit import default_project
 
@@ -98,7 +98,7 @@ class NotebookMagics(CarrelMagics):
         if "name" in fields:
             body.pop("name_prefix")
         body |= notebook_body(path, **section, **fields)
-        return foretold(body, client.create_workload(body, dry_run=True))
+        return dry_run_text(body, client.create_workload(body, dry_run=True))
 
     def _given(self, job: Any, asked: Asked) -> Any:
         """The handle, also in the variable that was named; shown now when it is waited for."""

@@ -29,18 +29,18 @@ class Parser(argparse.ArgumentParser):
 
     @override
     def error(self, message: str) -> NoReturn:
-        told = message.rstrip()
-        end = "" if told.endswith(("?", ".")) else "."
-        raise UsageError(f"{self.prog}: {told}{end} `{self.prog} -h` shows what there is.")
+        text = message.rstrip()
+        end = "" if text.endswith(("?", ".")) else "."
+        raise UsageError(f"{self.prog}: {text}{end} `{self.prog} -h` shows what there is.")
 
     def learn(self, rows: Iterable[Option]) -> None:
         """Take these options as texts; ``options.read`` makes values of them."""
         for same_flag in options.by_flag(rows).values():
-            row, told = same_flag[0], options.sentence(same_flag).replace("%", "%%")
+            row, help_text = same_flag[0], options.sentence(same_flag).replace("%", "%%")
             self.known += options.spellings([row])
             if row.value is None:
                 self.add_argument(
-                    *row.spellings, dest=row.key, action="store_true", default=None, help=told
+                    *row.spellings, dest=row.key, action="store_true", default=None, help=help_text
                 )
                 if row.off:
                     self.add_argument(
@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             action = "append" if row.many else "store"
             self.add_argument(
-                *row.spellings, dest=row.key, action=action, metavar=row.shown, help=told
+                *row.spellings, dest=row.key, action=action, metavar=row.shown, help=help_text
             )
 
     def read(self, line: str) -> argparse.Namespace:

@@ -20,7 +20,7 @@ from carrel.client import Client
 from carrel.client.submit import default_project
 from carrel.errors import BadSetting
 from carrel.options import Asked
-from carrel.volumes import see
+from carrel.volumes import mount_folder
 
 BUILTIN: Final = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 
@@ -271,6 +271,6 @@ def body_here(
     project = asked.fields.get("project") or default_project(client)
     folder = os.getcwd()  # noqa: PTH109 - the kernel's folder as a string
     body = cell_body(captured, asked, project=project, folder=folder, how=how)
-    if not see(body, folder):
+    if not mount_folder(body, folder):
         body["command"][2] = ITS_OWN
     return body

@@ -77,12 +77,12 @@ def report(value: object) -> None:
     if metric and not isinstance(value, bool) and isinstance(value, numbers.Real):
         import carrel
 
-        told: dict[str, Any] = {metric: float(value)}
-        carrel.report(**told)
+        metrics: dict[str, Any] = {metric: float(value)}
+        carrel.report(**metrics)
 
 
 def hand_back(value: object = None, error: Exception | None = None) -> None:
-    """Send it, where Carrel is installed; of a trial everybody reads values, nobody waits."""
+    """Send the result where Carrel is installed; a trial has none, only values."""
     if "CARREL_TRIAL" in os.environ:
         return
     try:

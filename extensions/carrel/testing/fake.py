@@ -97,7 +97,7 @@ class FakeScheduler:
 
     @property
     def requests(self) -> list[tuple[str, str]]:
-        """What was asked so far."""
+        """The requests so far."""
         return self._do(lambda: list(self._server.requests))
 
     @property
@@ -141,16 +141,16 @@ class FakeScheduler:
         self._do(lambda: self._world.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))
 
     def submit(self, project: str, name: str, user: str = "ada", **spec: Any) -> Json:
-        """Put a waiting workload there, as if ``user`` had sent it."""
+        """Create a Pending workload, as if ``user`` had sent it."""
         body = {"project": project, "name": name, **spec}
         return self._do(lambda: self._world.create(body, user))
 
     def status(self, project: str, name: str, **changes: Any) -> Json:
-        """Change a workload's status, whatever it is; everybody listening is told."""
+        """Change a workload's status, whatever it is; listeners get an event."""
         return self._do(lambda: self._world.change(project, name, changes))
 
     def wait(self, project: str, name: str, sentence: str, why: str = "WaitsForRoom") -> Json:
-        """Give a waiting workload its reason; ``why`` is its token."""
+        """Give a Pending workload its reason; ``why`` is its token."""
         reason = {"token": why, "cls": "not-now", "sentence": sentence}
         return self.status(project, name, phase="pending", reason=reason)
 
@@ -172,7 +172,7 @@ class FakeScheduler:
     def preempt(
         self, project: str, name: str, *, for_project: str, rule: str = "reclaim", lost: float = 0.0
     ) -> Json:
-        """Make it give way: a training waits again, a workspace is stopped."""
+        """Preempt it: a training is Pending again, a workspace is stopped."""
         found = self.workload(project, name)
         status, training = found["status"], found["spec"]["kind"] == "training"
         facts = {"at": self._now(), "rule": rule, "for_project": for_project, "for_workload": ""}

@@ -10,7 +10,7 @@ from carrel import wording
 from carrel.client import AsyncClient, Client
 from carrel.models import Device, Holder, Node
 from carrel.widgets import bundle, static_html
-from carrel.widgets.live import AskingView
+from carrel.widgets.live import QueryView
 
 
 class GpuTable:
@@ -63,7 +63,7 @@ def holders(device: Device) -> str:
 WHOLE = 1000
 
 
-class ClusterView(AskingView):
+class ClusterView(QueryView):
     """Nodes, devices and holders.
 
     Attributes:
@@ -137,5 +137,5 @@ def device_words(device: Device) -> str:
 def _holding(holder: Holder) -> str:
     who = f"{holder.name} ({holder.project})" if holder.name else f"a member of {holder.project}"
     share = "" if holder.gpu_milli >= WHOLE else f"{wording.amount(holder.gpu_milli / WHOLE)} "
-    notes = {"held": ", held", "releasing": ", giving way"}.get(holder.state, "")
+    notes = {"held": ", held", "releasing": ", preempting"}.get(holder.state, "")
     return f"{share}{who}{', borrowed' if holder.borrowed else ''}{notes}"

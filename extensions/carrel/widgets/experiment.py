@@ -88,7 +88,7 @@ class ExperimentView(WorkView):
         self._complete = self._ended
 
     async def _ask_again(self, client: AsyncClient, stale: asyncio.Event) -> None:
-        """Ask for the table when it has changed, four times more slowly than the page is told."""
+        """Request the table when it has changed, four times less often than the page is updated."""
         while True:
             await stale.wait()
             stale.clear()
@@ -112,12 +112,12 @@ class ExperimentView(WorkView):
         search, traits = self._search, self._search.traits()
         line = wording.summary(search.workload, time.time())
         best = search.best()
-        told = "" if best is None else f"; best {best.value:.4g} in trial {best.number}"
+        best_text = "" if best is None else f"; best {best.value:.4g} in trial {best.number}"
         body = (
             static_html.job_card(traits["job"], ()) + static_html.history(search) + _table(search)
         )
         return {
-            "text/plain": line + told,
+            "text/plain": line + best_text,
             "text/html": f"<div>{body}</div>",
             MIME: {
                 "experiment": msgspec.to_builtins(search.workload),

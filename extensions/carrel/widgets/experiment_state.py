@@ -21,15 +21,15 @@ COUNTED: Final = ("completed", "running", "waiting", "pruned", "failed", "stoppe
 
 
 def row_of(part: Workload, metric: str) -> TrialRow | None:
-    """What a trial's own workload says of it; ``None`` for one that is no trial."""
-    told, status = part.spec.trial, part.status
-    if told is None:
+    """The row of a trial, from its workload; ``None`` for one that is no trial."""
+    trial, status = part.spec.trial, part.status
+    if trial is None:
         return None
     began, ended = status.first_started_at or status.started_at, status.ended_at
     return TrialRow(
-        number=told.number,
+        number=trial.number,
         state=STATES.get(status.phase, "running"),
-        parameters=told.parameters,
+        parameters=trial.parameters,
         value=status.metrics.get(metric),
         workload=part.name,
         phase=status.phase,

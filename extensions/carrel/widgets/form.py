@@ -1,7 +1,7 @@
 """The form for a new piece of work, in a notebook.
 
 The page asks the workspace's server; where there is none, it asks the kernel with numbered messages
-``{"type": "ask", "number", "given", "dry_run"}`` and hears ``{"type": "answer", "number", ...}``.
+``{"type": "ask", "number", "given", "dry_run"}`` and gets ``{"type": "answer", "number", ...}``.
 """
 
 import os
@@ -51,7 +51,7 @@ class FormView(anywidget.AnyWidget):
             fields=form_requests.fields_of(kind),
             preset=filled,
         )
-        self.on_msg(self._heard)
+        self.on_msg(self._on_message)
 
     @property
     def job(self) -> Job | None:
@@ -61,7 +61,7 @@ class FormView(anywidget.AnyWidget):
         project, name = self.submitted["project"], self.submitted["name"]
         return Job(self._client, self._client.get_workload(project, name))
 
-    def _heard(self, _: Any, content: Any, __: Any) -> None:
+    def _on_message(self, _: Any, content: Any, __: Any) -> None:
         if isinstance(content, dict) and content.get("type") == "ask":
             self._client.loop.start(self._answer(content))
 
@@ -85,5 +85,5 @@ class FormView(anywidget.AnyWidget):
         if bundle_ is None:
             return None
         data, metadata = bundle_
-        told = f"A form to submit {EVERY[self.kind].noun}; it needs a running notebook."
-        return {**data, "text/plain": told, "text/html": static_html.escape(told)}, metadata
+        text = f"A form to submit {EVERY[self.kind].noun}; it needs a running notebook."
+        return {**data, "text/plain": text, "text/html": static_html.escape(text)}, metadata

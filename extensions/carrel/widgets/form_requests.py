@@ -19,7 +19,7 @@ from carrel.models import Forecast, Workload
 from carrel.options.kinds import EVERY
 from carrel.options.option import Option
 from carrel.options.table import by_flag, sentence
-from carrel.volumes import start_in
+from carrel.volumes import set_working_dir
 
 COMMAND: Final = "command"
 YES_OR_NO: Final = ("yes", "no")
@@ -114,7 +114,7 @@ def request(kind: str, given: Given, *, project: str, folder: str = "") -> dict[
     if EVERY[kind].command:
         body["command"] = _split(str(given.get(COMMAND, "")))
         if folder:
-            start_in(body, folder)
+            set_working_dir(body, folder)
     return body
 
 
@@ -169,7 +169,7 @@ async def _asked(
         if dry_run:
             return {
                 **NOTHING,
-                "forecast": foreseen(await client.create_workload(body, dry_run=True)),
+                "forecast": forecast_text(await client.create_workload(body, dry_run=True)),
             }
         made = await client.create_workload(body)
     except ApiError as error:
@@ -180,10 +180,10 @@ async def _asked(
     return {**NOTHING, "workload": named(made)}
 
 
-def foreseen(answer: Forecast) -> str:
-    """What a dry run says, as sentences."""
-    told = [answer.forecast.sentence or "It would be accepted.", answer.forecast.help]
-    return " ".join(one for one in told if one)
+def forecast_text(answer: Forecast) -> str:
+    """The forecast of a dry run, as sentences."""
+    sentences = [answer.forecast.sentence or "It would be accepted.", answer.forecast.help]
+    return " ".join(one for one in sentences if one)
 
 
 def named(workload: Workload) -> dict[str, Any]:

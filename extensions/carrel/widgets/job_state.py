@@ -91,7 +91,7 @@ class JobState:
 
 
 def _seen(line: str) -> str:
-    """What stands in a line at last: a progress bar writes over itself."""
+    """The final text of a line: a progress bar overwrites itself."""
     return line.rstrip("\r\n").rpartition("\r")[2][:LINE_LENGTH]
 
 
@@ -128,7 +128,7 @@ def describe(workload: Workload, phase: str) -> dict[str, Any]:
         "checkpoint": None if status.checkpoint is None else status.checkpoint.step,
         "preemption": None
         if status.last_preemption is None
-        else {"at": status.last_preemption.at, "told": gave_way(status.last_preemption)},
+        else {"at": status.last_preemption.at, "text": preemption_text(status.last_preemption)},
         "preemptions": status.preemptions,
         "members": members(workload),
         "over": phase in ENDED,
@@ -160,27 +160,27 @@ def members(workload: Workload) -> list[dict[str, Any]]:
         {
             "index": task.index,
             "where": place(task),
-            "told": _told(task),
+            "text": _ending(task),
             "running": task.started_at is not None and task.ended_at is None,
         }
         for task in sorted(tasks, key=lambda task: task.index)
     ]
 
 
-def _told(task: Task) -> str:
-    """How a member's run ended, empty while it goes on."""
+def _ending(task: Task) -> str:
+    """How a worker's run ended, empty while it runs."""
     if task.ended_at is None:
         return ""
     ended = f"ended by signal {task.signal}" if task.signal else f"exit code {task.exit_code}"
     return f"{ended}: {task.message}" if task.message else ended
 
 
-def gave_way(preemption: Preemption) -> str:
-    """For whom, under which rule, and what was lost; the page puts the time before it."""
-    whom = f" to `{preemption.for_project}`" if preemption.for_project else ""
+def preemption_text(preemption: Preemption) -> str:
+    """For whom, by which rule, and what was lost; the page puts the time before it."""
+    whom = f" for `{preemption.for_project}`" if preemption.for_project else ""
     rule = {
         "reclaim": "it was on borrowed GPUs",
-        "preempt": "a more urgent job of its project needed the room",
+        "preempt": "a more urgent job of its project needed its GPUs",
         "consolidate": "something larger fits now, and it goes on elsewhere",
         "incomplete": "members of its gang were missing for too long",
         "drain": "its node is being emptied",
@@ -196,4 +196,4 @@ def gave_way(preemption: Preemption) -> str:
         if preemption.checkpoint_step is not None and preemption.lost_seconds >= 1
         else ""
     )
-    return f"gave way{whom} ({rule}); {lost}{since}."
+    return f"preempted{whom} ({rule}); {lost}{since}."

@@ -26,7 +26,7 @@ UNSEEN_FACTOR: Final = 10
 
 
 class LiveView(anywidget.AnyWidget):
-    """A view that moves by itself while somebody looks at it.
+    """A view that updates itself while it is shown on a page.
 
     Attributes:
         trouble: why it does not move any more, empty while all is well.
@@ -43,7 +43,7 @@ class LiveView(anywidget.AnyWidget):
         self._touched: asyncio.Event | None = None
         self._sight = asyncio.Event()
         self._running: concurrent.futures.Future[None] | None = None
-        self.on_msg(self._heard)
+        self.on_msg(self._on_message)
 
     @property
     def live(self) -> bool:
@@ -65,11 +65,11 @@ class LiveView(anywidget.AnyWidget):
 
     @property
     def seen(self) -> bool:
-        """Whether somebody has it before their eyes, not only somewhere on a page."""
+        """Whether some place that shows this view is in sight."""
         return self._shown > self._unseen
 
     def pace(self) -> float:
-        """Seconds until the next update: longer where one is large, or nobody sees it."""
+        """Seconds until the next update: longer while the view is out of sight."""
         return self.pause if self.seen else UNSEEN_FACTOR * self.pause
 
     def touch(self) -> None:
@@ -132,8 +132,8 @@ class LiveView(anywidget.AnyWidget):
                 for name, value in new.items():
                     setattr(self, name, value)
 
-    def _heard(self, _: Any, content: Any, __: Any) -> None:
-        """The page says how often it shows this view, and how many of these can be seen."""
+    def _on_message(self, _: Any, content: Any, __: Any) -> None:
+        """Count the places where the page shows this view, and those out of sight."""
         kind = content.get("type") if isinstance(content, dict) else None
         if kind == "shown":
             self._shown += 1
@@ -184,7 +184,7 @@ class LiveView(anywidget.AnyWidget):
         raise NotImplementedError
 
 
-class AskingView(LiveView):
+class QueryView(LiveView):
     """Asks when something happened, and never more often than it shows changes."""
 
     pause = 2.0
@@ -228,7 +228,7 @@ class WorkView(LiveView):
 
     @property
     def workload(self) -> Workload:
-        """What it shows, as last heard of."""
+        """The workload that is shown, as last received."""
         raise NotImplementedError
 
     @override

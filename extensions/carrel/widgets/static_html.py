@@ -43,7 +43,7 @@ def job_card(job: Mapping[str, Any], lines: Iterable[str], pictures: str = "") -
             f"{escape(progress['unit'])}s</div>"
         )
     if job["members"]:
-        members = (f"{one['index']}: {one['where']} {one['told']}" for one in job["members"])
+        members = (f"{one['index']}: {one['where']} {one['text']}" for one in job["members"])
         parts.append(f"<div>{escape('; '.join(members))}</div>")
     if pictures:
         parts.append(f"<div>{pictures}</div>")

@@ -13,7 +13,7 @@ from carrel.client import AsyncClient, Client
 from carrel.models import Project, Workload, by_department
 from carrel.widgets import bundle, static_html
 from carrel.widgets.job_state import describe
-from carrel.widgets.live import AskingView, LiveView
+from carrel.widgets.live import LiveView, QueryView
 
 CODE = ("words.js", "quota.js", "server.js", "parts.js", "actions.js")
 
@@ -77,7 +77,7 @@ class JobsView(LiveView):
 NO_JOBS = "No jobs yet: begin a cell with %%train to send it away."
 
 
-class QuotaView(AskingView):
+class QuotaView(QueryView):
     """The quota line of each of the caller's projects."""
 
     _esm = bundle.module(*CODE, "quotas.js")

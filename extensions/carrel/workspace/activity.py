@@ -9,8 +9,8 @@ computation is not.
 from dataclasses import dataclass, field
 from typing import Final
 
-UNHEARD: Final = ""
-"""Stands for a request of which nothing was heard, as it began before anybody listened."""
+UNSEEN: Final = ""
+"""Stands for a request whose start was not seen, as it was before the subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ActivityTracker:
         self._settle()
 
     def kernel_started_over(self, kernel: str, at: float) -> None:
-        """A kernel was restarted: its requests are lost, and somebody asked for it."""
+        """A kernel was restarted: its requests are lost, and the restart counts as input."""
         for request in self._executing.get(kernel, set()):
             self._typed.discard(request)
         self._executing[kernel] = set()
@@ -64,21 +64,21 @@ class ActivityTracker:
             self.busy_since = at
 
     def code_announced(self, kernel: str, request: str, at: float) -> None:
-        """The kernel told everybody the code it executes: a person sent it, not a silent helper."""
+        """The kernel published the code it executes: a person sent it, not a silent helper."""
         if request in self._executing.get(kernel, set()):
             self._typed.add(request)
         self.input_seen(at)
 
     def found_busy(self, kernel: str, at: float) -> None:
-        """A kernel computes though no request was heard to begin."""
+        """A kernel computes though the start of no request was seen."""
         if not self._executing.get(kernel):
-            self.execution_started(kernel, UNHEARD, at)
+            self.execution_started(kernel, UNSEEN, at)
 
     def found_idle(self, kernel: str, at: float) -> None:
-        """A kernel computes nothing: the end of what was found, not of what was heard to begin."""
+        """A kernel computes nothing: this ends what was found busy, not a seen request."""
         executing = self._executing.get(kernel, set())
-        if UNHEARD in executing:
-            executing.discard(UNHEARD)
+        if UNSEEN in executing:
+            executing.discard(UNSEEN)
             self.input_seen(at)
             self._settle()
 

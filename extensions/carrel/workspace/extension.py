@@ -1,4 +1,4 @@
-"""The ``jupyter_server`` extension: signs of life to the scheduler, buttons and limits from it.
+"""The ``jupyter_server`` extension: activity reports to the scheduler, buttons and limits from it.
 
 Outside a workspace (no ``CARREL_URL``, or no token) it says so once and does nothing.
 """
@@ -76,7 +76,7 @@ class CarrelWorkspace(ExtensionApp):
             terminals=serverapp.web_app.settings.get("terminal_manager"),
             events=serverapp.event_logger,
             look_seconds=self.look_interval,
-            elsewhere=vscode.last_connected,
+            tool_activity=vscode.last_connected,
         )
         self.reporter.start()
 

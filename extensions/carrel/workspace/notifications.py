@@ -1,8 +1,10 @@
-"""What somebody should hear of their own work, from events. Pure: times are given.
+"""Notifications about a person's own work, and what follows that work while a page is open.
 
-Told once each: it started, gave way (to whom), went on, ended, was stopped by a limit; a workspace,
-that it is about to end or its machine is in trouble. Never told: what was so before anybody
-listened, what its owner did a moment ago, retries after a crash, parts of larger work.
+``WorkNotifications`` is pure: events in, notifications out, each once: work started, was preempted
+(for whom), went on, ended, was stopped by a limit; a workspace is about to end or its node is in
+trouble. Not notified: what was so before, what its owner did a moment ago, retries after a crash,
+parts of larger work. ``WorkFollower`` feeds it from one stream of events for the whole server,
+however many pages ask.
 """
 
 import asyncio
@@ -18,9 +20,9 @@ from carrel import wording
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Event, Workload
-from carrel.widgets.job_state import describe, gave_way
+from carrel.widgets.job_state import describe, preemption_text
 
-UNTOLD: Final = frozenset({"workspace", "trial", "replica", "tensorboard", "schedule"})
+SILENT_KINDS: Final = frozenset({"workspace", "trial", "replica", "tensorboard", "schedule"})
 KEPT: Final = 50
 LONGEST: Final = 138  # JupyterLab cuts a notification after 140 characters
 ENDED_KEPT: Final = 100
@@ -28,21 +30,21 @@ ENDED_KEPT: Final = 100
 
 @dataclass(slots=True)
 class WorkNotifications:
-    """One person's work so far.
+    """One person's work and the latest notifications about it.
 
     Attributes:
         user: whose work counts.
         began: since when somebody listens, epoch seconds.
         version: counted up with everything that a listener could show.
-        told: the latest news, each with the version it came with.
+        latest: the latest notifications, each with the version it came with.
     """
 
     user: str
     began: float
     version: int = 0
-    told: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT))
+    latest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=KEPT))
     _known: dict[str, Workload] = field(default_factory=dict)
-    _waits: set[str] = field(default_factory=set)
+    _preempted: set[str] = field(default_factory=set)
     _reasons: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -78,8 +80,8 @@ class WorkNotifications:
             return
         self.version += 1
         self._known[now.uid] = now
-        if now.spec.kind not in UNTOLD:
-            self._tell(before, now)
+        if now.spec.kind not in SILENT_KINDS:
+            self._notify(before, now)
         self._tidy()
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -91,56 +93,56 @@ class WorkNotifications:
         ]
 
     def since(self, version: int) -> list[dict[str, Any]]:
-        """What was told after a version."""
-        return [one for one in self.told if one["version"] > version]
+        """The notifications after a version."""
+        return [one for one in self.latest if one["version"] > version]
 
     def _mine(self, workload: Workload) -> bool:
         spec = workload.spec
         return spec.user == self.user and not spec.owner and spec.kind != "workspace"
 
     def _notify_reason(self, now: Workload, *, gone: bool) -> None:
-        """A workspace that says something while it runs says it to whoever sits there."""
+        """Notify of the reason of a running workspace."""
         reason = now.status.reason
         if gone or now.status.phase not in ("running", "preempting") or reason is None:
             self._reasons.pop(now.uid, None)
         elif self._reasons.get(now.uid) != reason.sentence:
             self._reasons[now.uid] = reason.sentence
             self.version += 1
-            self._say("warning", now, f"{now.name}: {reason.sentence} {reason.help}".strip())
+            self._add("warning", now, f"{now.name}: {reason.sentence} {reason.help}".strip())
 
     def _forget(self, uid: str) -> None:
         if self._known.pop(uid, None) is not None:
-            self._waits.discard(uid)
+            self._preempted.discard(uid)
             self.version += 1
 
-    def _tell(self, before: Workload | None, now: Workload) -> None:
+    def _notify(self, before: Workload | None, now: Workload) -> None:
         if before is None:
             if not now.at_rest or (now.status.ended_at or 0.0) < self.began:
                 return
-        elif _yielded(before, now):
-            self._waits.add(now.uid)
-            self._say("warning", now, _preempted(now))
+        elif _was_preempted(before, now):
+            self._preempted.add(now.uid)
+            self._add("warning", now, _preemption(now))
         if before is None or before.status.phase != now.status.phase:
-            self._tell_phase(before, now)
+            self._notify_phase(before, now)
 
-    def _tell_phase(self, before: Workload | None, now: Workload) -> None:
+    def _notify_phase(self, before: Workload | None, now: Workload) -> None:
         phase, name = now.status.phase, now.name
         if phase == "running":
-            if now.uid in self._waits:
-                self._waits.discard(now.uid)
-                self._say("info", now, f"{name} goes on{_from(now)}.")
+            if now.uid in self._preempted:
+                self._preempted.discard(now.uid)
+                self._add("info", now, f"{name} goes on{_from(now)}.")
             elif before is not None and before.status.first_started_at is None:
-                self._say("info", now, f"{name} started{_on(now)}.")
+                self._add("info", now, f"{name} started{_on(now)}.")
         elif phase == "succeeded":
-            self._say("success", now, f"{name} is done{_after(now)}.")
+            self._add("success", now, f"{name} succeeded{_after(now)}.")
         elif phase == "failed":
-            self._say("error", now, f"{name} failed{_after(now)}: {_why(now)}")
+            self._add("error", now, f"{name} failed{_after(now)}: {_why(now)}")
         elif phase == "stopped" and not now.spec.suspend:
-            self._say("warning", now, f"{name} stopped: {_why(now)}")
+            self._add("warning", now, f"{name} stopped: {_why(now)}")
 
-    def _say(self, level: str, workload: Workload, text: str) -> None:
+    def _add(self, level: str, workload: Workload, text: str) -> None:
         cut = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-        self.told.append(
+        self.latest.append(
             {
                 "version": self.version,
                 "level": level,
@@ -157,14 +159,14 @@ class WorkNotifications:
             self._known.pop(one.uid)
 
 
-def _yielded(before: Workload, now: Workload) -> bool:
+def _was_preempted(before: Workload, now: Workload) -> bool:
     last, previous = now.status.last_preemption, before.status.last_preemption
     return last is not None and (previous is None or last.at > previous.at)
 
 
-def _preempted(now: Workload) -> str:
-    told = now.status.last_preemption
-    return f"{now.name} {gave_way(told)}" if told is not None else f"{now.name} gave way."
+def _preemption(now: Workload) -> str:
+    last = now.status.last_preemption
+    return f"{now.name} was {preemption_text(last) if last is not None else 'preempted.'}"
 
 
 def _from(now: Workload) -> str:
@@ -203,7 +205,7 @@ class WorkFollower:
 
     def __init__(self, client: AsyncClient, user: str, clock: Callable[[], float]) -> None:
         self._client, self._user, self._clock = client, user, clock
-        self._news = WorkNotifications(user, clock())
+        self._state = WorkNotifications(user, clock())
         self._asked_at = clock()
         self._known = asyncio.Event()
         self._trouble = ""
@@ -220,7 +222,7 @@ class WorkFollower:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SECONDS):
                 await self._known.wait()
-        news, name = self._news, f"{self._news.began:.3f}"
+        news, name = self._state, f"{self._state.began:.3f}"
         now = f"{name}:{news.version}:{self._trouble}"
         if now == seen:
             return {"seen": now}
@@ -242,7 +244,7 @@ class WorkFollower:
 
     def _begin(self) -> None:
         self._known.clear()
-        self._news = WorkNotifications(self._user, self._clock())
+        self._state = WorkNotifications(self._user, self._clock())
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -266,26 +268,26 @@ class WorkFollower:
         again = asyncio.Event()
         try:
             if not self._user:
-                self._user = self._news.user = (await self._client.whoami()).user
+                self._user = self._state.user = (await self._client.whoami()).user
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._list(again))
-                group.create_task(self._hear(again))
+                group.create_task(self._read_events(again))
         except* CarrelError as errors:
             self._trouble = str(errors.exceptions[0])
             log.info("Cannot follow the work of this workspace's owner: %s", self._trouble)
             self._known.set()
 
-    async def _hear(self, again: asyncio.Event) -> None:
+    async def _read_events(self, again: asyncio.Event) -> None:
         async with aclosing(self._client.events(opened=again.set)) as events:
             async for event in events:
-                self._news.take(event)
+                self._state.take(event)
 
     async def _list(self, again: asyncio.Event) -> None:
-        """Ask how everything stands whenever the stream does."""
+        """Request the present state whenever the stream is connected."""
         while True:
             await again.wait()
             again.clear()
-            known = self._news.known
-            self._news.take_all(await self._client.list_workloads(user=self._user), known)
+            known = self._state.known
+            self._state.take_all(await self._client.list_workloads(user=self._user), known)
             self._trouble = ""
             self._known.set()

@@ -1,4 +1,4 @@
-"""Gives the scheduler signs of life from inside a running server.
+"""Reports the activity of a running server to the scheduler.
 
 Looks at kernels and terminals every ``look_seconds``, listens to saves, and posts when
 ``PostTimer`` says so. That the scheduler is away, or back, is logged once.
@@ -84,15 +84,15 @@ class Reporter:
         events: Any,
         look_seconds: float = 1.0,
         clock: Callable[[], float] = time.time,
-        elsewhere: Callable[[], float] = lambda: 0.0,
+        tool_activity: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """``kernels``, ``terminals`` and ``events`` are the server's managers and event logger.
 
-        ``elsewhere``: when somebody was last at work in a tool beside them; 0: never.
+        ``tool_activity``: when somebody was last at work in a tool beside them; 0: never.
         """
         self._workspace, self._pace, self._clock = workspace, pace, clock
         self._look_seconds = look_seconds
-        self._elsewhere = elsewhere
+        self._tool_activity = tool_activity
         self.tracker = ActivityTracker(last_input_at=clock())
         self._kernels = KernelWatcher(kernels, self.tracker, clock, self._busy_changed)
         self._terminals = TerminalWatcher(terminals, self._input)
@@ -134,17 +134,17 @@ class Reporter:
         except Exception:
             # The managers are other people's code: one bad look must not end all signs of life.
             log.exception("Looking at kernels and terminals failed")
-        self.tracker.input_seen(self._elsewhere())
+        self.tracker.input_seen(self._tool_activity())
 
     async def _post(self, now: float) -> None:
         self._pace.posted(now)
         away = bool(self._workspace.trouble)
         try:
-            await self._workspace.tell(self.reading())
+            await self._workspace.report(self.reading())
         except CarrelError as error:
             self._pace.failed()
             if not away:
-                log.warning("The scheduler did not take the sign of life: %s", error)
+                log.warning("The scheduler did not take the activity report: %s", error)
             return
         self._pace.succeeded()
         if away:

@@ -21,7 +21,7 @@ PROJECT_AGE = 15.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What the environment says about this workspace."""
+    """This server's user and name, from its environment."""
 
     user: str
     server_name: str
@@ -64,8 +64,8 @@ class WorkspaceStatus:
         self._project: Project | None = None
         self._project_at = float("-inf")
 
-    async def tell(self, activity: Activity) -> None:
-        """Give a sign of life and keep the limits that come back. Raises ``CarrelError``."""
+    async def report(self, activity: Activity) -> None:
+        """Report activity and keep the limits that come back. Raises ``CarrelError``."""
         try:
             self.limits = await self.client.activity(
                 self.identity.server_name, dataclasses.asdict(activity)
@@ -101,8 +101,7 @@ class WorkspaceStatus:
     async def view(self) -> dict[str, Any]:
         """Everything that the front end shows, as JSON. Never raises for a scheduler away.
 
-        While it is away the project is told as it was last known: a warning goes on saying whose
-        limit it is.
+        While it is away the project is shown as last known, so that a warning can name it.
         """
         name, trouble = "", self.trouble
         try:

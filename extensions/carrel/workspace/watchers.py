@@ -1,4 +1,4 @@
-"""Listens to what kernels publish about themselves and tells the tracker what matters.
+"""Watch kernels and terminals of a server, and record activity with the tracker.
 
 A second subscription beside the server's own: the server keeps one ``execution_state`` per kernel,
 which the traffic of widgets flips as well. Here each ``status`` is read with the request that it
@@ -66,14 +66,14 @@ class KernelWatcher:
     def _subscribe(self, kernel_id: str, kernel: Any) -> "_Subscription":
         def received(kind: str, parent: dict[str, Any], content: dict[str, Any]) -> None:
             with self._telling_changes():
-                tell(self._tracker, kernel_id, kind, parent, content, self._clock())
+                record_message(self._tracker, kernel_id, kind, parent, content, self._clock())
 
         self._tracker.kernel_appeared(kernel_id)
         subscription = self._subscriptions[kernel_id] = _Subscription(kernel, received)
         return subscription
 
     def _compare(self, kernel_id: str, kernel: Any, known: "_Subscription") -> None:
-        """Take over from the server's state what was not heard."""
+        """Take over from the server's state what was not published."""
         busy = kernel.execution_state == "busy"
         seen = getattr(kernel, "last_activity", None) if busy else None
         first, silent = known.looks == 0, seen is not None and known.busy_at_last_look == seen
@@ -97,7 +97,7 @@ class KernelWatcher:
             subscription.close()
 
 
-def tell(
+def record_message(
     tracker: ActivityTracker,
     kernel: str,
     kind: str,
@@ -127,7 +127,7 @@ def _publishes(kernel: Any) -> bool:
 
 
 class _Subscription:
-    """One kernel's published messages, reduced to those that ``tell`` understands."""
+    """One kernel's published messages, reduced to those that ``record_message`` understands."""
 
     KINDS = frozenset({"status", "execute_input"})
 

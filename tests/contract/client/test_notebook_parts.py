@@ -10,7 +10,7 @@ from carrel.job import report
 from carrel.job.notebook import output, source, spec
 from carrel.job.notebook.output import Output
 from carrel.job.notebook.reporting import NotebookProblem, Progress
-from carrel.job.notebook.spec import Order
+from carrel.job.notebook.spec import RunSpec
 from carrel.job.report import reporter
 
 
@@ -30,7 +30,7 @@ def write(path: Path, *cells: dict[str, Any], **metadata: Any) -> Path:
     return path
 
 
-def made(tmp_path: Path, **facts: Any) -> Order:
+def made(tmp_path: Path, **facts: Any) -> RunSpec:
     usual: dict[str, Any] = {
         "path": str(tmp_path / "a.ipynb"),
         "job": "a-1",
@@ -39,7 +39,7 @@ def made(tmp_path: Path, **facts: Any) -> Order:
         "home": tmp_path / "home",
     }
     (tmp_path / "task").mkdir(exist_ok=True)
-    return Order(**{**usual, **facts})
+    return RunSpec(**{**usual, **facts})
 
 
 def code_of(problem: pytest.ExceptionInfo[NotebookProblem]) -> str:
@@ -208,7 +208,7 @@ def test_progress_is_a_whole_report_each_time(monkeypatch: pytest.MonkeyPatch) -
     progress = Progress(4, "/out.ipynb", 2)
     problem = NotebookProblem("cell_failed", "Cell 3 of 4 failed: X")
     progress.failed(problem, 2)
-    assert problem.told
+    assert problem.reported
     assert reporter().latest["notebook"] == {
         "cells": 4,
         "output": "/out.ipynb",

@@ -77,7 +77,7 @@ def test_work_and_what_is_new_of_it(lab: Lab, scheduler: FakeScheduler, job: str
     while not told and time.monotonic() < deadline:
         found = lab.ask(f"carrel/work?seen={quote(seen)}")
         seen, told = found["seen"], found.get("news", [])
-    assert [one["text"].partition(" after")[0] for one in told] == [f"{job} is done"]
+    assert [one["text"].partition(" after")[0] for one in told] == [f"{job} succeeded"]
 
 
 def test_forms_are_asked_filled_and_sent(lab: Lab, scheduler: FakeScheduler) -> None:

@@ -153,7 +153,7 @@ def test_jobs_and_quota_show_themselves(ipython: Any, scheduler: FakeScheduler) 
     quota = ipython.run_line_magic("quota", "")
     assert isinstance(quota, QuotaView)
     assert quota.fallback()["text/plain"] == (
-        "vision  ████|▒  4 of 4 guaranteed · 1 borrowed · 2 waiting"
+        "vision  ████|▒  4 of 4 guaranteed · 1 borrowed · 2 pending"
     )
     scheduler.project("vision", department="science")
     grouped = ipython.run_line_magic("quota", "")

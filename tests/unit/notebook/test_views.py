@@ -47,7 +47,7 @@ def test_follows_a_training_to_its_end(view: JobView, scheduler: FakeScheduler) 
     assert view.job["progress"]["done"] == 5
     scheduler.finish("vision", "x")
     until(lambda: not view.live)
-    assert (view.job["word"], view.settled, view.trouble) == ("Done", True, "")
+    assert (view.job["word"], view.settled, view.trouble) == ("Succeeded", True, "")
 
 
 def test_sends_nothing_while_nothing_changes(
@@ -109,7 +109,7 @@ def test_what_comes_into_sight_is_brought_up_to_date_at_once(
     scheduler.finish("vision", "x")
     view.pause = 0.02
     page_says(view, "seen")
-    until(lambda: view.job["word"] == "Done")
+    until(lambda: view.job["word"] == "Succeeded")
 
 
 def test_output_is_followed_only_while_it_is_seen(view: JobView, scheduler: FakeScheduler) -> None:
@@ -168,8 +168,8 @@ def test_losing_the_right_to_look_is_said(view: JobView, scheduler: FakeSchedule
 def test_static_fallbacks(view: JobView, scheduler: FakeScheduler, client: Client) -> None:
     data, _ = view._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in data
-    assert data["text/plain"].startswith("vision/x: waiting")
-    assert "Waiting</span> <b>x</b>" in data["text/html"]
+    assert data["text/plain"].startswith("vision/x: pending")
+    assert "Pending</span> <b>x</b>" in data["text/html"]
     assert data["application/vnd.carrel.job+json"]["job"]["name"] == "x"
 
 
@@ -197,7 +197,7 @@ def test_shown_job_keeps_its_last_state_in_the_notebook(
     scheduler.finish("vision", "y")
     until(lambda: len(published) == 2)
     final, told = published[1]
-    assert "Done</span> <b>y</b>" in final["text/html"]
+    assert "Succeeded</span> <b>y</b>" in final["text/html"]
     assert told == {"transient": {"display_id": model}, "update": True}
     job.view().close()
 
@@ -232,4 +232,4 @@ def test_quota_follows(scheduler: FakeScheduler, client: Client) -> None:
 
 
 def moved(quota: QuotaView) -> bool:
-    return bool(quota.projects[0]["words"] != "4 of 4 guaranteed · 1 borrowed · 2 waiting")
+    return bool(quota.projects[0]["words"] != "4 of 4 guaranteed · 1 borrowed · 2 pending")

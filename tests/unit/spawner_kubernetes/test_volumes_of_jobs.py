@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from carrel.volumes import VOLUMES, start_in, unseen
+from carrel.volumes import VOLUMES, hint_unmounted, set_working_dir
 from carrel_scheduler.engines.contract import TaskId, TaskSpec
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
@@ -55,30 +55,30 @@ def job(body: dict[str, Any]) -> dict[str, tuple[str, str]]:
 async def test_a_job_sees_what_its_workspace_sees_at_the_same_paths() -> None:
     body: dict[str, Any] = {}
     environ = await told(storage_access_modes=MANY)
-    start_in(body, "/home/carrel/thesis", environ)
+    set_working_dir(body, "/home/carrel/thesis", environ)
     assert job(body) == {
         "/home/carrel": ("home-ada", "/home/carrel/thesis"),
         "/home/carrel/project": ("project", "/home/carrel/thesis"),
     }
-    assert unseen("/home/carrel/thesis", environ) == ""
+    assert hint_unmounted("/home/carrel/thesis", environ) == ""
 
 
 async def test_a_home_of_one_node_stays_the_workspaces_and_its_user_is_told() -> None:
     body: dict[str, Any] = {}
     environ = await told()
-    start_in(body, "/home/carrel/thesis", environ)
+    set_working_dir(body, "/home/carrel/thesis", environ)
     assert job(body) == {}
-    hint = unseen("/home/carrel/thesis", environ)
+    hint = hint_unmounted("/home/carrel/thesis", environ)
     assert "do not see `/home/carrel/thesis`" in hint
     assert "`/home/carrel/project`" in hint
     assert "--volume" in hint
-    start_in(body, "/home/carrel/project/x", environ)
+    set_working_dir(body, "/home/carrel/project/x", environ)
     assert job(body) == {"/home/carrel/project": ("project", "/home/carrel/project/x")}
 
 
 async def test_an_admin_may_have_jobs_run_beside_it() -> None:
     body: dict[str, Any] = {}
-    start_in(body, "/home/carrel", await told(jobs_run_beside=True))
+    set_working_dir(body, "/home/carrel", await told(jobs_run_beside=True))
     assert job(body).keys() == {"/home/carrel", "/home/carrel/project"}
 
 
@@ -88,5 +88,5 @@ async def test_what_one_pod_alone_may_write_is_never_shown(modes: list[str]) -> 
         storage_access_modes=modes, project_volume_access_modes=modes, jobs_run_beside=True
     )
     assert environ == {VOLUMES: "[]"}
-    assert "Name a volume" in unseen("/home/carrel", environ)
-    assert unseen("/home/carrel", {}) == ""
+    assert "Name a volume" in hint_unmounted("/home/carrel", environ)
+    assert hint_unmounted("/home/carrel", {}) == ""

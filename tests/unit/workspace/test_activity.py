@@ -3,13 +3,13 @@
 import pytest
 
 from carrel.workspace.activity import ActivityTracker
-from carrel.workspace.watchers import tell
+from carrel.workspace.watchers import record_message
 
 EXECUTE = {"msg_type": "execute_request", "msg_id": "r1"}
 
 
 def status(tracker: ActivityTracker, state: str, parent: dict[str, str], at: float) -> None:
-    tell(tracker, "k1", "status", parent, {"execution_state": state}, at)
+    record_message(tracker, "k1", "status", parent, {"execution_state": state}, at)
 
 
 def test_untouched_tab_is_idle() -> None:
@@ -23,14 +23,14 @@ def test_untouched_tab_is_idle() -> None:
 def test_silent_computing_cell_is_busy_since_its_start() -> None:
     tracker = ActivityTracker()
     status(tracker, "busy", EXECUTE, 10.0)
-    tell(tracker, "k1", "execute_input", EXECUTE, {}, 10.0)
+    record_message(tracker, "k1", "execute_input", EXECUTE, {}, 10.0)
     assert tracker.reading(5000.0, 0).busy_since == 10.0
 
 
 def test_end_of_a_computation_starts_idle_time_anew() -> None:
     tracker = ActivityTracker()
     status(tracker, "busy", EXECUTE, 10.0)
-    tell(tracker, "k1", "execute_input", EXECUTE, {}, 10.0)
+    record_message(tracker, "k1", "execute_input", EXECUTE, {}, 10.0)
     status(tracker, "idle", EXECUTE, 900.0)
     reading = tracker.reading(1000.0, 0)
     assert (reading.busy_since, reading.last_input_at) == (None, 900.0)
@@ -82,7 +82,7 @@ def test_ended_kernel_computes_no_more() -> None:
 def test_restart_loses_the_computation_and_is_input() -> None:
     tracker = ActivityTracker()
     tracker.execution_started("k1", "a", 10.0)
-    tell(tracker, "k1", "status", {}, {"execution_state": "starting"}, 15.0)
+    record_message(tracker, "k1", "status", {}, {"execution_state": "starting"}, 15.0)
     assert (tracker.busy_since, tracker.last_input_at) == (None, 15.0)
 
 

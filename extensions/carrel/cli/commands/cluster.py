@@ -79,7 +79,7 @@ def _node_status(node: "Node") -> str:
 
 
 def list_projects(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
-    """List your projects by department: what is guaranteed, used, borrowed and waited for."""
+    """List your projects by department: what is guaranteed, used, borrowed and pending."""
     from carrel.cli import cells
     from carrel.models import by_department
 
@@ -169,7 +169,7 @@ def _load(nodes: "list[Node]") -> dict[str, list[float]]:
 
 
 def queue(*, output: OutputOption = Output.TABLE, no_headers: NoHeaders = False) -> None:
-    """Show what waits, in the order of service, and why."""
+    """Show pending work, in the order of service, and its reasons."""
     with connected() as client:
         entries = client.queue()
     rows = map(_queue_row, entries)

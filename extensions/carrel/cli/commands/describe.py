@@ -18,7 +18,7 @@ PARTS: Final = {"experiment": "Trials", "inference": "Replicas", "schedule": "Ru
 
 
 def kind_facts(workload: Workload, now: float) -> Facts:
-    """Named facts about its kind's own part; empty ones are left out by whoever shows them."""
+    """Named facts of the workload's kind; empty ones are not printed."""
     spec, found = workload.spec, []
     if spec.tasks > 1 or spec.elastic or spec.rendezvous:
         found += _gang(workload)
@@ -109,7 +109,7 @@ def _endpoint(workload: Workload, now: float) -> Facts:
 
 
 def _latency(status: EndpointStatus) -> str:
-    """As measured over the last minute; empty where nobody asked."""
+    """The latency over the last minute; empty without requests."""
     half, most = status.latency_p50_seconds, status.latency_p99_seconds
     if half is None or most is None:
         return ""

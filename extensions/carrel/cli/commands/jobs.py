@@ -72,7 +72,7 @@ def list_jobs(
 def describe_job(
     name: Name, *, project: ProjectOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show a job: what was asked for, its state and why, its tasks and its past."""
+    """Show a job: its request, status and reason, its tasks and its history."""
     from carrel.cli.commands import describe
     from carrel.cli.commands.describe import OWNER_LABEL, PARTS
 
@@ -167,7 +167,7 @@ def _each(
     done: str,
     action: "Callable[[Client, str, str], object]",
 ) -> None:
-    """Do it to each; what is refused is said and does not keep the others from being done."""
+    """Apply ``action`` to each job; a refusal is printed and the others are still handled."""
     refused = False
     with connected() as client:
         where = project_of(client, project)

@@ -179,7 +179,7 @@ def update(
     *,
     options: ProjectOptions,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say who would start and who would give way.")
+        bool, typer.Option("--dry-run", help="Say who would start and who would be preempted.")
     ] = False,
 ) -> None:
     """Change a project; what is not named stays."""
@@ -197,7 +197,7 @@ def update(
 def _impact(name: str, impact: "ProjectImpact") -> None:
     say(f"Nothing was changed in {name}.")
     say(f"Would start at once: {', '.join(impact.would_start) or 'no job'}")
-    say(f"Would give way at once: {', '.join(impact.would_give_way) or 'no job'}")
+    say(f"Would be preempted at once: {', '.join(impact.would_give_way) or 'no job'}")
 
 
 def delete(name: Name) -> None:

@@ -20,7 +20,7 @@ from carrel.cli.common import Invocation, Output, connected, document, note, pro
 from carrel.cli.typer_options import Texts, with_table
 from carrel.errors import BadSetting
 from carrel.options import EVERY, Surface
-from carrel.volumes import in_workspace, start_in, unseen
+from carrel.volumes import hint_unmounted, in_workspace, set_working_dir
 
 PUBLISHED: Final = re.compile(r"(?:[\d.]+:)?\d*:(\d+)(?:/tcp)?")
 NO_USER: Final = "-u has no effect: a job runs as you."
@@ -62,7 +62,7 @@ Json = dict[str, Any]
 
 
 def load(file: str | None) -> list[Mapping[str, Any]]:
-    """What a file asks for; one empty request without a file. Raises ``BadSetting``."""
+    """The requests in a file; one empty request without a file. Raises ``BadSetting``."""
     if file is None:
         return [NOTHING]
     found = [document for document in documents(file) if document is not None]
@@ -143,7 +143,7 @@ def submit(context: typer.Context, words: Words = None, **chosen: Any) -> None:
 def _body(
     written: Mapping[str, Any], name: str, command: list[str], chosen: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One request: what a file says, with what was typed before it."""
+    """One request: the options given, over the fields of a file."""
     kinds = [written["kind"]] if "kind" in written else [one.name for one in options.KINDS]
     before = {key: value for key, value in written.items() if key != "kind"}
     asked = options.read(chosen, Surface.CLI, kinds, written=before)
@@ -167,9 +167,9 @@ def _body(
     if "name" not in fields:
         fields.setdefault("name_prefix", kind.prefix)
     if in_workspace():
-        if not fields.get("working_dir") and (hint := unseen(Path.cwd())):
+        if not fields.get("working_dir") and (hint := hint_unmounted(Path.cwd())):
             note(hint)
-        start_in(fields, Path.cwd())
+        set_working_dir(fields, Path.cwd())
     return {"kind": kind.name, **fields}
 
 

@@ -33,7 +33,7 @@ CHUNK = 65_536
 def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
     """Until the remote side ends; returns its exit code.
 
-    Raises ``Unreachable`` when the connection ends before the code was told.
+    Raises ``Unreachable`` when the connection ends before the exit code arrived.
     """
     descriptor = sys.stdin.fileno()
     with _raw(descriptor), _window(loop, terminal):
@@ -45,7 +45,7 @@ def attach(loop: "BackgroundLoop", terminal: "Terminal") -> int:
     loop.run(terminal.close())
     if terminal.exit_code is None:
         raise Unreachable(
-            f"The connection ended before the command's end was told ({terminal.cut}): it may "
+            f"The connection ended before the command's exit code arrived ({terminal.cut}): it may "
             "still run, and some of its output may be missing."
         )
     return terminal.exit_code

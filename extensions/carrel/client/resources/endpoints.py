@@ -115,7 +115,7 @@ class EndpointMethods:
     _transport: Transport
 
     def endpoint(self, project: str, name: str, route: str = "") -> AsyncEndpoint:
-        """The endpoint of that name; nothing is asked yet."""
+        """The endpoint of that name; no request is sent yet."""
         return AsyncEndpoint(self._transport, project, name, route)
 
     async def change_endpoint(

@@ -21,7 +21,7 @@ from carrel.client.resources.waiting import WaitMethods
 from carrel.errors import ApiError, BadSetting, CarrelError
 from carrel.models import Submitted, Workload
 from carrel.results import NoResult
-from carrel.volumes import in_workspace, see
+from carrel.volumes import in_workspace, mount_folder
 
 MOST_FILE_BYTES: Final = 2**20
 LABEL: Final = "carrel.dev/map"
@@ -63,7 +63,7 @@ def call_bodies(
         **given,
     }
     if in_workspace():
-        see(common, os.getcwd())  # noqa: PTH109 - as in the command
+        mount_folder(common, os.getcwd())  # noqa: PTH109 - as in the command
     return [
         {
             **common,

@@ -5,7 +5,7 @@ import os
 import sys
 
 from carrel.job.notebook import reporting, spec
-from carrel.job.notebook.reporting import GAVE_WAY, GaveWay, NotebookProblem
+from carrel.job.notebook.reporting import PREEMPTED, NotebookProblem, Preempted
 from carrel.job.task import warn
 
 
@@ -14,9 +14,9 @@ def main() -> int:
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         _run()
-    except GaveWay:
-        warn("told to stop; the notebook is saved as far as it is.")
-        return GAVE_WAY
+    except Preempted:
+        warn("preempted; the notebook is saved with its outputs so far.")
+        return PREEMPTED
     except NotebookProblem as problem:
         warn(problem.sentence)
         return problem.exit_code
@@ -27,7 +27,7 @@ def main() -> int:
 
 def _run() -> None:
     try:
-        asked = spec.read()
+        found = spec.read()
         try:
             from carrel.job.notebook.run import run
         except ModuleNotFoundError as error:
@@ -36,10 +36,10 @@ def _run() -> None:
                 f"This Python lacks {error.name}, which runs notebooks: "
                 "`pip install jupyter-carrel[jobs]`, or give another Python as the job's command.",
             ) from error
-        asyncio.run(run(asked))
+        asyncio.run(run(found))
     except NotebookProblem as problem:
-        if not problem.told:
-            reporting.tell_problem(problem)
+        if not problem.reported:
+            reporting.report_problem(problem)
         raise
 
 

@@ -1,4 +1,4 @@
-"""The kernel of a run: started, asked to run a cell, interrupted, ended.
+"""The kernel of a run: start it, run cells, interrupt it, end it.
 
 ``nbclient`` runs the cells. Its own way of starting a kernel takes the signal handlers of the
 process, which here belong to the job; so the kernel is started and ended by the same steps here.
@@ -27,9 +27,9 @@ COLORS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Cells(NotebookClient):
-    """Runs cells; their text also goes to the log. ``heard`` is called for every message."""
+    """Runs cells; their text also goes to the log. ``on_message`` is called for every message."""
 
-    heard: Callable[[], object] = staticmethod(lambda: None)
+    on_message: Callable[[], object] = staticmethod(lambda: None)
 
     @override
     def process_message(self, msg: dict[str, Any], cell: Notebook, cell_index: int) -> Any:
@@ -41,13 +41,13 @@ class Cells(NotebookClient):
             target.flush()
         elif msg["msg_type"] == "error":
             print(COLORS.sub("", "\n".join(content["traceback"])), file=sys.stderr, flush=True)  # noqa: T201 - the log of the job
-        self.heard()
+        self.on_message()
         return super().process_message(msg, cell, cell_index)
 
 
-def name_for(notebook: Notebook, asked: str) -> str:
+def name_for(notebook: Notebook, requested: str) -> str:
     """The kernel's name. Raises ``NotebookProblem`` when there is none of that name."""
-    name = asked or str(notebook.metadata.get("kernelspec", {}).get("name") or USUAL)
+    name = requested or str(notebook.metadata.get("kernelspec", {}).get("name") or USUAL)
     specs = KernelSpecManager()
     try:
         specs.get_kernel_spec(name)

@@ -9,7 +9,7 @@ from typing import Final
 from carrel.job.notebook import source
 from carrel.job.notebook.reporting import NotebookProblem
 from carrel.job.notebook.source import Notebook, find, sent_along, text
-from carrel.job.notebook.spec import Order
+from carrel.job.notebook.spec import RunSpec
 from carrel.job.task import warn
 
 MOST_NUMBERS: Final = 1000
@@ -18,10 +18,10 @@ MOST_NUMBERS: Final = 1000
 class Output:
     """The file. Raises ``NotebookProblem`` when made for one that cannot be written."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self.path = _path(order)
-        source = find(order)
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self.path = _path(spec)
+        source = find(spec)
         if source.exists() and self.path.exists() and source.samefile(self.path):
             raise NotebookProblem(
                 "output_is_input",
@@ -38,7 +38,7 @@ class Output:
     @property
     def handed_back(self) -> bool:
         """Whether nobody sees the file from elsewhere, so that it is also sent to the scheduler."""
-        return self._order.alone and self.path.is_relative_to(self._order.kept.parent)
+        return self._spec.alone and self.path.is_relative_to(self._spec.kept.parent)
 
     def save(self, notebook: Notebook) -> None:
         """Write it; whoever has it open reads the former or this one."""
@@ -61,32 +61,32 @@ class Output:
         )
 
 
-def _path(order: Order) -> Path:
+def _path(spec: RunSpec) -> Path:
     """Where it goes: as asked for, else beside the notebook; in the home for one sent along."""
-    asked = order.output.replace("{name}", order.job).replace("{date}", order.date)
-    source = find(order)
+    asked = spec.output.replace("{name}", spec.job).replace("{date}", spec.date)
+    source = find(spec)
     if asked and not asked.endswith("/") and not Path(asked).is_dir():
         return Path(asked).expanduser().absolute()
-    folder = Path(asked).expanduser().absolute() if asked else _usual_folder(order)
-    return _free(folder, f"{source.stem}.{order.job}", order)
+    folder = Path(asked).expanduser().absolute() if asked else _usual_folder(spec)
+    return _free(folder, f"{source.stem}.{spec.job}", spec)
 
 
-def _usual_folder(order: Order) -> Path:
+def _usual_folder(spec: RunSpec) -> Path:
     """Beside the notebook or in the home; in a container where neither stays, what is kept."""
-    if not sent_along(order):
-        return find(order).parent
+    if not sent_along(spec):
+        return find(spec).parent
     there = Path.cwd()
-    if order.alone:
-        ours = there.samefile(order.task_dir) or not os.access(there, os.W_OK)
-        return order.kept.parent if ours else there
-    return order.home if there.samefile(order.task_dir) else there
+    if spec.alone:
+        ours = there.samefile(spec.task_dir) or not os.access(there, os.W_OK)
+        return spec.kept.parent if ours else there
+    return spec.home if there.samefile(spec.task_dir) else there
 
 
-def _free(folder: Path, stem: str, order: Order) -> Path:
+def _free(folder: Path, stem: str, spec: RunSpec) -> Path:
     """The first name that nothing but this job has."""
     names = [f"{stem}.ipynb", *(f"{stem}-{number}.ipynb" for number in range(2, MOST_NUMBERS))]
     return next(
-        (path for name in names if _ours(path := folder / name, order.uid)), folder / names[0]
+        (path for name in names if _ours(path := folder / name, spec.uid)), folder / names[0]
     )
 
 

@@ -1,4 +1,4 @@
-"""How a notebook job ends other than well."""
+"""How a notebook job reports: its progress, and the problem that ends it."""
 
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ FAILED: Final = 1
 """Exit code when a cell failed or the kernel was lost."""
 NOT_STARTED: Final = 2
 """Exit code when no cell could be run."""
-GAVE_WAY: Final = 143
+PREEMPTED: Final = 143
 """Exit code after a request to stop: 128 + SIGTERM."""
 
 
@@ -20,17 +20,17 @@ class NotebookProblem(Exception):  # noqa: N818 - an outcome to report
         code: stable word for the cause.
         sentence: for people.
         exit_code: of the process.
-        told: whether the scheduler heard of it.
+        reported: whether the scheduler has it.
     """
 
     def __init__(self, code: str, sentence: str, exit_code: int = NOT_STARTED) -> None:
         super().__init__(sentence)
         self.code, self.sentence, self.exit_code = code, sentence, exit_code
-        self.told = False
+        self.reported = False
 
 
-class GaveWay(Exception):  # noqa: N818 - an outcome
-    """The job was told to stop before its last cell was done."""
+class Preempted(Exception):  # noqa: N818 - an outcome
+    """The job was preempted before its last cell had run."""
 
 
 LONGEST_ERROR = 2000
@@ -38,7 +38,7 @@ FLUSH_SECONDS = 10.0
 
 
 class Progress:
-    """Tells. Cells are counted from 1.
+    """Reports progress to the scheduler and to the job's log. Cells are counted from 1.
 
     Args:
         cells: how many there are.
@@ -54,30 +54,30 @@ class Progress:
             warn(f"going on from cell {begin + 1} of {cells}.")
 
     def starts(self, index: int) -> None:
-        """A cell begins to run."""
+        """A cell starts."""
         warn(f"cell {index + 1} of {self._cells}")
 
     def done(self, cells: int) -> None:
-        """So many cells are done."""
-        self._tell({"cell": cells}, cells)
+        """``cells`` cells have run."""
+        self._report({"cell": cells}, cells)
 
     def failed(self, problem: NotebookProblem, cells: int) -> None:
-        """It ends because of this after so many cells."""
-        problem.told = True
+        """The run ends with this problem after ``cells`` cells."""
+        problem.reported = True
         error = problem.sentence[:LONGEST_ERROR]
-        self._tell({"cell": cells, "error": error, "code": problem.code}, cells)
+        self._report({"cell": cells, "error": error, "code": problem.code}, cells)
 
-    def _tell(self, facts: dict[str, Any], cells: int) -> None:
+    def _report(self, facts: dict[str, Any], cells: int) -> None:
         body = {"done": float(cells), "total": float(self._cells), "unit": "cell"}
         reporter().put({**body, "notebook": {**self._facts, **facts}})
 
 
-def tell_problem(problem: NotebookProblem, output: str = "") -> None:
-    """The run ended before its first cell."""
+def report_problem(problem: NotebookProblem, output: str = "") -> None:
+    """Report a problem that came before the first cell."""
     facts = {"output": output, "error": problem.sentence[:LONGEST_ERROR], "code": problem.code}
     reporter().put({"notebook": facts})
 
 
 def flush() -> None:
-    """Wait until everything was told, or nobody answers."""
+    """Wait until everything was sent, at most ``FLUSH_SECONDS``."""
     reporter().flush(FLUSH_SECONDS)

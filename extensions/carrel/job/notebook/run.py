@@ -1,7 +1,7 @@
-"""Runs a notebook cell by cell, and gives way when told to.
+"""Runs a notebook cell by cell, and ends early when it is preempted.
 
 SIGTERM reaches the kernel too (the engine sends it to every process of the task). A kernel that
-nobody told otherwise ends by it. One in which ``carrel.checkpoint`` listens goes on, so that its
+handles no SIGTERM ends by it. One in which ``carrel.checkpoint`` listens goes on, so that its
 cell can save; it is interrupted only when the grace period is nearly over.
 """
 
@@ -17,9 +17,9 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from carrel.job.notebook import output, source
 from carrel.job.notebook.kernel import Kernel, name_for
 from carrel.job.notebook.output import Output
-from carrel.job.notebook.reporting import FAILED, GaveWay, NotebookProblem, Progress
+from carrel.job.notebook.reporting import FAILED, NotebookProblem, Preempted, Progress
 from carrel.job.notebook.source import Notebook
-from carrel.job.notebook.spec import Order
+from carrel.job.notebook.spec import RunSpec
 from carrel.job.result import hand_back
 
 RESTART_POINT: Final = "restart-point"
@@ -27,7 +27,7 @@ ALWAYS: Final = frozenset({"always-run", source.DEFAULTS, source.GIVEN})
 SAVE_SECONDS: Final = 5.0
 SAVE_SHARE: Final = 20
 """Saving while a cell runs takes at most one part in so many of the time."""
-TOLD_SECONDS: Final = 1.0
+SIGTERM_SECONDS: Final = 1.0
 DYING_SECONDS: Final = 2.0
 LAST_SECONDS: Final = 3.0
 LONGEST_VALUE: Final = 500
@@ -37,37 +37,37 @@ class Run:
     """One attempt.
 
     Args:
-        order: what to do.
+        spec: what to run.
         output: where the executed notebook goes.
-        told: set when the job has to give way.
+        preempted: set by SIGTERM.
     """
 
-    def __init__(self, order: Order, output: Output, told: asyncio.Event) -> None:
-        self._order, self._output, self._told = order, output, told
+    def __init__(self, spec: RunSpec, output: Output, preempted: asyncio.Event) -> None:
+        self._spec, self._output, self._preempted = spec, output, preempted
         self.notebook, self._begin = self._beginning()
-        self._kernel_name = name_for(self.notebook, order.kernel)
-        resumed = self._begin if order.attempt else None
+        self._kernel_name = name_for(self.notebook, spec.kernel)
+        resumed = self._begin if spec.attempt else None
         self.progress = Progress(len(self.notebook.cells), str(output.path), resumed)
         self.done = self._begin
         self._changed = False
 
     def _beginning(self) -> tuple[Notebook, int]:
-        order = self._order
-        found = output.kept(order.kept) if order.attempt else None
+        spec = self._spec
+        found = output.kept(spec.kept) if spec.attempt else None
         if found is None:
-            notebook = source.read(source.find(order))
+            notebook = source.read(source.find(spec))
             source.clear(notebook)
-            source.give(notebook, order.parameters)
+            source.give(notebook, spec.parameters)
             found = notebook, 0
-            output.keep(order.kept, notebook, 0)
+            output.keep(spec.kept, notebook, 0)
         source.clear(found[0], found[1])
         return found
 
     async def run(self) -> None:
-        """Run to the end. Raises ``NotebookProblem`` or ``GaveWay``; all was saved before."""
-        folder = source.working_folder(self._order)
-        kernel = Kernel(self.notebook, self._kernel_name, folder, self._order.cell_timeout)
-        kernel.cells.heard = self._heard
+        """Run to the end. Raises ``NotebookProblem`` or ``Preempted``; all was saved before."""
+        folder = source.working_folder(self._spec)
+        kernel = Kernel(self.notebook, self._kernel_name, folder, self._spec.cell_timeout)
+        kernel.cells.on_message = self._message_seen
         self._mark("running")
         try:
             self.progress.done(self.done)
@@ -75,7 +75,7 @@ class Run:
                 await self._started(kernel)
                 await self._cells(kernel)
             self._mark("succeeded")
-        except GaveWay:
+        except Preempted:
             self._mark("gave way")
             raise
         except NotebookProblem as problem:
@@ -92,8 +92,8 @@ class Run:
         try:
             await kernel.start()
         except NotebookProblem:
-            if await self._was_told():
-                raise GaveWay from None
+            if await self._was_preempted():
+                raise Preempted from None
             raise
 
     async def _cells(self, kernel: Kernel) -> None:
@@ -102,9 +102,9 @@ class Run:
             if again and not source.tags(cell) & ALWAYS:
                 continue
             if not again and RESTART_POINT in source.tags(cell) and index > 0:
-                output.keep(self._order.kept, self.notebook, index)
-            if self._told.is_set():
-                raise GaveWay
+                output.keep(self._spec.kept, self.notebook, index)
+            if self._preempted.is_set():
+                raise Preempted
             if source.runs(cell):
                 self.progress.starts(index)
                 await self._cell(kernel, index, cell)
@@ -119,21 +119,21 @@ class Run:
         work = asyncio.ensure_future(
             kernel.cells.async_execute_cell(cell, index, execution_count=count)
         )
-        told = asyncio.ensure_future(self._told.wait())
-        await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        signal_wait = asyncio.ensure_future(self._preempted.wait())
+        await asyncio.wait({work, signal_wait}, return_when=asyncio.FIRST_COMPLETED)
+        signal_wait.cancel()
         if not work.done():
-            await self._patience(kernel, work)
+            await self._end_cell(kernel, work)
         try:
             await work
         except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-            if await self._was_told():
-                raise GaveWay from None
+            if await self._was_preempted():
+                raise Preempted from None
             raise self._problem(error, index) from error
 
-    async def _patience(self, kernel: Kernel, work: "asyncio.Future[Any]") -> None:
-        """The job has to give way while a cell runs: let it save, then end it."""
-        long = self._order.grace_seconds - 2 * LAST_SECONDS if kernel.listens() else DYING_SECONDS
+    async def _end_cell(self, kernel: Kernel, work: "asyncio.Future[Any]") -> None:
+        """Preempted while a cell runs: let the cell save, then end it."""
+        long = self._spec.grace_seconds - 2 * LAST_SECONDS if kernel.listens() else DYING_SECONDS
         deadline = time.monotonic() + max(long, 0.0)
         while time.monotonic() < deadline and await kernel.alive():
             if (await asyncio.wait({work}, timeout=0.1))[0]:
@@ -143,19 +143,19 @@ class Run:
             if (await asyncio.wait({work}, timeout=LAST_SECONDS))[0]:
                 return
         work.cancel()
-        with contextlib.suppress(Exception):  # it gives way, whatever the cell says to that
+        with contextlib.suppress(Exception):  # the job is preempted, whatever the cell raises
             await work
-        raise GaveWay
+        raise Preempted
 
-    async def _was_told(self) -> bool:
-        """Whether the end that was just seen is that of giving way.
+    async def _was_preempted(self) -> bool:
+        """Whether the kernel ended because of a preemption.
 
-        The kernel may hear of it a moment before this process does.
+        SIGTERM may reach the kernel a moment before this process.
         """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(TOLD_SECONDS):
-                await self._told.wait()
-        return self._told.is_set()
+            async with asyncio.timeout(SIGTERM_SECONDS):
+                await self._preempted.wait()
+        return self._preempted.is_set()
 
     def _problem(self, error: Exception, index: int) -> NotebookProblem:
         where = f"cell {index + 1} of {len(self.notebook.cells)}"
@@ -164,21 +164,21 @@ class Run:
             sentence = f"Cell {where.removeprefix('cell ')} failed: {what[:LONGEST_VALUE]}"
             return NotebookProblem("cell_failed", sentence, FAILED)
         if isinstance(error, CellTimeoutError):
-            limit = f"{self._order.cell_timeout:g} s"
+            limit = f"{self._spec.cell_timeout:g} s"
             sentence = f"Cell {where.removeprefix('cell ')} ran for longer than {limit}, its limit."
             return NotebookProblem("cell_timed_out", sentence, FAILED)
         sentence = f"The kernel died in {where}; often that is because its memory was used up."
         return NotebookProblem("kernel_died", sentence, FAILED)
 
-    def _heard(self) -> None:
+    def _message_seen(self) -> None:
         self._changed = True
 
     def _mark(self, state: str) -> None:
-        order = self._order
-        facts: dict[str, str | int] = {"job": order.job, "project": order.project}
-        facts |= {"uid": order.uid, "state": state}
-        if order.attempt:
-            facts |= {"attempt": order.attempt, "resumed_from": self._begin + 1}
+        spec = self._spec
+        facts: dict[str, str | int] = {"job": spec.job, "project": spec.project}
+        facts |= {"uid": spec.uid, "state": state}
+        if spec.attempt:
+            facts |= {"attempt": spec.attempt, "resumed_from": self._begin + 1}
         self.notebook.metadata["carrel"] = facts
 
     def _save(self, kernel: Kernel) -> None:
@@ -195,7 +195,7 @@ class Run:
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, NotebookProblem):
-                await task  # a disk that is full is met again, and told, by the next save
+                await task  # a full disk is found and reported by the next save
 
     async def _save_now_and_then(self, kernel: Kernel) -> None:
         pause = SAVE_SECONDS
@@ -207,14 +207,14 @@ class Run:
                 pause = max(SAVE_SECONDS, SAVE_SHARE * (time.monotonic() - began))
 
 
-async def run(order: Order) -> None:
-    """Run the notebook of an order; SIGTERM makes it give way."""
-    told = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-    output = Output(order)
-    work = Run(order, output, told)
+async def run(spec: RunSpec) -> None:
+    """Run a notebook to its end, or until SIGTERM."""
+    preempted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, preempted.set)
+    output = Output(spec)
+    work = Run(spec, output, preempted)
     try:
         await work.run()
     finally:
-        if output.handed_back and not told.is_set():
+        if output.handed_back and not preempted.is_set():
             await asyncio.to_thread(hand_back, source.text(work.notebook))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from nbformat.reader import NotJSONError
 
 from carrel.job.notebook.reporting import NotebookProblem
-from carrel.job.notebook.spec import Order
+from carrel.job.notebook.spec import RunSpec
 
 nbformat: Any = import_module("nbformat")  # says that it is typed, and is not
 FORMAT: Final = 4
@@ -19,21 +19,21 @@ Notebook = Any
 """``nbformat.NotebookNode``: a dictionary whose keys are attributes."""
 
 
-def sent_along(order: Order) -> bool:
+def sent_along(spec: RunSpec) -> bool:
     """Whether the notebook came with the request."""
-    return not Path(order.path).is_absolute() and order.sent_along.is_file()
+    return not Path(spec.path).is_absolute() and spec.sent_along.is_file()
 
 
-def find(order: Order) -> Path:
+def find(spec: RunSpec) -> Path:
     """Where the notebook lies."""
-    if sent_along(order):
-        return order.sent_along
-    return Path(order.path).expanduser().absolute()
+    if sent_along(spec):
+        return spec.sent_along
+    return Path(spec.path).expanduser().absolute()
 
 
-def working_folder(order: Order) -> Path:
+def working_folder(spec: RunSpec) -> Path:
     """Where cells run: the notebook's own folder; the job's for one that was sent along."""
-    return Path.cwd() if sent_along(order) else find(order).parent
+    return Path.cwd() if sent_along(spec) else find(spec).parent
 
 
 def read(path: Path) -> Notebook:

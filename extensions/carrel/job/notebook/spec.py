@@ -1,4 +1,4 @@
-"""What a notebook job is to do: the order that the scheduler put into the task's folder."""
+"""What a notebook job runs: the specification that the scheduler put into the task's folder."""
 
 import json
 import os
@@ -14,14 +14,14 @@ FILE: Final = Path(".carrel/notebook.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RunSpec:
     """One run.
 
     Attributes:
-        path: of the notebook, as it was asked for.
+        path: of the notebook, as it was found for.
         output: where the executed one goes; empty: beside it.
         cell_timeout: seconds for each cell.
-        grace_seconds: how long the job has to end once it is told to.
+        grace_seconds: how long the job has to end after SIGTERM.
         job: its name; ``uid`` tells apart jobs that had the same one.
         attempt: which start this is, from 0.
         task_dir: where files that came along lie.
@@ -56,26 +56,26 @@ class Order:
         return self.task_dir / self.path
 
 
-def read(environ: Mapping[str, str] | None = None) -> Order:
-    """The order of this task. Raises ``NotebookProblem`` when there is none."""
+def read(environ: Mapping[str, str] | None = None) -> RunSpec:
+    """The specification of this task. Raises ``NotebookProblem`` when there is none."""
     env = os.environ if environ is None else environ
     task_dir = Path(env.get("CARREL_TASK_DIR") or ".")
     file = task_dir / FILE
     try:
-        asked = json.loads(file.read_text(encoding="utf-8"))
-        path = str(asked["path"])
+        found = json.loads(file.read_text(encoding="utf-8"))
+        path = str(found["path"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NotebookProblem(
             "order_missing",
             f"{file} does not say which notebook to run; submit one with `carrel run-notebook`.",
         ) from error
-    return Order(
+    return RunSpec(
         path=path,
-        output=str(asked.get("output") or ""),
-        parameters=dict(asked.get("parameters") or {}),
-        kernel=str(asked.get("kernel") or ""),
-        cell_timeout=asked.get("cell_timeout_seconds"),
-        grace_seconds=float(asked.get("grace_seconds", 30.0)),
+        output=str(found.get("output") or ""),
+        parameters=dict(found.get("parameters") or {}),
+        kernel=str(found.get("kernel") or ""),
+        cell_timeout=found.get("cell_timeout_seconds"),
+        grace_seconds=float(found.get("grace_seconds", 30.0)),
         job=env.get("CARREL_WORKLOAD") or "notebook",
         project=env.get("CARREL_PROJECT", ""),
         uid=env.get("CARREL_WORKLOAD_UID", ""),

@@ -7,7 +7,7 @@ import { tensorBoardButton } from './tensorboard.js';
 import { historyChart, importanceChart, parallelChart } from './charts.js';
 import { trialTable } from './trials.js';
 
-const COUNTED = { completed: 'done', running: 'running', waiting: 'waiting', pruned: 'pruned', failed: 'failed', stopped: 'stopped' };
+const COUNTED = { completed: 'completed', running: 'running', waiting: 'pending', pruned: 'pruned', failed: 'failed', stopped: 'stopped' };
 
 function countWords(search) {
   const counts = Object.entries(COUNTED)

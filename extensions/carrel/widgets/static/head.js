@@ -42,12 +42,12 @@ function placeWords(job) {
   return parts.filter(Boolean).join(' · ');
 }
 
-function storyWords(job) {
+function preemptionWords(job) {
   if (!job.preemption) {
     return '';
   }
   const often = job.preemptions > 1 ? ` (${job.preemptions} times in all)` : '';
-  return `${clockTime(job.preemption.at)}: ${job.preemption.told}${often}`;
+  return `${clockTime(job.preemption.at)}: ${job.preemption.text}${often}`;
 }
 
 /** `{ root, problem, add, end }`: the frame of a view of `noun`; `add` puts elements into it. */
@@ -84,7 +84,7 @@ export function frame(model, noun, extra = []) {
     setText(name, job.name);
     setText(place, placeWords(job));
     setSentence(reason, [job.reason, job.help].filter(Boolean).join(' '));
-    setSentence(past, storyWords(job));
+    setSentence(past, preemptionWords(job));
     steering.update();
     tick();
   }

@@ -31,7 +31,7 @@ function memberList() {
           node(
             'li', '', {},
             node('span', 'carrel-number', {}, String(member.index)),
-            ` ${[member.where, member.told].filter(Boolean).join(' · ')}`
+            ` ${[member.where, member.text].filter(Boolean).join(' · ')}`
           )
         )
       );

@@ -5,9 +5,9 @@ import { node, setText, valueWords } from './parts.js';
 
 const FIRST_ROWS = 20;
 const TRIAL_STATES = {
-  waiting: ['pending', '◷', 'Waiting'],
+  waiting: ['pending', '◷', 'Pending'],
   running: ['running', '▶', 'Running'],
-  completed: ['succeeded', '✔', 'Done'],
+  completed: ['succeeded', '✔', 'Completed'],
   pruned: ['stopped', '✂', 'Pruned'],
   failed: ['failed', '✖', 'Failed'],
   stopped: ['stopped', '◼', 'Stopped']

@@ -24,29 +24,29 @@ export function tryBox(model) {
   const method = node('select', 'carrel-input', {}, ...['GET', 'POST', 'PUT', 'DELETE'].map(one => node('option', '', {}, one)));
   const path = node('input', 'carrel-input', { type: 'text', value: '/', spellcheck: 'false' });
   const body = node('textarea', 'carrel-input', { rows: 3, spellcheck: 'false', placeholder: '{"inputs": []}' });
-  const told = node('div', 'carrel-soft', { role: 'status' });
+  const status = node('div', 'carrel-soft', { role: 'status' });
   const answer = node('pre', 'carrel-lines', { tabindex: 0, role: 'region', 'aria-label': 'Answer' });
   const send = button('Send', () => void request());
   const bodyField = labelled('Body', body);
   const fold = node(
     'details', 'carrel-gang', {}, node('summary', '', {}, 'Try it'),
     node('div', 'carrel-fields', {}, labelled('Method', method), labelled('Path', path)),
-    bodyField, send, told, answer
+    bodyField, send, status, answer
   );
 
   async function request() {
     const { name, project } = model.get('job');
     send.disabled = true;
-    setText(told, 'Waiting for the answer…');
+    setText(status, 'Waiting for the answer…');
     setText(answer, '');
     try {
       const sent = { method: method.value, path: path.value, body: method.value === 'GET' ? null : body.value };
       const found = await ask(`endpoints/${project}/${name}/try`, 'POST', sent);
       const cut = found.cut ? ', only its beginning is shown' : '';
-      setText(told, `Status ${found.status} after ${Math.round(found.seconds * 1000)} ms${cut}.`);
+      setText(status, `Status ${found.status} after ${Math.round(found.seconds * 1000)} ms${cut}.`);
       setText(answer, pretty(found));
     } catch (error) {
-      setText(told, error.message);
+      setText(status, error.message);
     }
     send.disabled = false;
   }
@@ -54,7 +54,7 @@ export function tryBox(model) {
   const fits = () => (bodyField.hidden = method.value === 'GET');
   method.addEventListener('change', fits);
   fits();
-  setText(told, '');
+  setText(status, '');
   setText(answer, '');
   fold.hidden = !hasServer();
   return fold;

@@ -19,7 +19,7 @@ export function notices(notification, feed, open) {
     const rest = news.length - MOST_AT_ONCE;
     news.slice(-MOST_AT_ONCE).forEach(show);
     if (rest > 0) {
-      notification.emit(`${rest} more of your jobs started, ended or gave way.`, 'info', {
+      notification.emit(`${rest} more of your jobs started, ended or were preempted.`, 'info', {
         autoClose: SHORT_MILLISECONDS,
         actions
       });

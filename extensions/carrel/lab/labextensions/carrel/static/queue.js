@@ -1,11 +1,11 @@
-// The item in the status bar for one's work: how much runs and how much waits.
+// The item in the status bar for one's work: how much runs and how much is pending.
 const RUNNING = ['starting', 'running', 'preempting'];
 
-/** `2 running · 1 waiting`, empty when nothing does. */
+/** `2 running · 1 pending`, empty when nothing does. */
 export function queueWords(jobs) {
   const running = jobs.filter(job => RUNNING.includes(job.phase)).length;
-  const waiting = jobs.filter(job => job.phase === 'pending').length;
-  return [running && `${running} running`, waiting && `${waiting} waiting`].filter(Boolean).join(' · ');
+  const pending = jobs.filter(job => job.phase === 'pending').length;
+  return [running && `${running} running`, pending && `${pending} pending`].filter(Boolean).join(' · ');
 }
 
 /** The element; `open` is called when it is clicked. */

@@ -1,5 +1,5 @@
 // The quota line, the one picture of the product: a bar to scale with the guarantee as a mark, use
-// inside it solid, borrowed beyond it hatched, waiting demand as an outline.
+// inside it solid, borrowed beyond it hatched, pending demand as an outline.
 import { quotaWords } from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg';

@@ -35,7 +35,7 @@ export function runningJobs({ Signal, icon, feed, open }) {
     refreshRunning: feed.soon,
     shutdownLabel: item => `Cancel ${item.label()}; its checkpoints stay`,
     shutdownAllLabel: 'Cancel all',
-    shutdownAllConfirmationText: 'Cancel all your jobs that run or wait? Their checkpoints stay.'
+    shutdownAllConfirmationText: 'Cancel all your running and pending jobs? Their checkpoints stay.'
   };
   manager.runningChanged = new Signal(manager);
   feed.listen(() => manager.runningChanged.emit(undefined));

@@ -33,9 +33,9 @@ export function clockTime(epochSeconds) {
   });
 }
 
-/** The quota line in words: `3 of 4 guaranteed · 2 borrowed · 5 waiting`. */
+/** The quota line in words: `3 of 4 guaranteed · 2 borrowed · 5 pending`. */
 export function quotaWords(project) {
-  const { gpus_allocated: used, gpus_borrowed: borrowed, gpus_waiting: waiting } = project.use;
+  const { gpus_allocated: used, gpus_borrowed: borrowed, gpus_waiting: pending } = project.use;
   const inside = used - borrowed;
   const parts = [
     project.quota.gpus === null
@@ -45,8 +45,8 @@ export function quotaWords(project) {
   if (borrowed > 0) {
     parts.push(`${amount(borrowed)} borrowed`);
   }
-  if (waiting > 0) {
-    parts.push(`${amount(waiting)} waiting`);
+  if (pending > 0) {
+    parts.push(`${amount(pending)} pending`);
   }
   return parts.join(' · ');
 }

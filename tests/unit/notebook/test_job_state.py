@@ -119,7 +119,7 @@ def test_facts_of_a_preemption(
     story = JobState(workload(phase="running", last_preemption=facts | {"checkpoint_step": step}))
     assert story.traits()["job"]["preemption"] == {
         "at": 5.0,
-        "told": f"gave way to `speech` ({why}); {loss}.",
+        "text": f"preempted for `speech` ({why}); {loss}.",
     }
 
 
@@ -127,7 +127,7 @@ def test_waiting_tells_place_and_reason() -> None:
     reason = {"token": "WaitsForRoom", "sentence": "Waiting for 2 GPUs.", "help": "Soon."}
     job = JobState(workload(phase="pending", queue_position=3, reason=reason)).traits()["job"]
     assert (job["place"], job["reason"], job["help"]) == (3, "Waiting for 2 GPUs.", "Soon.")
-    assert (job["word"], job["gpus"], job["over"]) == ("Waiting", "2 GPUs", False)
+    assert (job["word"], job["gpus"], job["over"]) == ("Pending", "2 GPUs", False)
 
 
 def test_borrowed_gpus_are_said() -> None:

@@ -63,9 +63,9 @@ def test_start_preemption_return_end(news: WorkNotifications) -> None:
     job.now(phase="succeeded", ended_at=BEGAN + 820)
     assert told(news) == [
         "night started on node-1.",
-        f"night gave way to speech (it was on borrowed GPUs); 1 min of work lost {SINCE}",
+        f"night was preempted for speech (it was on borrowed GPUs); 1 min of work lost {SINCE}",
         "night goes on from step 1,200.",
-        "night is done after 12 min.",
+        "night succeeded after 12 min.",
     ]
     assert [one["level"] for one in news.since(-1)] == ["info", "warning", "info", "success"]
 
@@ -85,7 +85,7 @@ def test_what_ended_while_the_stream_was_away_is_news(news: WorkNotifications) -
         status=WorkloadStatus(phase="succeeded", ended_at=BEGAN + 1),
     )
     news.take_all([ended], news.known)
-    assert told(news) == ["night is done."]
+    assert told(news) == ["night succeeded."]
 
 
 def test_what_came_while_it_was_asked_stays(news: WorkNotifications) -> None:

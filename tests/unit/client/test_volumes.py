@@ -9,7 +9,7 @@ import pytest
 from carrel.client.resources.map import call_bodies
 from carrel.notebook.cell import Captured, body_here
 from carrel.options import Asked
-from carrel.volumes import VOLUMES, start_in
+from carrel.volumes import VOLUMES, set_working_dir
 
 HOME = {"source": "home-ada", "destination": "/home/carrel"}
 SHARED = {"source": "project", "destination": "/home/carrel/project"}
@@ -17,7 +17,7 @@ ON_CLUSTER = {VOLUMES: json.dumps([HOME, SHARED])}
 
 
 def started(folder: str, environ: dict[str, str], **body: Any) -> dict[str, Any]:
-    start_in(body, folder, environ)
+    set_working_dir(body, folder, environ)
     return body
 
 

@@ -36,7 +36,7 @@ async def test_sign_of_life_brings_limits(
     scheduler: FakeScheduler, status: WorkspaceStatus
 ) -> None:
     start(scheduler)
-    await status.tell(ALIVE)
+    await status.report(ALIVE)
     view = await status.view()
     assert view["limits"]["stops_at"] == 2000.0
     assert (view["name"], view["project"]["name"], view["now"]) == ("desk", "vision", 1000.0)
@@ -45,7 +45,7 @@ async def test_sign_of_life_brings_limits(
 
 async def test_extension(scheduler: FakeScheduler, status: WorkspaceStatus) -> None:
     start(scheduler)
-    await status.tell(ALIVE)
+    await status.report(ALIVE)
     await status.extend()
     assert (await status.view())["limits"]["stops_at"] == 5600.0
 
@@ -55,7 +55,7 @@ async def test_another_server_of_the_same_person_is_not_this_one(
 ) -> None:
     start(scheduler, server_name="second")
     with pytest.raises(ApiError):
-        await status.tell(ALIVE)
+        await status.report(ALIVE)
     view = await status.view()
     assert view["limits"] is None
     assert "no such workspace" in view["trouble"]
@@ -65,14 +65,14 @@ async def test_last_known_limits_stay_while_the_scheduler_is_away(
     scheduler: FakeScheduler, status: WorkspaceStatus
 ) -> None:
     start(scheduler)
-    await status.tell(ALIVE)
+    await status.report(ALIVE)
     scheduler.fail_next(404)
     with pytest.raises(CarrelError):
-        await status.tell(ALIVE)
+        await status.report(ALIVE)
     view = await status.view()
     assert view["limits"]["stops_at"] == 2000.0
     assert view["trouble"]
-    await status.tell(ALIVE)
+    await status.report(ALIVE)
     assert (await status.view())["trouble"] == ""
 
 

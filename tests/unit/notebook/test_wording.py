@@ -28,7 +28,7 @@ def test_gpus(count: float, told: str) -> None:
 @pytest.mark.parametrize(
     ("quota", "use", "line", "bar"),
     [
-        (4, (5, 2, 5), "3 of 4 guaranteed · 2 borrowed · 5 waiting", "███░|▒▒"),
+        (4, (5, 2, 5), "3 of 4 guaranteed · 2 borrowed · 5 pending", "███░|▒▒"),
         (2, (0, 0, 0), "0 of 2 guaranteed", "░░|"),
         (0, (1, 1, 0), "0 of 0 guaranteed · 1 borrowed", "|▒"),
         (None, (3, 0, 0), "3 in use, no bound", "███|"),
