@@ -64,7 +64,7 @@ class Head:
 
 
 def of_value(value: object, most_bytes: int = MOST_BYTES) -> bytes:
-    """A result that holds a value; one that cannot be sent becomes a result that says so."""
+    """Encode a value; one that cannot be sent is encoded as the reason why."""
     name = type(value).__qualname__
     try:
         packed = _packed(value)
@@ -78,7 +78,7 @@ def of_value(value: object, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def of_error(error: BaseException, most_bytes: int = MOST_BYTES) -> bytes:
-    """A result that holds an exception; the texts go along whatever it is."""
+    """Encode an exception; type, message and traceback go along as text."""
     trace = "".join(traceback.format_exception(error))[-LONGEST_TEXT:]
     head = Head(ERROR, type(error).__qualname__, str(error)[:LONGEST_TEXT], trace)
     try:
@@ -90,7 +90,7 @@ def of_error(error: BaseException, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def opened(content: bytes) -> Any:
-    """The value that a job handed back, or what it raised, raised here.
+    """Decode a result: return its value, or raise its exception.
 
     Raises:
         NoResult: when there was a value that could not be sent, or cannot be unpacked here.

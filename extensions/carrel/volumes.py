@@ -23,7 +23,7 @@ def in_workspace() -> bool:
 def set_working_dir(
     body: dict[str, Any], folder: str | Path, environ: Mapping[str, str] | None = None
 ) -> None:
-    """Have a request's work start in a folder of this workspace, unless it says where.
+    """Set a request's working folder to one of this workspace, unless it has one.
 
     In a folder that jobs do not see nothing is changed.
     """
@@ -34,7 +34,7 @@ def set_working_dir(
 def mount_folder(
     body: dict[str, Any], folder: str | Path, environ: Mapping[str, str] | None = None
 ) -> bool:
-    """Have a request's work see a folder of this workspace; whether it can."""
+    """Add the volumes that hold a folder of this workspace; whether jobs can see the folder."""
     volumes = _volumes(environ)
     if volumes is None:
         return True

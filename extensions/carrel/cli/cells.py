@@ -115,7 +115,7 @@ PREEMPTED: Final = frozenset({"Reclaimed", "Preempted"})
 
 
 def status_word(workload: Workload) -> str:
-    """The state in one word."""
+    """The word of the column STATUS."""
     status = workload.status
     token = status.reason.token if status.reason else ""
     if status.phase == "stopped" and token in PREEMPTED:
@@ -147,7 +147,7 @@ def pod_cell(workload: Workload) -> str:
 
 
 def nodes_of(workload: Workload) -> str:
-    """Where it runs."""
+    """The nodes of a workload's tasks."""
     if not workload.holds_resources:
         return NOTHING
     return ",".join(sorted({task.node for task in workload.status.tasks})) or NOTHING
@@ -176,7 +176,7 @@ def job_row(workload: Workload, now: float, service: str) -> list[str]:
 
 
 def why(workload: Workload) -> str:
-    """Its reason as a sentence, empty when it needs none."""
+    """The sentence of a workload's reason, or its token."""
     reason = workload.status.reason
     if reason is None:
         return ""

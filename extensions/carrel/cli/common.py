@@ -39,7 +39,7 @@ def connected(timeout: float = 30.0) -> "Iterator[Client]":
 
 
 def project_of(client: "Client", named: str | None) -> str:
-    """The project that a command is about. Raises ``BadSetting`` when it is not clear."""
+    """The named project, else the default one. Raises ``BadSetting`` without either."""
     from carrel.client.submit import default_project
 
     return named or default_project(client)
@@ -140,7 +140,7 @@ def show(
     no_headers: bool = False,
     right: Sequence[str] = (),
 ) -> None:
-    """Show ``content`` as it is to programs, to people as a table; only then are rows made."""
+    """Show ``content`` as JSON or YAML, or ``rows`` as a table."""
     if for_programs(output):
         document(content, output)
     else:

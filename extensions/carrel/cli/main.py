@@ -226,7 +226,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """What stands before and behind the first ``--``."""
+    """The words before and behind the first ``--``."""
     words = list(arguments)
     if "--" not in words:
         return words, None
@@ -248,7 +248,7 @@ def _show_usage(error: typer.TyperException) -> None:
 
 
 def _what_is_wrong(error: typer.TyperException) -> str:
-    """The message; for an option that is not there with the nearest one that is."""
+    """The message of a usage error; for an unknown option with the nearest known one."""
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if type(error).__name__ != "NoSuchOption" or context is None:
         return error.format_message()

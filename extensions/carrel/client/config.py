@@ -30,7 +30,7 @@ class Stored(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A server and a way in; ``project`` is the default one, empty when none is set."""
+    """A server and a token; ``project`` is the default project, empty when none is set."""
 
     url: str
     token: str = field(repr=False)
@@ -38,7 +38,7 @@ class Settings:
 
 
 def path(environ: Mapping[str, str] | None = None) -> Path:
-    """The file: ``CARREL_CONFIG_FILE``, else below the user's configuration folder."""
+    """The configuration file: ``CARREL_CONFIG_FILE``, else one in the user's folder."""
     env = os.environ if environ is None else environ
     if chosen := env.get("CARREL_CONFIG_FILE"):
         return Path(chosen)
@@ -47,7 +47,7 @@ def path(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def load(environ: Mapping[str, str] | None = None) -> Stored:
-    """What was stored; all empty when there is no file. Raises ``BadSetting`` when unreadable."""
+    """The stored settings; empty without a file. Raises ``BadSetting`` when it is unreadable."""
     file = path(environ)
     try:
         return msgspec.json.decode(file.read_bytes(), type=Stored)

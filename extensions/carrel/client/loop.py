@@ -32,7 +32,7 @@ class BackgroundLoop:
         self.loop.run_forever()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it there and wait for its result. Raises ``RuntimeError`` inside this very loop."""
+        """Run it in the loop and wait for its result. Raises ``RuntimeError`` inside the loop."""
         if threading.current_thread() is self._thread:
             coroutine.close()
             raise RuntimeError("a synchronous call inside the client's own event loop would hang")
@@ -61,7 +61,7 @@ class BackgroundLoop:
         return started[0].result()
 
     def start(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Run it there without waiting; may be called from anywhere, finalizers included.
+        """Run it in the loop without waiting; callable from anywhere, also from finalizers.
 
         A finalizer may come when the process ends and the loop has ended before it: nothing is
         left to be done then.
@@ -77,7 +77,7 @@ class BackgroundLoop:
         task.add_done_callback(self._kept.discard)
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a plain function there and wait for its result."""
+        """Call a plain function in the loop and wait for its result."""
 
         async def wrapped() -> T:
             return function()
@@ -99,7 +99,7 @@ class BackgroundLoop:
             self.run(items.aclose())
 
     def stop(self) -> None:
-        """Cancel what still runs there and end the thread."""
+        """Cancel all tasks of the loop and end the thread."""
         if not self._thread.is_alive():
             return
         self.run(_settle())

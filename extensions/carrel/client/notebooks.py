@@ -68,7 +68,7 @@ def run_notebook(
     send: bool | None = None,
     **fields: Any,
 ) -> Workload:
-    """Run a notebook as a job; returns the job as it waits.
+    """Run a notebook as a job; returns the submitted job.
 
     Args:
         client: the client to use.

@@ -20,7 +20,7 @@ Items = asyncio.Queue[Event | BaseException | None]
 
 
 class SharedStream:
-    """The events of one project, handed to whoever asked for a workload or for all."""
+    """The events of one project, passed to listeners of a workload or of all."""
 
     def __init__(self, project: str) -> None:
         self._project = project
@@ -87,7 +87,7 @@ _streams: WeakKeyDictionary[AsyncClient, dict[str, SharedStream]] = WeakKeyDicti
 async def listening(
     client: AsyncClient, project: str, name: str = EVERYTHING
 ) -> AsyncIterator[AsyncGenerator[Event | None]]:
-    """See ``SharedStream.listening``. Enter it in the client's own loop."""
+    """See ``SharedStream.listening``. Enter this in the client's own loop."""
     mine = _streams.setdefault(client, {})
     if project not in mine:
         mine[project] = SharedStream(project)

@@ -21,7 +21,7 @@ def submit(
     client: Client | None = None,
     **fields: Any,
 ) -> Workload:
-    """Submit a job and return it as it waits.
+    """Submit a job and return it.
 
     Args:
         command: the program and its arguments.
@@ -79,7 +79,7 @@ def map(  # noqa: A001 - what it does, read as carrel.map
     client: Client | None = None,
     **options: Any,
 ) -> list[ResultT]:
-    """Call it for each item in a job of its own; the results, in the order of the items.
+    """Call a function for each item in a job of its own; the results in the order of the items.
 
     Args:
         function: and the items: packed by cloudpickle, at most half a MiB each.
@@ -97,13 +97,13 @@ def map(  # noqa: A001 - what it does, read as carrel.map
 def wait(
     jobs: Iterable[Ref], *, timeout: float | None = None, client: Client | None = None
 ) -> list[Workload]:
-    """Wait until all have come to rest, at most ``timeout`` seconds; see ``Client.wait``."""
+    """Wait until all jobs have ended, at most ``timeout`` seconds; see ``Client.wait``."""
     return (client or Client()).wait(jobs, timeout=timeout)
 
 
 def as_completed(
     jobs: Iterable[Ref], *, timeout: float | None = None, client: Client | None = None
 ) -> Iterator[Workload]:
-    """Each job when it has come to rest; see ``Client.as_completed``."""
+    """Each job when it has ended; see ``Client.as_completed``."""
     used = client or Client()  # lives as long as the loop over it
     yield from used.as_completed(jobs, timeout=timeout)

@@ -198,7 +198,7 @@ class Client:
         keep: bool = False,
         **fields: Any,
     ) -> list[ResultT]:
-        """Call it for each item in a job of its own; see ``AsyncClient.map``."""
+        """Call a function for each item in a job of its own; see ``AsyncClient.map``."""
         bodies = self.loop.run(
             bodies_of(self.aio, function, list(items), project, name, gpus, fields)
         )

@@ -194,7 +194,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         quiet_seconds: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Open a long answer. It is broken off after ``quiet_seconds`` without a byte."""
+        """Open a streamed answer; it is cut after ``quiet_seconds`` without a byte."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=self._timeout.total, sock_read=quiet_seconds
         )

@@ -117,7 +117,7 @@ class Workspaces:
         raise BadSetting(f"There is no workspace {name!r}; there are {names or 'none'}.")
 
     def start(self, name: str = "", definition: Mapping[str, Any] | None = None) -> None:
-        """Start it, by default as it was started last; it is there in some seconds.
+        """Start a workspace, by default as it was started last; it runs some seconds later.
 
         Args:
             name: a new one makes a workspace; empty: the default one.
@@ -132,7 +132,7 @@ class Workspaces:
         self._start(name, last | dict(definition or {}))
 
     def create(self, name: str, definition: Mapping[str, Any] | None = None) -> None:
-        """Start a workspace that there was not; ``definition`` as in ``start``.
+        """Create a workspace and start it; ``definition`` as in ``start``.
 
         One whose definition is refused is not kept; one that found no room is, to be started later.
 
@@ -148,7 +148,7 @@ class Workspaces:
             raise
 
     def stop(self, name: str = "") -> None:
-        """Stop it and keep its definition and files."""
+        """Stop a workspace and keep its definition and files."""
         self._send("DELETE", name, None)
 
     def clone(self, name: str, new_name: str) -> None:

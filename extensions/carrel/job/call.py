@@ -18,7 +18,7 @@ FUNCTION, ITEM = "function.b85", "item.b85"
 
 
 def call(folder: str) -> None:
-    """Unpack, call, hand back. What the function raises is raised again, so that the job fails."""
+    """Unpack, call, hand back the result. Exceptions are raised again, so that the job fails."""
     here = Path.cwd()
     try:
         if folder:

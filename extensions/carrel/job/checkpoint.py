@@ -115,7 +115,7 @@ class _Pace:
 def save(
     value: Any, step: int | None = None, *, keep: int = 3, directory: Path | str | None = None
 ) -> Path:
-    """Write a checkpoint that is there wholly or not at all, even through a crash.
+    """Write a checkpoint atomically, even through a crash.
 
     Args:
         value: anything that pickles, NumPy arrays or a dictionary of them (saved as npz), or a
@@ -179,7 +179,7 @@ def latest(*, directory: Path | str | None = None) -> Saved | None:
 
 
 def every(seconds: float | None = None) -> bool:
-    """Whether it is time to save: ``seconds`` have passed since the last save.
+    """Whether to save now: ``seconds`` have passed since the last save.
 
     ``--checkpoint-every`` of the submission (``CARREL_CHECKPOINT_EVERY``) goes before ``seconds``,
     so that the interval can be chosen without changing the program; 60 when neither is given. When

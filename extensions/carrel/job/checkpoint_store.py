@@ -52,7 +52,7 @@ def _is_array(value: Any) -> bool:
 
 
 def write(value: Any, kind: str, folder: Path) -> None:
-    """Write it below the folder."""
+    """Write a value below the folder."""
     path = folder / NAMES[kind]
     if kind == WRITTEN:
         writer: Callable[[Path], object] = value
@@ -109,7 +109,7 @@ class CheckpointStore:
         self.folder = folder
 
     def save(self, value: Any, step: int | None, keep: int) -> Saved:
-        """Write one and forget all but the last ``keep``. Raises ``ValueError``, ``OSError``."""
+        """Write one and remove all but the last ``keep``. Raises ``ValueError``, ``OSError``."""
         if keep < 1:
             raise ValueError(f"keep is {keep}, but at least 1 checkpoint has to stay")
         if step is not None and step < 0:
@@ -138,7 +138,7 @@ class CheckpointStore:
         return sorted((int(m[1]), int(m[2]), entry) for m, entry in found if m is not None)
 
     def load(self, folder: Path) -> Any:
-        """The value of one. Raises ``Damaged``."""
+        """The value of a checkpoint. Raises ``Damaged``."""
         manifest = checked(folder)
         try:
             return read(manifest["format"], folder)
@@ -146,7 +146,7 @@ class CheckpointStore:
             raise Damaged(f"its content cannot be read: {error}") from error
 
     def clean(self) -> None:
-        """Remove what a run that was killed had not finished."""
+        """Remove unfinished checkpoints of runs that were killed."""
         if self.folder.is_dir():
             for entry in self.folder.glob(f"{UNFINISHED}*"):
                 shutil.rmtree(entry, ignore_errors=True)

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _allowed(way: Callable[[str], None], name: str) -> bool:
-    """Try it in a process of its own: half of it done cannot be undone."""
+    """Try in a child process: a half-done change cannot be undone."""
     child = os.fork()
     if child == 0:
         try:
@@ -56,7 +56,7 @@ def _as_administrator(name: str) -> None:
 
 
 def _as_user(name: str) -> None:
-    """Within a namespace of users in which the only one is who we are."""
+    """In a user namespace that maps this user only."""
     user, group = os.getuid(), os.getgid()
     _unshare(_NEW_USERS | _NEW_NAMES)
     own = Path("/proc/self")

@@ -50,7 +50,7 @@ class Link:
         self._thread().put(body)
 
     def deliver(self, body: Mapping[str, Any]) -> None:
-        """Send now and wait until it was taken."""
+        """Send now and wait until it was accepted."""
         if self._sender is not None:
             self._sender.put(body)
             self._sender.flush(LAST_SECONDS)
@@ -80,7 +80,7 @@ class Link:
         return answer["value"]
 
     def flush(self, seconds: float) -> None:
-        """Wait, at most so long, until everything was sent."""
+        """Wait until everything was sent, at most ``seconds``."""
         if self._sender is not None:
             self._sender.flush(seconds)
 
@@ -95,7 +95,7 @@ class Link:
         return self._sender
 
     def _tried(self, content: bytes) -> bool:
-        """Whether it is done with, so that it need not be sent again."""
+        """Whether the report need not be sent again: accepted, or refused for good."""
         try:
             status = self._post(content)
         except OSError:
@@ -158,7 +158,7 @@ class Trial:
         return self.parameters[name]
 
     def report(self, value: SupportsFloat, step: int | None = None) -> None:
-        """Say how good it is so far, higher or lower as the experiment has it.
+        """Report a value of the metric.
 
         Args:
             value: of the metric; what is no finite number is left out, with a word in the log.
@@ -176,14 +176,14 @@ class Trial:
         reporter().record(step, {self.metric: number})
 
     def should_prune(self) -> bool:
-        """Whether it is not worth going on: end now. Asks the scheduler and waits for its word.
+        """Whether the trial is pruned and should end now; asks the scheduler.
 
         While the scheduler does not answer the trial goes on.
         """
         return self._link is not None and self._link.ask()
 
     def result(self, value: SupportsFloat) -> None:
-        """The value that counts, instead of the one reported last; returns once it was taken."""
+        """Set the result, instead of the value reported last; returns once accepted."""
         number = self._number(value)
         if number is None:
             return

@@ -77,7 +77,7 @@ class Connection:
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Turn our errors into one clean line."""
+    """Turn ``CarrelError`` into a ``UsageError``, which IPython shows in one line."""
     try:
         yield
     except CarrelError as error:
@@ -112,7 +112,7 @@ def dry_run_text(body: Mapping[str, Any], answer: Forecast, size: int = 0) -> st
 
 
 def stream(pieces: Iterable[str], name: str) -> None:
-    """Print pieces as they come; the stop button ends it and says what goes on."""
+    """Print pieces as they come; the stop button ends only the output."""
     last = "\n"
     try:
         for piece in pieces:

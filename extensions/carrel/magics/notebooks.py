@@ -101,7 +101,7 @@ class NotebookMagics(CarrelMagics):
         return dry_run_text(body, client.create_workload(body, dry_run=True))
 
     def _given(self, job: Any, asked: Asked) -> Any:
-        """The handle, also in the variable that was named; shown now when it is waited for."""
+        """Return the handle, put it into the variable of --to, and wait for it with --wait."""
         shell: Any = self.shell
         if "to" in asked.own:
             shell.user_ns[asked.own["to"]] = job

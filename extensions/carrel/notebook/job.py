@@ -44,7 +44,7 @@ class Job:
 
     @property
     def workload(self) -> Workload:
-        """Everything about it, asked now; of a removed job what was last known."""
+        """The workload, requested now; of a removed job as last known."""
         try:
             self._workload = self._client.get_workload(self.project, self.name)
         except ApiError as error:
@@ -55,13 +55,13 @@ class Job:
 
     @property
     def status(self) -> str:
-        """Its phase now: ``pending``, ``running``, ``succeeded``, ..., ``deleted``."""
+        """The phase now: ``pending``, ``running``, ``succeeded``, ..., ``deleted``."""
         phase = self.workload.status.phase
         return "deleted" if self._gone else phase
 
     @property
     def reason(self) -> str:
-        """Why it waits, gave way, stopped or failed, as a sentence; empty when there is nothing."""
+        """Why the job is pending, preempted, stopped or failed, as a sentence; else empty."""
         return wording.why(self.workload)
 
     def wait(self, timeout: float | None = None) -> str:
@@ -87,7 +87,7 @@ class Job:
         return self.status
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for its end; the value of the cell's last line. What it raised is raised here.
+        """Wait for the end; return the value of the cell's last line, or raise its exception.
 
         Raises:
             TimeoutError: when it has not ended after ``timeout`` seconds.
@@ -121,35 +121,35 @@ class Job:
 
     @property
     def endpoint(self) -> "Endpoint":
-        """Of an endpoint, or of any job with a port: what answers requests there."""
+        """The endpoint of this job, or of any job with a port, for requests."""
         return self._client.endpoint(self.project, self.name)
 
     def logs(self, *, tail: int | None = None, attempt: int | None = None) -> str:
-        """What it printed, of the latest run unless told otherwise."""
+        """The output of the job, by default of the latest attempt."""
         return "".join(self._client.logs(self.project, self.name, tail=tail, attempt=attempt))
 
     def follow(self, *, tail: int | None = None) -> Iterator[str]:
-        """What it prints, piece by piece, until the run ends."""
+        """The output, piece by piece, until the attempt ends."""
         return iter(self._client.logs(self.project, self.name, follow=True, tail=tail))
 
     def metrics(self) -> dict[str, list[MetricPoint]]:
-        """The curves it reported."""
+        """The metrics that the job reported."""
         return self._client.metrics(self.project, self.name)
 
     def cancel(self) -> None:
-        """End and remove it; its checkpoints stay."""
+        """End and remove the job; its checkpoints stay."""
         self._client.delete_workload(self.project, self.name)
 
     def suspend(self) -> None:
-        """Stop it and keep it, to be resumed."""
+        """Suspend the job."""
         self._workload = self._client.suspend(self.project, self.name)
 
     def resume(self) -> None:
-        """Queue it again; it goes on from its checkpoint."""
+        """Queue the job again; it goes on from its checkpoint."""
         self._workload = self._client.resume(self.project, self.name)
 
     def view(self) -> "WorkView":
-        """Its live view."""
+        """The live view of the job."""
         if self._view is None:
             from carrel.views import view_of
 

@@ -14,7 +14,7 @@ from carrel.widgets.live import QueryView
 
 
 class GpuTable:
-    """Nodes and GPUs at one moment."""
+    """The GPUs as a table."""
 
     COLUMNS = ("Node", "GPU", "Kind", "Held by", "Use", "Memory")
 

@@ -25,7 +25,7 @@ SAMPLES: Final = 240
 
 @dataclass(slots=True)
 class EndpointState:
-    """One endpoint so far.
+    """The endpoint, its replicas and samples over time.
 
     Attributes:
         samples: time, requests a second, requests in flight and ready replicas, whenever one of
@@ -48,7 +48,7 @@ class EndpointState:
         return self.workload.status.endpoint or EndpointStatus()
 
     def take(self, event: Event, now: float) -> None:
-        """An event of the endpoint or of one of its replicas; of others nothing changes."""
+        """Apply an event of the endpoint or of one of its replicas; ignore others."""
         found = event.workload
         if found.uid == self.workload.uid:
             self.workload, self.gone = found, event.type == "deleted"
@@ -60,7 +60,7 @@ class EndpointState:
                 self.replicas[found.uid] = found
 
     def take_replicas(self, parts: Iterable[Workload]) -> None:
-        """The replicas there are."""
+        """Replace the replicas."""
         self.replicas = {part.uid: part for part in parts if part.spec.owner == self.workload.uid}
 
     def traits(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ MIME = "application/vnd.carrel.endpoint+json"
 
 
 class EndpointView(WorkView):
-    """State, replicas, requests a second, and a request of one's own.
+    """State, replicas, requests a second, and a box for a test request.
 
     Attributes:
         endpoint: the endpoint's own part of the status.

@@ -40,7 +40,7 @@ def row_of(part: Workload, metric: str) -> TrialRow | None:
 
 @dataclass(slots=True)
 class ExperimentState:
-    """One experiment so far."""
+    """The experiment and its trials by number."""
 
     workload: Workload
     gone: bool = False
@@ -64,7 +64,7 @@ class ExperimentState:
         return spec is None or spec.direction == "minimize"
 
     def take(self, event: Event) -> bool:
-        """An event of the experiment or of one of its trials; whether the table has changed."""
+        """Apply an event of the experiment or of a trial; whether the table has changed."""
         found, before = event.workload, self.workload.status.experiment
         if found.uid == self.workload.uid:
             self.workload, self.gone = found, event.type == "deleted"
@@ -81,7 +81,7 @@ class ExperimentState:
         return False
 
     def take_trials(self, trials: Iterable[TrialRow]) -> None:
-        """The table as the scheduler had it a moment ago; trials are never taken back."""
+        """Apply the scheduler's table; trials are never removed."""
         self.trials |= {trial.number: trial for trial in trials}
 
     def concerns(self, event: Event) -> bool:

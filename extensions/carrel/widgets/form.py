@@ -22,7 +22,7 @@ from carrel.widgets import bundle, form_requests, static_html
 
 
 class FormView(anywidget.AnyWidget):
-    """Asks what a kind of work needs, says what would happen, and sends it.
+    """A form for one kind of work: fields, a forecast, and a button to submit.
 
     Attributes:
         submitted: project, name and kind of what was sent last.

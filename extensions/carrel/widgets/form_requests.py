@@ -37,7 +37,7 @@ Given = Mapping[str, Any]
 
 
 def fields_of(kind: str) -> list[dict[str, Any]]:
-    """What the form of a kind asks, as the page needs it. Raises ``BadSetting``."""
+    """The fields of the form of a kind, as plain data. Raises ``BadSetting``."""
     if kind not in EVERY or EVERY[kind].part:
         raise BadSetting(f"There is no form for {kind!r}.", code="unknown_kind")
     rows = by_flag(options.rows(options.Surface.FORM, [kind]))
@@ -149,7 +149,7 @@ async def submit(
     client: AsyncClient, kind: str, given: Mapping[str, Any], *, project: str, folder: str,
     dry_run: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Send a form, or ask what would happen. Raises ``CarrelError`` when that is not its fault."""
+    """Submit a form, or forecast it. Raises ``CarrelError`` for what is no mistake of the form."""
     try:
         errors = mistakes(kind, given)
         if errors:
@@ -187,12 +187,12 @@ def forecast_text(answer: Forecast) -> str:
 
 
 def named(workload: Workload) -> dict[str, Any]:
-    """Enough to find it again."""
+    """Project, name and kind of a workload."""
     return {"project": workload.project, "name": workload.name, "kind": workload.spec.kind}
 
 
 def _with_notebook(body: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """The request with the notebook itself in it, without outputs. Raises ``BadSetting``."""
+    """The request with the notebook, without outputs. Raises ``BadSetting``."""
     fields = dict(body)
     section = msgspec.convert(fields.pop("notebook"), dict[str, Any])
     path = Path(folder, section.pop("path", ""))

@@ -98,7 +98,7 @@ class JobView(WorkView):
             self._reading.cancel()
 
     async def _follow_output(self, project: str, name: str) -> None:
-        """Read what each run prints, one run after the other, while somebody sees it."""
+        """Read the output of each attempt in turn, while the view is in sight."""
         read = -1
         while True:
             attempt = self._story.workload.status.attempt
@@ -110,7 +110,7 @@ class JobView(WorkView):
             await self._moved.wait()
 
     async def _read_run(self, project: str, name: str, attempt: int) -> bool:
-        """Whether it was read to its end."""
+        """Read an attempt's output; whether to its end."""
         self._reading = asyncio.create_task(self._read(project, name, attempt))
         try:
             await asyncio.wait({self._reading})
@@ -123,7 +123,7 @@ class JobView(WorkView):
         return not pause
 
     async def _read(self, project: str, name: str, attempt: int) -> float:
-        """Read one run's output; returns after how many seconds to try again, 0 at its end."""
+        """Read an attempt's output; returns the seconds until a retry, 0 at its end."""
         index = all_or(None, self._story.workload)
         logs = self._client.aio.logs(
             project, name, follow=True, tail=LINES, attempt=attempt, index=index
@@ -153,7 +153,7 @@ class JobView(WorkView):
             await self._read_ended()
 
     async def _read_ended(self) -> None:
-        """Of a training that was over before anybody looked."""
+        """Read the output of a job that had ended before the view was shown."""
         story = self._story
         try:
             project, name = story.workload.project, story.workload.name

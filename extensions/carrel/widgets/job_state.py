@@ -19,7 +19,7 @@ ENDED: Final = ("succeeded", "failed", "stopped", "deleted")
 
 @dataclass(slots=True)
 class JobState:
-    """One training so far.
+    """A job, its metrics and its last lines of output.
 
     Attributes:
         curves: reported values by name as ``[step, value]``, oldest first, thinned out.
@@ -39,11 +39,11 @@ class JobState:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more happens to it by itself."""
+        """Whether the job has ended, is suspended or removed."""
         return self.gone or self.workload.at_rest
 
     def take(self, event: Event) -> None:
-        """An event of this workload."""
+        """Apply an event of this workload."""
         if event.workload.uid != self.workload.uid and self.workload.uid:
             return
         self.workload = event.workload
@@ -63,7 +63,7 @@ class JobState:
             self._thin(self.curves[name])
 
     def take_text(self, text: str) -> None:
-        """A piece of its output, cut anywhere."""
+        """Append a piece of output, cut anywhere."""
         for piece in LINE.findall(text):
             whole = self._open + piece
             if self._open:
@@ -72,7 +72,7 @@ class JobState:
             self._open = "" if piece.endswith("\n") else whole[-LINE_LENGTH:]
 
     def begin_output(self) -> None:
-        """A new run prints from its beginning."""
+        """Clear the lines for the output of a new attempt."""
         self.lines.clear()
         self._open = ""
 
@@ -96,7 +96,7 @@ def _seen(line: str) -> str:
 
 
 def describe(workload: Workload, phase: str) -> dict[str, Any]:
-    """One workload as the page needs it. Times are epoch seconds, so nothing has to tick here."""
+    """A workload as plain data for the page. Times are epoch seconds; the page counts."""
     spec, status = workload.spec, workload.status
     progress, task = status.progress, status.tasks[0] if status.tasks else None
     return {

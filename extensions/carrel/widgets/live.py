@@ -47,12 +47,12 @@ class LiveView(anywidget.AnyWidget):
 
     @property
     def live(self) -> bool:
-        """Whether it follows what it shows."""
+        """Whether the view follows events."""
         return self._running is not None and not self._running.done()
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more can change; then it is not followed again."""
+        """Whether nothing more can change; such a view does not follow events again."""
         return False
 
     async def follow(self) -> None:
@@ -78,19 +78,19 @@ class LiveView(anywidget.AnyWidget):
             self._touched.set()
 
     def start(self) -> None:
-        """Follow, if that is not done already."""
+        """Follow events, unless the view does already."""
         if not self.live and not self.settled:
             self._running = asyncio.run_coroutine_threadsafe(self._run(), self._client.loop.loop)
 
     def stop(self) -> None:
-        """Stop following; what is shown stays."""
+        """Stop following events; the view keeps its content."""
         if self._running is not None:
             self._running.cancel()
             self._running = None
 
     @override
     def close(self) -> None:
-        """Stop and take it off the page."""
+        """Stop and remove the view from the page."""
         self.stop()
         super().close()
 
@@ -150,14 +150,14 @@ class LiveView(anywidget.AnyWidget):
             self._act(str(content.get("verb")))
 
     def looked(self) -> None:
-        """It came into sight, or went. Called in the background loop."""
+        """The view came into sight or left it. Called in the background loop."""
         self._sight.set()
 
     def _act(self, verb: str) -> None:
         """A button was pressed on a page without a Jupyter server of ours."""
 
     def _ipython_display_(self, **_: Any) -> None:
-        """Show it so that what a saved notebook keeps can be brought up to date at the end."""
+        """Publish with a display id, so that a saved notebook keeps the last state."""
         self._published = True
         self._publish()
 
@@ -185,12 +185,12 @@ class LiveView(anywidget.AnyWidget):
 
 
 class QueryView(LiveView):
-    """Asks when something happened, and never more often than it shows changes."""
+    """Requests the present state after events, not more often than it shows changes."""
 
     pause = 2.0
 
     async def ask(self, client: AsyncClient) -> None:
-        """Learn how things stand. Raises ``CarrelError``."""
+        """Request the present state. Raises ``CarrelError``."""
         raise NotImplementedError
 
     @override

@@ -82,7 +82,7 @@ class CarrelWorkspace(ExtensionApp):
 
     @override
     async def stop_extension(self) -> None:
-        """Let go of kernels and the connection."""
+        """Close subscriptions and the connection."""
         if self.reporter is not None:
             await self.reporter.stop()
         if self.follower is not None:

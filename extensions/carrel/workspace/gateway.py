@@ -28,7 +28,7 @@ def path_of(prefix: str, project: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """One request of a person's own to an endpoint.
+    """A test request to an endpoint.
 
     Attributes:
         path: below the endpoint's own, query included.
@@ -41,7 +41,7 @@ class EndpointRequest:
 
     @classmethod
     def of(cls, asked: Any) -> "EndpointRequest":
-        """Read it from a page's JSON. Raises ``BadSetting``."""
+        """Read a request from a page's JSON. Raises ``BadSetting``."""
         given = asked if isinstance(asked, dict) else {}
         method, path, body = given.get("method"), given.get("path", "/"), given.get("body")
         if method not in METHODS:
@@ -63,7 +63,7 @@ class EndpointRequest:
 async def send(
     api: str, token: str, project: str, name: str, request: EndpointRequest
 ) -> dict[str, Any]:
-    """Send it through the gateway and tell what came back.
+    """Send a request through the gateway and return its answer.
 
     Args:
         api: address of the service.

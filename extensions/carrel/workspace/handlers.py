@@ -80,7 +80,7 @@ class LimitsHandler(CarrelHandler):
     @override
     @web.authenticated
     async def get(self) -> None:
-        """Answer from what is known; asks the scheduler only for what is old."""
+        """Answer from the cache; the scheduler is asked only for what is old."""
         self.answer(await self.workspace.view())
 
 
@@ -130,7 +130,7 @@ class WorkHandler(CarrelHandler):
 
 
 class FormHandler(CarrelHandler):
-    """GET: what a form of a kind asks. POST: send it, or with ``dry_run`` ask what would happen."""
+    """GET: the fields of a form. POST: submit it, or with ``dry_run`` forecast it."""
 
     @override
     @web.authenticated
@@ -141,7 +141,7 @@ class FormHandler(CarrelHandler):
     @override
     @web.authenticated
     async def post(self, kind: str) -> None:
-        """Answer as ``sending`` says."""
+        """Answer as ``form_requests.submit`` does."""
         given, below = _form_request(self.get_json_body())
         folder = str(Path(self.settings["server_root_dir"]).expanduser() / below)
         self.answer(
@@ -173,7 +173,7 @@ def _form_request(body: Any) -> tuple[dict[str, Any], str]:
 
 
 class TensorBoardHandler(CarrelHandler):
-    """POST: start TensorBoard on a job, or find it. GET: whether it is up, and where."""
+    """POST: find or start a TensorBoard of a job. GET: its address once it runs."""
 
     @override
     @web.authenticated

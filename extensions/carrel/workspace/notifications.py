@@ -264,7 +264,7 @@ class WorkFollower:
         return self._clock() - self._asked_at < UNWATCHED_SECONDS
 
     async def _follow(self) -> None:
-        """Until the scheduler refuses, or was never there."""
+        """Follow events until the scheduler refuses or cannot be reached."""
         again = asyncio.Event()
         try:
             if not self._user:

@@ -48,7 +48,7 @@ _NOT_FOR_PROGRAMS: Final = (
 
 
 def came_from_here(request: HTTPServerRequest) -> bool:
-    """Whether a page of this origin, a person or a program with a token asks.
+    """Whether a page of this origin, a person, or a program with a token sent the request.
 
     Browsers say so in ``Sec-Fetch-Site`` where they trust the connection, else in ``Referer``.
     """
@@ -63,7 +63,7 @@ def came_from_here(request: HTTPServerRequest) -> bool:
 
 
 def for_program(headers: HTTPHeaders) -> HTTPHeaders:
-    """A request's headers without what proves who asks."""
+    """The headers of a request without credentials."""
     kept = headers.copy()
     for name in _NOT_FOR_PROGRAMS:
         kept.pop(name, None)
@@ -125,7 +125,7 @@ class Guard(ProxyHandler):
 
     @override
     def get_client_uri(self, protocol: str, host: str, port: int | str, proxied_path: str) -> str:
-        """Where a request or a websocket goes: to nobody else's program."""
+        """The address of a request or a websocket; refuses programs of other accounts."""
         if self.unix_socket is None and has_foreign_listener(int(port)):
             raise web.HTTPError(
                 403, f"Port {port} is a program of another account; choose another port."
@@ -135,7 +135,7 @@ class Guard(ProxyHandler):
 
     @override
     def proxy_request_headers(self) -> HTTPHeaders:
-        """What the program is told of a request."""
+        """The headers of a request to the program."""
         base: Any = super()
         return for_program(base.proxy_request_headers())
 

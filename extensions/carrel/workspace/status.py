@@ -29,7 +29,7 @@ class ServerIdentity:
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> "ServerIdentity":
-        """Read it from JupyterHub's variables and ours."""
+        """Read the variables of JupyterHub and Carrel."""
         console = environment.get("CARREL_CONSOLE_URL") or environment.get("CARREL_PUBLIC_URL", "")
         return cls(
             user=environment.get("JUPYTERHUB_USER", ""),

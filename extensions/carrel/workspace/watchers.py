@@ -40,7 +40,7 @@ class KernelWatcher:
         self._subscriptions: dict[str, _Subscription] = {}
 
     def refresh(self) -> None:
-        """Subscribe to kernels that appeared, let go of those that ended."""
+        """Subscribe to new kernels, and drop those that ended."""
         running = {
             kernel_id: self._manager.get_kernel(kernel_id)
             for kernel_id in self._manager.list_kernel_ids()
@@ -59,7 +59,7 @@ class KernelWatcher:
                 self._compare(kernel_id, kernel, known)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Close all subscriptions."""
         for kernel_id in list(self._subscriptions):
             self._drop(kernel_id)
 
@@ -168,7 +168,7 @@ class TerminalWatcher:
         self._known: set[int] = set()
 
     def refresh(self) -> None:
-        """Listen at terminals that appeared; opening one is input, too."""
+        """Watch new terminals; opening one counts as input."""
         terminals = self._terminals()
         for terminal in terminals:
             if id(terminal.ptyproc) not in self._known:

@@ -193,8 +193,8 @@ class Cut:
 @pytest.mark.parametrize(
     ("last", "words"),
     [
-        (WSMessage(WSMsgType.CLOSE, 4403, "signed out"), "told (signed out)"),
-        (WSMessage(WSMsgType.CLOSED, None, None), "told (1006)"),
+        (WSMessage(WSMsgType.CLOSE, 4403, "signed out"), "arrived (signed out)"),
+        (WSMessage(WSMsgType.CLOSED, None, None), "arrived (1006)"),
     ],
 )
 def test_an_end_that_nobody_told_is_no_success(

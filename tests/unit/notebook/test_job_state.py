@@ -107,7 +107,7 @@ def test_removal() -> None:
             "preempt",
             0.0,
             None,
-            "a more urgent job of its project needed the room",
+            "a more urgent job of its project needed its GPUs",
             "no work lost",
         ),
     ],

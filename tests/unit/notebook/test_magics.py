@@ -135,7 +135,7 @@ def test_wait(ipython: Any, scheduler: FakeScheduler) -> None:
         ipython.run_cell_magic("train", name, "1")
         scheduler.run("vision", name)
         scheduler.finish("vision", name, exit_code=code)
-    assert repr(ipython.run_line_magic("wait", "x y")) == "`x`: done\n`y`: failed"
+    assert repr(ipython.run_line_magic("wait", "x y")) == "`x`: succeeded\n`y`: failed"
 
 
 def test_foreign_project_is_not_there(ipython: Any, scheduler: FakeScheduler) -> None:

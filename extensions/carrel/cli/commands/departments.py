@@ -99,7 +99,7 @@ def _find(client: "Client", name: str) -> "Department":
 
 
 def _rules(department: "Department") -> dict[str, Any]:
-    """What can be set of it."""
+    """The fields of a department that can be set."""
     import msgspec
 
     found: dict[str, Any] = msgspec.to_builtins(department)

@@ -184,7 +184,7 @@ OWN_FOLDER = "its own, with nothing but the files that came along"
 def show_job(
     workload: Workload, past: History, parts: Sequence[Workload], now: float, service: str
 ) -> None:
-    """Print it."""
+    """Print everything about a job."""
     fields(_facts(workload, now, service))
     say()
     if workload.spec.kind in PARTS:

@@ -78,7 +78,7 @@ def call(
     stream: Annotated[bool, typer.Option("--stream", help="Print pieces as they come.")] = False,
     project: ProjectOption = None,
 ) -> None:
-    """Ask an endpoint: POST with --data, else GET; prints the answer."""
+    """Send a request to an endpoint, POST with --data, else GET, and print the answer."""
     value = None if data is None else _value(data)
     with connected() as client:
         asked = client.endpoint(project_of(client, project), name, route)

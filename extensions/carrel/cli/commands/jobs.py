@@ -155,7 +155,7 @@ def delete_job(names: Names, *, project: ProjectOption = None) -> None:
 
 
 def _delete(client: "Client", project: str, name: str) -> None:
-    """Delete it once: a job that is on its way out is as good as gone."""
+    """Delete a job; refuse one that is being deleted already."""
     if client.get_workload(project, name).spec.delete:
         raise ApiError(409, detail=f"Job {name} is being deleted already.")
     client.delete_workload(project, name)

@@ -23,7 +23,7 @@ Switch = bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOptions:
-    """What a project and a department have both; ``None``: it was not named."""
+    """Options that projects and departments share; ``None``: not given."""
 
     description: Annotated[Text, Option("--description", help="What it is for.")] = None
     gpus: Annotated[
@@ -69,7 +69,7 @@ class RuleOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectOptions(RuleOptions):
-    """What was named on the command line; ``None``: it was not."""
+    """Options of a project; ``None``: not given."""
 
     department: Annotated[
         Text, Option("--department", help="The department it belongs to, or none.")

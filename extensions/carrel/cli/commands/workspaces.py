@@ -41,7 +41,7 @@ Text = str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceOptions:
-    """What was named on the command line; ``None``: it was not."""
+    """Options of a workspace; ``None``: not given."""
 
     project: Annotated[Text, Option("--project", "-p", help="Its project.")] = None
     gpus: Annotated[int | None, Option("--gpus", "-g", min=0, help="GPUs.")] = None
@@ -103,7 +103,7 @@ def _python(text: str | None) -> dict[str, str]:
 
 
 def _folder(text: str) -> dict[str, Any]:
-    """As the Hub takes it: seen under its own name unless another one is given."""
+    """A volume as the Hub takes it: without a destination when it is the source."""
     volume: dict[str, Any] = values.VOLUME.read(text)
     if volume["destination"] == volume["source"]:
         del volume["destination"]
@@ -232,7 +232,7 @@ def _row(one: "Server", hub: str) -> list[str]:
 
 
 def _spelt(volume: Any) -> str:
-    """As ``-v`` takes it; the Hub may have it as it was written."""
+    """A volume as ``-v`` takes it; the Hub may keep it as text."""
     if isinstance(volume, str):
         return volume
     from carrel.models import Volume

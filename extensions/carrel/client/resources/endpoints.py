@@ -39,7 +39,7 @@ class AsyncEndpoint:
         self.url = f"{base}/{segment(project)}/{segment(name)}/" + (f"~{route}/" if route else "")
 
     async def get(self, path: str = "", *, seconds: float = USUAL_SECONDS) -> Any:
-        """Ask for a path; JSON comes back decoded, text as text, all else as bytes."""
+        """Get a path; JSON is returned decoded, text as text, all else as bytes."""
         return await self.request("GET", path, seconds=seconds)
 
     async def post(
@@ -121,7 +121,7 @@ class EndpointMethods:
     async def change_endpoint(
         self, project: str, name: str, changes: Mapping[str, Any]
     ) -> Workload:
-        """Change what it runs (command, environment, ...) or how it is served (``inference``)."""
+        """Change what an endpoint runs (command, ...) or how it is served (``inference``)."""
         return await self._transport.ask(
             "PATCH", workload_path(project, name), Workload, body=dict(changes)
         )

@@ -133,7 +133,7 @@ class MapMethods(WaitMethods, ProjectMethods):
         keep: bool = False,
         **fields: Any,
     ) -> list[ResultT]:
-        """Call it for each item in a job of its own; the results, in the order of the items.
+        """Call a function for each item in a job of its own; the results in the order of the items.
 
         Args:
             function: and the items: packed by cloudpickle, at most half a MiB each.
@@ -164,7 +164,7 @@ class MapMethods(WaitMethods, ProjectMethods):
     async def outcomes(
         self, bodies: Sequence[Mapping[str, Any]], *, keep: bool = False
     ) -> AsyncGenerator[Outcome, None]:
-        """Submit calls (see ``call_bodies``); each outcome as it comes. Cancels what is left."""
+        """Submit calls and yield outcomes as jobs end; cancels the rest when closed."""
         places = {body["name"]: index for index, body in enumerate(bodies)}
         left: dict[str, str] | None = None
         try:

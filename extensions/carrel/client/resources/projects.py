@@ -36,7 +36,7 @@ class ProjectMethods:
     _transport: Transport
 
     async def whoami(self) -> Identity:
-        """Who the token belongs to, and which projects it may use."""
+        """The user of the token and their projects."""
         return await self._transport.ask("GET", "/whoami", Identity)
 
     async def list_projects(self) -> list[Project]:
@@ -48,7 +48,7 @@ class ProjectMethods:
         return await self._transport.ask("GET", _project(project), Project)
 
     async def create_project(self, body: Mapping[str, Any]) -> Project:
-        """Create one (admins)."""
+        """Create a project (admins)."""
         return await self._transport.ask("POST", "/projects", Project, body=body)
 
     @overload
@@ -62,7 +62,7 @@ class ProjectMethods:
     async def update_project(
         self, project: str, changes: Mapping[str, Any], *, dry_run: bool = False
     ) -> Project | ProjectImpact:
-        """Change fields (merge patch, admins); ``dry_run`` tells what it would do at once."""
+        """Change fields (merge patch, admins); with ``dry_run`` return the impact only."""
         path = _project(project)
         if dry_run:
             return await self._transport.ask(

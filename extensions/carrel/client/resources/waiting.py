@@ -41,7 +41,7 @@ class WaitMethods(WorkloadMethods):
     """Wait for workloads, and read their results."""
 
     async def wait(self, jobs: Iterable[Ref], *, timeout: float | None = None) -> list[Workload]:  # noqa: ASYNC109 - as in ``asyncio.wait``
-        """Wait until all have come to rest, at most ``timeout`` seconds.
+        """Wait until all have ended or are suspended, at most ``timeout`` seconds.
 
         Returns them as they are then, in the order given; look at ``at_rest`` of each. One that is
         not there any more has the phase ``deleted``. Raises ``CarrelError``.
@@ -63,7 +63,7 @@ class WaitMethods(WorkloadMethods):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as in ``asyncio.as_completed``
     ) -> AsyncGenerator[Workload, None]:
-        """Each workload when it has come to rest, in the order in which they do.
+        """Each workload when it has ended or is suspended, in that order.
 
         Raises ``TimeoutError`` when some have not after ``timeout`` seconds; ``CarrelError``.
         """
@@ -87,7 +87,7 @@ class WaitMethods(WorkloadMethods):
             await asyncio.gather(*readers, return_exceptions=True)
 
     async def result(self, project: str, name: str) -> Any:
-        """What a job handed back, or what it raised, raised here.
+        """The result of a job; an exception of the job is raised here.
 
         Only what the caller's own jobs made is unpickled: see ``carrel.results``. Raises
         ``carrel.results.NoResult`` when there is none (yet).
@@ -126,7 +126,7 @@ class WaitMethods(WorkloadMethods):
         return {key: one for key, one in found.items() if one.at_rest or _is_gone(one)}
 
     async def _states(self, keys: set[Key]) -> dict[Key, Workload]:
-        """How they are now; those that are not there are left out."""
+        """The present workloads by key; removed ones are left out."""
         found: list[Workload] = []
         if len(keys) > FEW:
             for project in {key[0] for key in keys}:
@@ -147,7 +147,7 @@ def key_of(job: Ref) -> Key:
 
 
 def gone(key: Key, last: Workload | None = None) -> Workload:
-    """A workload that is not there any more."""
+    """The workload with the phase ``deleted``."""
     known = last or Workload(project=key[0], name=key[1])
     status = msgspec.structs.replace(known.status, phase=GONE)
     return msgspec.structs.replace(known, status=status)

@@ -293,7 +293,7 @@ class WorkloadMethods:
     async def exec(
         self, project: str, name: str, command: Sequence[str] = (), *, index: int = 0
     ) -> Terminal:
-        """Open a terminal beside a running task, with a shell or the command in it."""
+        """Open a terminal in a running task, with a shell or the command."""
         path = workload_path(project, name, "exec")
         parameters = {"command": list(command), "index": index or None}
         socket = await self._transport.websocket(path, parameters=parameters)

@@ -33,7 +33,7 @@ class Cells(NotebookClient):
 
     @override
     def process_message(self, msg: dict[str, Any], cell: Notebook, cell_index: int) -> Any:
-        """Show text as it comes, then do what has to be done."""
+        """Print text and errors to the log, then handle the message."""
         content = msg["content"]
         if msg["msg_type"] == "stream":
             target = sys.stderr if content["name"] == "stderr" else sys.stdout
@@ -87,7 +87,7 @@ class Kernel:
         )
 
     async def start(self) -> None:
-        """Start it and wait until it answers. Raises ``NotebookProblem``."""
+        """Start the kernel and wait until it answers. Raises ``NotebookProblem``."""
         self.cells.reset_execution_trackers()
         try:
             await self.cells.async_start_new_kernel(cwd=str(self._folder))
@@ -99,7 +99,7 @@ class Kernel:
             ) from error
 
     async def close(self) -> None:
-        """End it and everything that it started."""
+        """Kill the kernel and everything that it started."""
         if self.cells.kc is not None:
             self.cells.kc.stop_channels()
         if self._manager.has_kernel:
@@ -111,11 +111,11 @@ class Kernel:
         return bool(await self._manager.is_alive())
 
     async def interrupt(self) -> None:
-        """Have the running cell interrupted, as with the stop button."""
+        """Interrupt the running cell, as the stop button does."""
         await self._manager.interrupt_kernel()
 
     def listens(self) -> bool:
-        """Whether what runs in it handles SIGTERM by itself, so that it may save its work."""
+        """Whether the kernel's process has a handler of SIGTERM, so that it may save its work."""
         process = getattr(self._manager.provisioner, "process", None)
         if process is None:
             return False

@@ -16,7 +16,7 @@ MOST_NUMBERS: Final = 1000
 
 
 class Output:
-    """The file. Raises ``NotebookProblem`` when made for one that cannot be written."""
+    """The executed notebook's file. Raises ``NotebookProblem`` when it cannot be written."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
@@ -37,11 +37,11 @@ class Output:
 
     @property
     def handed_back(self) -> bool:
-        """Whether nobody sees the file from elsewhere, so that it is also sent to the scheduler."""
+        """Whether only this container sees the file, so that the scheduler gets it."""
         return self._spec.alone and self.path.is_relative_to(self._spec.kept.parent)
 
     def save(self, notebook: Notebook) -> None:
-        """Write it; whoever has it open reads the former or this one."""
+        """Replace the file atomically."""
         fresh = self._beside()
         try:
             fresh.write_text(text(notebook), encoding="utf-8")
@@ -62,7 +62,7 @@ class Output:
 
 
 def _path(spec: RunSpec) -> Path:
-    """Where it goes: as asked for, else beside the notebook; in the home for one sent along."""
+    """The file: as requested, else beside the notebook, or in the home for one sent along."""
     asked = spec.output.replace("{name}", spec.job).replace("{date}", spec.date)
     source = find(spec)
     if asked and not asked.endswith("/") and not Path(asked).is_dir():
@@ -91,7 +91,7 @@ def _free(folder: Path, stem: str, spec: RunSpec) -> Path:
 
 
 def _ours(path: Path, uid: str) -> bool:
-    """Whether nothing is there, or what an earlier attempt wrote."""
+    """Whether the path is free, or holds the output of an earlier attempt."""
     if not path.exists():
         return True
     try:
@@ -120,7 +120,7 @@ def keep(folder: Path, notebook: Notebook, begin: int) -> None:
 
 
 def kept(folder: Path) -> tuple[Notebook, int] | None:
-    """The notebook and where to go on; ``None`` when no attempt came so far."""
+    """The notebook and the cell to go on from; ``None`` without a restart point."""
     path = folder / FILE
     try:
         notebook = source.load(path)

@@ -188,7 +188,7 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _saving(self, kernel: Kernel) -> AsyncIterator[None]:
-        """Save what a long cell has shown so far, every few seconds."""
+        """Save outputs of a running cell every few seconds."""
         task = asyncio.create_task(self._save_now_and_then(kernel))
         try:
             yield

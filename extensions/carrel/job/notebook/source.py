@@ -83,7 +83,7 @@ def runs(cell: Notebook) -> bool:
 
 
 def clear(notebook: Notebook, begin: int = 0) -> None:
-    """Forget what cells from ``begin`` on gave before."""
+    """Remove the outputs of cells from ``begin`` on."""
     for cell in notebook.cells[begin:]:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
@@ -95,7 +95,7 @@ R_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._]*")
 
 
 def give(notebook: Notebook, parameters: Mapping[str, Any], kernel_language: str = "") -> None:
-    """Put the parameters' cell into the notebook; one of an earlier run goes.
+    """Insert the cell with the parameters; remove that of an earlier run.
 
     Raises ``NotebookProblem`` for a name that is none, or a language that is not known.
     """
