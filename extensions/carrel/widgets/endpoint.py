@@ -15,10 +15,10 @@ from carrel.client import AsyncClient, Client
 from carrel.client.shared_events import listening
 from carrel.errors import ApiError
 from carrel.models import Event, Workload
-from carrel_schema.sections import EndpointStatus
 from carrel.widgets import bundle, static_html
 from carrel.widgets.job_state import describe, where
 from carrel.widgets.live import WorkView
+from carrel_schema.sections import EndpointStatus
 
 SAMPLES: Final = 240
 

@@ -4,7 +4,7 @@ Where accounts share a machine they share its loopback, so a port says nothing a
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any, Final

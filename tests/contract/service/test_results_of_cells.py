@@ -15,10 +15,10 @@ from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel.client import AsyncClient
 from carrel.models import Workload
-from carrel_schema.sections import Target
 from carrel.notebook.cell import capture, cell_body
 from carrel.options import Asked
 from carrel.results import NoResult
+from carrel_schema.sections import Target
 
 PATIENCE_SECONDS = 240.0
 

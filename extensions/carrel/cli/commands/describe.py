@@ -8,8 +8,8 @@ from typing import Any, Final
 from carrel.cli import cells, units
 from carrel.cli.common import fields, say, table
 from carrel.models import History, Task, Transition, Workload
-from carrel_schema.sections import EndpointStatus
 from carrel.options import type_word
+from carrel_schema.sections import EndpointStatus
 
 Facts = list[tuple[str, str]]
 OWNER_LABEL: Final = "carrel.dev/owner"
