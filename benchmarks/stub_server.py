@@ -9,7 +9,7 @@ import sys
 from typing_extensions import override
 
 from carrel_spawner.spawner import CarrelSpawner
-from carrel_spawner.workplace import Launch
+from carrel_spawner.workspace import Launch
 
 STUB = """
 import os, socket

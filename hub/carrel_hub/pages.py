@@ -12,14 +12,11 @@ from markupsafe import Markup
 
 from carrel.errors import CarrelError
 from carrel.models import Workload
-from carrel_spawner import words
-from carrel_spawner.choosing import Choosing
-from carrel_spawner.discretion import readable_by
+from carrel_spawner import rendering
+from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.form import Place, place
-from carrel_spawner.names import workspace_name
-from carrel_spawner.pages import said
-from carrel_spawner.state import Ending
-from carrel_spawner.workplace import is_queued
+from carrel_spawner.rendering import readable_by, said
+from carrel_spawner.workspace import Ending, is_queued, workspace_name
 
 # Phase -> (word, kind of state for colour and icon), the same as everywhere in Carrel.
 STATES: dict[str, tuple[str, str]] = {
@@ -74,7 +71,7 @@ class Pages:
     async def desks(self, user: Any) -> Desks:
         """The workspaces of a user that the scheduler knows."""
         spawner = user.spawner
-        if not isinstance(spawner, Choosing):
+        if not isinstance(spawner, WorkspaceSpawner):
             return Desks({})
         try:
             found = await spawner.client.list_workloads(user=user.name, kind="workspace")
@@ -105,7 +102,7 @@ class Pages:
     def queue_url(self, user: Any, server_name: str) -> str:
         """Where the queue's buttons post to."""
         spawner = user.spawners[server_name]
-        return spawner.queue_url if isinstance(spawner, Choosing) else ""
+        return spawner.queue_url if isinstance(spawner, WorkspaceSpawner) else ""
 
 
 def _latest(workloads: Sequence[Workload]) -> list[Workload]:
@@ -124,8 +121,8 @@ def _row(user: Any, workload: Workload) -> Row:
         word, kind = "your turn", "running"
     elif queued:
         word = "in the queue"
-    size = [words.gpus(spec.gpus)] if spec.gpus else []
-    size += [words.cores(spec.cpu_millicores), words.gib(spec.memory_bytes)]
+    size = [rendering.gpus(spec.gpus)] if spec.gpus else []
+    size += [rendering.cores(spec.cpu_millicores), rendering.gib(spec.memory_bytes)]
     return Row(
         name=spec.server_name,
         title=spec.server_name or "workspace",

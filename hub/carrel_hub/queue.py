@@ -11,7 +11,7 @@ from jupyterhub.scopes import needs_scope
 from tornado import web
 from typing_extensions import override
 
-from carrel_spawner.choosing import Choosing
+from carrel_spawner.base import WorkspaceSpawner
 from carrel_spawner.options import from_form
 
 _ACTIONS = "join or leave"
@@ -36,12 +36,12 @@ class QueueHandler(BaseHandler):
         if name:
             await hub._check_named_server_request(user, name, name)  # noqa: SLF001 - the Hub's rule
         spawner = user.get_or_create_spawner(name, name, replace_failed=True)
-        if not isinstance(spawner, Choosing):
+        if not isinstance(spawner, WorkspaceSpawner):
             raise web.HTTPError(404, "Workspaces of this Hub have no queue.")
         await self._act(spawner)
         hub.redirect(f"{hub.hub.base_url}home")
 
-    async def _act(self, spawner: Choosing) -> None:
+    async def _act(self, spawner: WorkspaceSpawner) -> None:
         action = self.get_body_argument("action", "")
         if action == "leave":
             await spawner.leave_queue()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from carrel_hub.front.routes import FrontProxy
-from carrel_spawner.hubside import escape, join_url
+from carrel_spawner.rendering import escape_path, join_url
 
 PAGES_OF_JUPYTER: Final = frozenset({
     "api", "carrel", "consoles", "custom", "doc", "edit", "files", "hub", "kernelspecs", "lab",
@@ -75,4 +75,4 @@ def _may_rest(server_name: str) -> bool:
 
 
 def _spec(user: Any, server_name: str) -> str:
-    return join_url(user.proxy_spec, escape(server_name), "/")
+    return join_url(user.proxy_spec, escape_path(server_name), "/")

@@ -11,9 +11,8 @@ from typing import Any
 from carrel.client import AsyncClient
 from carrel.errors import CarrelError
 from carrel.models import Node, Project, Workload
-from carrel_spawner import pages, words
-from carrel_spawner.bad_option import BadOption
-from carrel_spawner.options import Choice, Offer, check
+from carrel_spawner import rendering
+from carrel_spawner.options import BadOption, Choice, Offer, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def render(
     """The form's fields as HTML; ``last`` are the options of the previous start."""
     known = {project.name: project for project in supply.projects}
     lines = [Line(name, quota_line(known.get(name))) for name in membership]
-    return pages.render(
+    return rendering.render(
         "form.html",
         user=user,
         trouble=supply.trouble,
@@ -124,14 +123,14 @@ def _free_cpu(nodes: Sequence[Node]) -> str:
     if not nodes:
         return ""
     free = max(node.cpu_milli - node.cpu_allocated_milli for node in nodes)
-    return f"{words.cores(max(0, free))} free now."
+    return f"{rendering.cores(max(0, free))} free now."
 
 
 def _free_memory(nodes: Sequence[Node]) -> str:
     if not nodes:
         return ""
     free = max(node.memory_bytes - node.memory_allocated_bytes for node in nodes)
-    return f"{words.gib(max(0, free))} free now."
+    return f"{rendering.gib(max(0, free))} free now."
 
 
 def _most_gpus(supply: Supply, offer: Offer) -> int:

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from carrel import workspace as workspace_side
-from carrel_spawner import misfit, python_environment
-from carrel_spawner.bad_option import BadOption
-from carrel_spawner.surroundings import ENVIRONMENT, FOLDERS
+from carrel_spawner import options, python_environment
+from carrel_spawner.options import ENVIRONMENT, FOLDERS, BadOption
 
 PRIVATE_UMASK: Final = 0o077
 CONFIGURATION_ERROR: Final = 78
@@ -44,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         link_folders(home, os.environ.get(FOLDERS, ""))
         use_environment(home, os.environ.get(ENVIRONMENT, ""))
     except BadOption as error:
-        print(misfit.line(error), file=sys.stderr, flush=True)  # noqa: T201 - the same
+        print(options.log_line(error), file=sys.stderr, flush=True)  # noqa: T201 - the same
         sys.exit(CONFIGURATION_ERROR)
     if "--set-up" in own:
         os.environ.update(workspace_side.environment())

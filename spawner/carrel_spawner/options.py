@@ -3,16 +3,158 @@
 The same check serves the start form, the Hub's API (which bypasses the form) and the queue, so
 that nothing unchecked reaches the scheduler. Whether the sizes can ever be met is the scheduler's
 answer. Sizes may also come in the units of the scheduler's API, as its call on our turn has them.
+
+Folders and Python environments are checked for form. Whether they exist and the user may read them
+shows where the workspace runs: the engine refuses folders before anything begins, in a message that
+starts with the field; the workspace's own start (``launch``) looks at the rest as the user and
+writes one line into its log, which is read here.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Final
 
-from carrel.models import Workload
-from carrel_spawner import surroundings
-from carrel_spawner.bad_option import BadOption
-from carrel_spawner.surroundings import Folder
+from typing_extensions import override
+
+from carrel.models import Volume, Workload
+
+
+class BadOption(ValueError):  # noqa: N818 - reads as the fact it states
+    """A choice that cannot be used: names the field, the value and what would be right."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"{field} is {value!r}; it should be {expected}.")
+        self.field, self.value, self.expected = field, value, expected
+
+
+_MARK: Final = "The workspace cannot start: "
+_FIELDS: Final = ("volumes",)
+
+
+def log_line(error: BadOption) -> str:
+    """The line of the log."""
+    return f"{_MARK}{error}"
+
+
+def logged_error(workload: Workload, log: str) -> str:
+    """What was unfit; empty when the workspace ended for another reason."""
+    for task in workload.status.tasks:
+        field, sign, rest = task.message.partition("=")
+        if sign and field in _FIELDS:
+            return f"{field} cannot be had: {rest}."
+    marked = [text for text in log.splitlines() if text.startswith(_MARK)]
+    return marked[-1].removeprefix(_MARK) if marked else ""
+
+
+ENVIRONMENT: Final = "CARREL_ENVIRONMENT"
+"""Variable of a workspace: the prefix of the Python environment that its notebooks run in."""
+FOLDERS: Final = "CARREL_FOLDERS"
+"""Variable of a workspace: its folders that are seen in the home, JSON of ``[source, name]``."""
+MOST_FOLDERS: Final = 64
+_LONGEST: Final = 4096
+_SPELLING: Final = "SOURCE[:DESTINATION][:ro]"
+_FOLDER: Final = f"{_SPELLING}: an absolute path, and a name below the home to see it at"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder that is seen at ``destination`` below the home."""
+
+    source: str
+    destination: str
+    read_only: bool = False
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.source}:{self.destination}{':ro' if self.read_only else ''}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the scheduler and the Hub are told."""
+        return asdict(self)
+
+
+def parse_environment(value: object) -> str:
+    """The prefix of a Python environment; empty: the kind's own. Raises ``BadOption``."""
+    if value in ("", None):
+        return ""
+    right = "the folder of a Python environment, as /opt/torch or ~/venv"
+    if not isinstance(value, str) or _unfit(value) or not value.startswith(("/", "~/")):
+        raise BadOption("environment", value, right)
+    return value.rstrip("/")
+
+
+def parse_folders(value: object) -> tuple[Folder, ...]:
+    """Folders as a list of spellings or of objects, or as lines. Raises ``BadOption``."""
+    if isinstance(value, str):
+        value = [line.strip() for line in value.splitlines() if line.strip()]
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or len(value) > MOST_FOLDERS:
+        raise BadOption("volumes", value, f"a list of at most {MOST_FOLDERS} folders")
+    found = tuple(_folder(one) for one in value)
+    modes: dict[str, bool] = {}
+    for number, one in enumerate(found):
+        if one.destination in {other.destination for other in found[:number]}:
+            raise BadOption("volumes", str(one), f"the only one at {one.destination}")
+        if modes.setdefault(one.source, one.read_only) != one.read_only:
+            raise BadOption("volumes", str(one), f"as {one.source} before it: only to read, or not")
+    return found
+
+
+def of_workload(workload: Workload) -> tuple[str, tuple[Folder, ...]]:
+    """The environment and the folders that a workload of the queue was asked for with."""
+    return workload.spec.environment.get(ENVIRONMENT, ""), of_volumes(workload.spec.volumes)
+
+
+def of_volumes(volumes: Iterable[Volume]) -> tuple[Folder, ...]:
+    """Folders as the scheduler tells them."""
+    return tuple(Folder(one.source, one.destination, one.read_only) for one in volumes)
+
+
+def launch_variables(prefix: str, seen: Sequence[Folder]) -> dict[str, str]:
+    """What the workspace's own start has to know."""
+    links = json.dumps([[one.source, one.destination] for one in seen]) if seen else ""
+    told = {ENVIRONMENT: prefix, FOLDERS: links}
+    return {name: text for name, text in told.items() if text}
+
+
+def _folder(value: object) -> Folder:
+    if isinstance(value, str):
+        source, _, behind = value.partition(":")
+        destination, _, mode = behind.partition(":")
+        if not mode and destination in ("ro", "rw"):
+            destination, mode = "", destination
+        if mode not in ("", "ro", "rw"):
+            raise BadOption("volumes", value, _FOLDER)
+        return _checked(value, source, destination, read_only=mode == "ro")
+    if not isinstance(value, Mapping) or not {"source"} <= set(value) <= {
+        *("source", "destination", "read_only")
+    }:
+        raise BadOption("volumes", value, f"{_SPELLING}, or source, destination and read_only")
+    read_only = value.get("read_only", False)
+    if not isinstance(read_only, bool):
+        raise BadOption("volumes.read_only", read_only, "true or false")
+    return _checked(value, value["source"], value.get("destination", ""), read_only=read_only)
+
+
+def _checked(value: object, source: object, destination: object, *, read_only: bool) -> Folder:
+    if not isinstance(source, str) or not isinstance(destination, str):
+        raise BadOption("volumes", value, _FOLDER)
+    path = PurePosixPath(source)
+    where = PurePosixPath(path.name if destination in ("", source) else destination)
+    astray = where.is_absolute() or ".." in where.parts or not where.parts
+    if not path.is_absolute() or ".." in path.parts or not path.name or astray:
+        raise BadOption("volumes", value, _FOLDER)
+    if _unfit(source) or _unfit(destination):
+        raise BadOption("volumes", value, f"without colons and line ends, as {_SPELLING}")
+    return Folder(str(path), str(where), read_only)
+
+
+def _unfit(path: str) -> bool:
+    return len(path) > _LONGEST or any(char in path for char in ":\0\n\r")
+
 
 GROUP_PREFIX: Final = "project-"
 FIELDS: Final = (
@@ -143,7 +285,7 @@ class Choice:
     def queued_as(self, workload: Workload, offer: Offer, profile: str) -> "Choice":
         """With what it was queued with: the call on its turn names no more than its size."""
         kind = offer.profile(profile)
-        environment, volumes = surroundings.from_workload(workload)
+        environment, volumes = of_workload(workload)
         return replace(
             self,
             profile=profile,
@@ -191,13 +333,13 @@ def check(options: Mapping[str, Any], projects: Sequence[str], offer: Offer) -> 
         memory_gib=_number("memory_gib", memory, 0.25, most.memory_gib),
         claim=claim,
         profile=_profile(options.get("profile", ""), offer.profiles),
-        environment=surroundings.environment(options.get("environment", "")),
+        environment=parse_environment(options.get("environment", "")),
         volumes=_volumes(options.get("volumes"), offer),
     )
 
 
 def _volumes(value: object, offer: Offer) -> tuple[Folder, ...]:
-    found = surroundings.folders(value)
+    found = parse_folders(value)
     if found and not offer.folders:
         raise BadOption("volumes", [str(one) for one in found], "left out: the admin sets them")
     return found

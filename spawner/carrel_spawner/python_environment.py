@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from carrel_spawner.bad_option import BadOption
+from carrel_spawner.options import BadOption
 
 FIELD: Final = "environment"
 PROBE_SECONDS: Final = 60

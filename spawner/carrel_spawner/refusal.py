@@ -12,11 +12,10 @@ from jupyterhub.spawner import SpawnException
 
 from carrel.errors import ApiError
 from carrel.models import Workload
-from carrel_spawner import pages, words
-from carrel_spawner.bad_option import BadOption
-from carrel_spawner.discretion import holders
-from carrel_spawner.options import Choice
-from carrel_spawner.verdict import Verdict
+from carrel_spawner import rendering
+from carrel_spawner.options import BadOption, Choice
+from carrel_spawner.rendering import holders
+from carrel_spawner.start import StartStatus
 
 QUEUEABLE = frozenset({"quota", "capacity"})
 
@@ -53,12 +52,12 @@ def bad_option(error: BadOption) -> Refused:
 
 def unfit(sentence: str) -> Refused:
     """A choice that its place could not fulfil, such as an environment that is not there."""
-    html = pages.render("ended.html", sentence=sentence, help="", log_tail="")
+    html = rendering.render("ended.html", sentence=sentence, help="", log_tail="")
     return Refused(sentence, reason="options", html=html, status_code=400)
 
 
 def no_room(
-    verdict: Verdict,
+    verdict: StartStatus,
     workload: Workload,
     *,
     choice: Choice,
@@ -67,7 +66,7 @@ def no_room(
     now: float,
 ) -> Refused:
     """There is no place now (or never): what is short, who holds it, and the way into the queue."""
-    html = pages.render(
+    html = rendering.render(
         "refusal.html",
         sentence=verdict.sentence,
         help=verdict.help,
@@ -83,13 +82,13 @@ def queued(place: int | None, sentence: str, queue_url: str) -> Refused:
     """The workspace waits in the queue already and starts by itself."""
     where = f"at place {place} " if place else ""
     message = f"This workspace is {where}in the queue and starts by itself when it is its turn."
-    html = pages.render("queued.html", message=message, sentence=sentence, queue_url=queue_url)
+    html = rendering.render("queued.html", message=message, sentence=sentence, queue_url=queue_url)
     return Refused(message, reason="queued", html=html)
 
 
-def ended(verdict: Verdict, log_tail: str) -> Refused:
+def ended(verdict: StartStatus, log_tail: str) -> Refused:
     """The workspace's process ended before it answered."""
-    html = pages.render(
+    html = rendering.render(
         "ended.html", sentence=verdict.sentence, help=verdict.help, log_tail=log_tail
     )
     message = f"{verdict.sentence} {verdict.help}".strip()
@@ -98,8 +97,8 @@ def ended(verdict: Verdict, log_tail: str) -> Refused:
 
 def too_slow(seconds: float, last: str) -> Refused:
     """The start took longer than allowed."""
-    message = f"The workspace was not ready after {words.duration(seconds)}; it was given up."
-    html = pages.render("ended.html", sentence=message, help=last, log_tail="")
+    message = f"The workspace was not ready after {rendering.duration(seconds)}; it was given up."
+    html = rendering.render("ended.html", sentence=message, help=last, log_tail="")
     return Refused(message, reason="timeout", html=html, status_code=504)
 
 
@@ -107,7 +106,7 @@ def declined(error: ApiError) -> Refused:
     """The scheduler refuses the request itself: it could never be met, or not by this project."""
     helps = [str(one["expected"]) for one in error.errors if one.get("expected")]
     sentence = error.detail or error.title or str(error)
-    html = pages.render("ended.html", sentence=sentence, help=" ".join(helps), log_tail="")
+    html = rendering.render("ended.html", sentence=sentence, help=" ".join(helps), log_tail="")
     reason = "quota" if "quota" in error.code else "never"
     message = " ".join([sentence, *helps])
     return Refused(message, reason=reason, html=html, status_code=error.status)
@@ -141,7 +140,7 @@ def _holding(
     since = float(holder.get("since") or 0)
     return Holding(
         who=who,
-        what=words.amount(resource, float(holder.get("amount") or 0)),
-        since=f"for {words.duration(now - since)}" if since else "",
+        what=rendering.amount(resource, float(holder.get("amount") or 0)),
+        since=f"for {rendering.duration(now - since)}" if since else "",
         borrowed=bool(holder.get("borrowed")),
     )

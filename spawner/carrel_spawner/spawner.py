@@ -11,17 +11,14 @@ from typing_extensions import override
 
 from carrel import workspace as workspace_side
 from carrel.models import Workload
-from carrel_spawner.arrival import held_port, wait_for_answer
-from carrel_spawner.connection import probing_session
-from carrel_spawner.environment import split
-from carrel_spawner.hubside import join_url
-from carrel_spawner.lifecycle import Lifecycle
-from carrel_spawner.options import Profile
-from carrel_spawner.surroundings import environment, folders
-from carrel_spawner.workplace import Launch
+from carrel_spawner.base import WorkspaceSpawner
+from carrel_spawner.connections import held_port, probing_session, wait_for_answer
+from carrel_spawner.options import Profile, parse_environment, parse_folders
+from carrel_spawner.rendering import join_url
+from carrel_spawner.workspace import Launch, split_secrets
 
 
-class CarrelSpawner(Lifecycle, Spawner):
+class CarrelSpawner(WorkspaceSpawner, Spawner):
     """Workspaces as processes of this machine."""
 
     ip: str
@@ -45,8 +42,8 @@ class CarrelSpawner(Lifecycle, Spawner):
                 one["slug"],
                 one.get("display_name", one["slug"]),
                 one.get("description", ""),
-                environment(one.get("environment", "")),
-                folders(one.get("volumes")),
+                parse_environment(one.get("environment", "")),
+                parse_folders(one.get("volumes")),
             )
             for one in self.profile_list
         ]
@@ -58,7 +55,7 @@ class CarrelSpawner(Lifecycle, Spawner):
 
     @override
     def running(self, project: str) -> Launch:
-        shown, hidden = split(self.get_env() | {"CARREL_PROJECT": project})
+        shown, hidden = split_secrets(self.get_env() | {"CARREL_PROJECT": project})
         command = [sys.executable, "-m", "carrel_spawner.launch"]
         command += ["--demo"] if self.demo else []
         command += ["--", *workspace_side.server_arguments(), *self.get_args()]

@@ -24,7 +24,7 @@ from carrel_hub.up.parts import Part, all_parts, write_config
 from carrel_hub.up.ports import hold_ipv6_loopback, listeners, load_or_choose
 from carrel_hub.up.screen import Screen, account_line, farewell, gpu_line
 from carrel_hub.up.supervisor import Supervisor
-from carrel_spawner.watching import wait_at_rest
+from carrel_spawner.watch import wait_at_rest
 
 SLACK_SECONDS: Final = 10.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

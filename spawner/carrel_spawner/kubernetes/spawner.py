@@ -1,6 +1,6 @@
 """The Hub's spawner on a cluster: KubeSpawner's pods at the places that Carrel's scheduler gives.
 
-The life of a workspace is that of one machine (``lifecycle``). Once the scheduler has a place, the
+The life of a workspace is that of one machine (``base``). Once the scheduler has a place, the
 pod is made with the id of the task that holds it; the scheduler binds it there. Its name is made
 from that id, too, so a pod that is there already is the one that was asked for before an answer was
 lost or the Hub restarted, and is taken over. What opens a door lies in a secret of the same name,
@@ -10,37 +10,166 @@ written before the place is waited for: whoever goes on with the start finds the
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from kubernetes_asyncio.client.rest import ApiException
 from kubespawner.spawner import KubeSpawner
+from traitlets import Bool, Integer, List, Unicode, default
 from typing_extensions import override
 
 from carrel.models import Workload
 from carrel_schema.names import PROJECT, label, namespace_of
-from carrel_spawner.arrival import wait_for_answer
-from carrel_spawner.connection import probing_session
-from carrel_spawner.hubside import join_url
-from carrel_spawner.kubernetes import belongings, happening, names, reflectors, trouble
-from carrel_spawner.kubernetes.pod import Furnishing, furnish
-from carrel_spawner.kubernetes.settings import OnCluster
-from carrel_spawner.lifecycle import Lifecycle
+from carrel_spawner.base import WorkspaceSpawner
+from carrel_spawner.connections import probing_session, wait_for_answer
+from carrel_spawner.kubernetes import manifests, messages
+from carrel_spawner.kubernetes.manifests import PodAdditions, Storage, complete_pod
 from carrel_spawner.options import Choice, Profile
 from carrel_spawner.refusal import Refused
-from carrel_spawner.state import Address
-from carrel_spawner.verdict import Outcome
-from carrel_spawner.workplace import PROFILE, ByTheHub
+from carrel_spawner.rendering import join_url
+from carrel_spawner.start import StartStage
+from carrel_spawner.workspace import PROFILE, Address, ByTheHub
+
+HOME: Final = "/home/carrel"
+SHARED: Final = f"{HOME}/project"
+USER: Final = 1000
+SAVING_SECONDS: Final = 30.0
 
 # KubeSpawner has no types.
 _Pods: Any = KubeSpawner
 
 
-class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc] # it is untyped
-    """Workspaces as pods of their project's namespace."""
+class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # it is untyped
+    """Workspaces as pods of their project's namespace.
 
-    enough = (Outcome.PLACED, Outcome.UP)
+    Defaults are those that pass the ``restricted`` pod security standard, with Carrel's own image.
+    """
+
+    enough = (StartStage.PLACED, StartStage.UP)
     size: Choice | None = None
     _secret: dict[str, Any] | None = None
+
+    gpu_resource = Unicode(
+        "nvidia.com/gpu", help="What the cluster calls a GPU in requests and limits."
+    ).tag(config=True)
+    project_volume = Unicode(
+        "project",
+        help="Claim of the volume that a project's members share, made where it is missing; "
+        "empty: they share none.",
+    ).tag(config=True)
+    project_volume_capacity = Unicode("100Gi", help="Its size when it is made.").tag(config=True)
+    project_volume_class = Unicode("", help="Its storage class; empty: the usual one.").tag(
+        config=True
+    )
+    project_volume_access_modes = List(
+        Unicode(), ["ReadWriteMany"], help="How many nodes may use it at once."
+    ).tag(config=True)
+    project_volume_path = Unicode(SHARED, help="Where workspaces see it.").tag(config=True)
+    home_path = Unicode(HOME, help="Where workspaces see their user's own volume.").tag(config=True)
+    jobs_run_beside = Bool(
+        default_value=False,
+        help="Whether jobs see those volumes of a workspace, too, that a single node may use; they "
+        "run on its node then.",
+    ).tag(config=True)
+    news_seconds = Integer(1, help="How often the cluster's events are looked at.").tag(config=True)
+
+    @property
+    def storage(self) -> Storage | None:
+        """The project's volume, if it has one."""
+        if not self.project_volume:
+            return None
+        return Storage(
+            self.project_volume,
+            self.project_volume_capacity,
+            self.project_volume_class,
+            list(self.project_volume_access_modes),
+        )
+
+    @default("cmd")
+    def _usual_cmd(self) -> list[str]:
+        options = ["--set-up", "--demo"] if self.demo else ["--set-up"]
+        return ["python", "-m", "carrel_spawner.launch", *options, "--"]
+
+    @default("pod_name_template")
+    def _usual_pod_name(self) -> str:
+        return "workspace-{user_server}"
+
+    @default("pvc_name_template")
+    def _usual_claim_name(self) -> str:
+        return "home-{username}"
+
+    @default("storage_pvc_ensure")
+    def _usual_ensuring(self) -> bool:
+        return True
+
+    @default("storage_capacity")
+    def _usual_capacity(self) -> str:
+        return "10Gi"
+
+    @default("storage_access_modes")
+    def _usual_access_modes(self) -> list[str]:
+        return ["ReadWriteOnce"]
+
+    @default("delete_pvc")
+    def _usual_keeping(self) -> bool:
+        return False
+
+    @default("volumes")
+    def _usual_volumes(self) -> list[dict[str, Any]]:
+        claims = {"home": "{pvc_name}"}
+        if self.project_volume:
+            claims["project"] = self.project_volume
+        return [
+            {"name": name, "persistentVolumeClaim": {"claimName": claimed}}
+            for name, claimed in claims.items()
+        ]
+
+    @default("volume_mounts")
+    def _usual_mounts(self) -> list[dict[str, Any]]:
+        mounts = [{"name": "home", "mountPath": self.home_path}]
+        if self.project_volume:
+            mounts.append({"name": "project", "mountPath": self.project_volume_path})
+        return mounts
+
+    @default("grace_seconds")
+    def _usual_grace(self) -> float:
+        return SAVING_SECONDS
+
+    @default("delete_grace_period")
+    def _usual_deletion(self) -> int:
+        return int(SAVING_SECONDS)
+
+    @default("uid")
+    def _usual_uid(self) -> int:
+        return USER
+
+    @default("gid")
+    def _usual_gid(self) -> int:
+        return USER
+
+    @default("fs_gid")
+    def _usual_fs_gid(self) -> int:
+        return USER
+
+    @default("pod_security_context")
+    def _usual_pod_security(self) -> dict[str, Any]:
+        return {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "fsGroupChangePolicy": "OnRootMismatch",
+        }
+
+    @default("container_security_context")
+    def _usual_container_security(self) -> dict[str, Any]:
+        return {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+
+    @default("automount_service_account_token")
+    def _usual_account_token(self) -> bool:
+        return False
 
     @property
     @override
@@ -65,7 +194,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
         self.namespace = namespace_of(address.project)
         plain: Any = super()
         slug = plain._expand_user_properties(self.pod_name_template)  # noqa: SLF001 - a base's own
-        self.pod_name = f"{slug}-{names.ending_of(address)}"
+        self.pod_name = f"{slug}-{manifests.name_suffix(address)}"
         self.dns_name = self.dns_name_template.format(namespace=self.namespace, name=self.pod_name)
         # The volume of another namespace is another volume, so it is looked for at every start.
         self._pvc_exists = False
@@ -74,7 +203,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
     async def reserve(self) -> None:
         """The secret. Raises ``Refused``."""
         with self._refusals():
-            self._secret = belongings.secret(self.pod_name, self.get_env(), self._labels())
+            self._secret = manifests.secret_manifest(self.pod_name, self.get_env(), self._labels())
             await self._put_secret(self._secret)
 
     @override
@@ -121,9 +250,9 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
         pod = await _Pods.get_pod_manifest(self)
         if self.size is None:
             raise ValueError("a workspace's pod is made at its place, which it has not got")
-        return furnish(
+        return complete_pod(
             pod,
-            Furnishing(
+            PodAdditions(
                 labels=self._labels(),
                 choice=self.size,
                 gpu_resource=self.gpu_resource,
@@ -142,7 +271,9 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
         if self.project_volume:
             modes = self.project_volume_access_modes
             places[self.project_volume_path] = (self.project_volume, modes)
-        environment["CARREL_VOLUMES"] = belongings.for_jobs(places, beside=self.jobs_run_beside)
+        environment["CARREL_VOLUMES"] = manifests.volumes_for_jobs(
+            places, beside=self.jobs_run_beside
+        )
         return environment
 
     @override
@@ -158,7 +289,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
         self, kind: str, reflector_class: Any, replace: bool = False, **kwargs: Any
     ) -> Any:
         known = type(self).reflectors.get(self._get_reflector_key(kind))
-        again = replace or (known is not None and reflectors.is_broken(known))
+        again = replace or (known is not None and is_broken(known))
         return await super()._start_reflector(kind, reflector_class, replace=again, **kwargs)
 
     async def _go_on(self) -> None:
@@ -170,7 +301,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
                 raise Refused(sentence, reason="restart", status_code=503)
 
     def _labels(self) -> dict[str, str]:
-        return {} if self.address is None else names.labels(self.address, self.user.name)
+        return {} if self.address is None else manifests.pod_labels(self.address, self.user.name)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -179,15 +310,15 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
             yield
         except ApiException as error:
             project = self.address.project if self.address else ""
-            raise trouble.refused(error, project) from error
+            raise messages.refusal_of(error, project) from error
         except TimeoutError as error:  # KubeSpawner's own: ours ends a start from outside
-            raise trouble.silent(error) from error
+            raise messages.timed_out(error) from error
 
     async def _ensure_project_volume(self) -> None:
         if self.storage is None or self.address is None:
             return
         labels = {PROJECT: label(self.address.project)}
-        manifest = belongings.claim(self.storage, labels)
+        manifest = manifests.volume_claim(self.storage, labels)
         try:
             await self.api.create_namespaced_persistent_volume_claim(self.namespace, manifest)
         except ApiException as error:
@@ -210,7 +341,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
             return
         try:
             pod = await self.api.read_namespaced_pod(self.pod_name, self.namespace)
-            manifest = belongings.owned(self._secret, self.pod_name, pod.metadata.uid)
+            manifest = manifests.owned_by_pod(self._secret, self.pod_name, pod.metadata.uid)
             await self.api.replace_namespaced_secret(self.pod_name, self.namespace, manifest)
         except ApiException as error:
             self.log.warning("The secret of %s is its own: %s", self._log_name, error.reason)
@@ -219,7 +350,7 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
     async def _has_secret(self) -> bool:
         """Whether it is there; the Hub may make and delete secrets, not read them."""
         try:
-            manifest = belongings.secret(self.pod_name, {}, self._labels())
+            manifest = manifests.secret_manifest(self.pod_name, {}, self._labels())
             await self.api.create_namespaced_secret(self.namespace, manifest, dry_run="All")
         except ApiException as error:
             if error.status != 409:
@@ -241,9 +372,9 @@ class CarrelKubeSpawner(OnCluster, Lifecycle, KubeSpawner):  # type: ignore[misc
             await asyncio.sleep(self.news_seconds)
             seen = self.events
             for event in seen[told:]:
-                found = happening.news(event)
+                found = messages.event_message(event)
                 if found is not None:
-                    self.bulletin.post(found.percent, found.sentence)
+                    self.progress_log.post(found.percent, found.sentence)
             told = len(seen)
 
 
@@ -252,3 +383,16 @@ def size_of(workload: Workload) -> Choice:
     spec = workload.spec
     gib = spec.memory_bytes / 1024**3
     return Choice(workload.project, round(spec.gpus), spec.cpu_millicores / 1000, gib)
+
+
+def is_broken(reflector: Any) -> bool:
+    """Whether nothing will ever come from a reflector again: its list was refused, its watch ended.
+
+    KubeSpawner shares one for each namespace for the Hub's life and neither gives up nor mends such
+    a one: a spawner that gets it from then on sees no pod, for ever. The next who asks replaces it.
+    """
+    loaded = reflector.first_load_future
+    if loaded.done() and (loaded.cancelled() or loaded.exception() is not None):
+        return True
+    watch = reflector.watch_task
+    return watch is not None and watch.done()

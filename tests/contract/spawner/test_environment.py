@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
-from carrel_spawner import launch, misfit, python_environment
-from carrel_spawner.bad_option import BadOption
-from carrel_spawner.surroundings import ENVIRONMENT, FOLDERS
+from carrel_spawner import launch, options, python_environment
+from carrel_spawner.options import ENVIRONMENT, FOLDERS, BadOption
 
 
 def make(folder: Path, *, with_kernel: bool) -> Path:
@@ -109,4 +108,4 @@ def test_the_start_ends_with_the_sentence_in_its_log(home: Path) -> None:
     [line] = ended.stderr.splitlines()
     expected = BadOption("environment", "/no/such/place", "a folder that is there, of a virtual or "
                          "conda environment")  # fmt: skip
-    assert line == misfit.line(expected)
+    assert line == options.log_line(expected)

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from carrel_spawner.arrival import held_port
+from carrel_spawner.connections import held_port
 
 EACH = 150
 HOLDER = f"""
 import sys
 from contextlib import ExitStack
-from carrel_spawner.arrival import held_port
+from carrel_spawner.connections import held_port
 with ExitStack() as stack:
     print(*(stack.enter_context(held_port()) for _ in range({EACH})), flush=True)
     sys.stdin.read()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carrel_spawner.names import workspace_name
+from carrel_spawner.workspace import workspace_name
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")
 USERS = st.text(min_size=1, max_size=70).filter(lambda text: "\0" not in text and "/" not in text)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from carrel_spawner.bad_option import BadOption
 from carrel_spawner.options import (
+    BadOption,
     Choice,
     Most,
     Offer,

@@ -1,4 +1,4 @@
-"""Environment, words, state, bulletin, launcher."""
+"""Environment, words, state, progress_log, launcher."""
 
 import asyncio
 import os
@@ -11,14 +11,13 @@ import pytest
 
 from carrel.models import Reason, Task, Workload, WorkloadStatus
 from carrel.workspace import environment, server_arguments
-from carrel_spawner import launch, words
-from carrel_spawner.bulletin import Bulletin
-from carrel_spawner.environment import split
-from carrel_spawner.state import Address, Ending
+from carrel_spawner import launch, rendering
+from carrel_spawner.start import ProgressLog
+from carrel_spawner.workspace import Address, Ending, split_secrets
 
 
 def test_tokens_are_hidden_and_the_rest_is_shown() -> None:
-    shown, hidden = split(
+    shown, hidden = split_secrets(
         {
             "JUPYTERHUB_API_TOKEN": "t",
             "JPY_API_TOKEN": "t",
@@ -46,19 +45,19 @@ def test_tokens_are_hidden_and_the_rest_is_shown() -> None:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (words.gpus(1), "1 GPU"),
-        (words.gpus(0.5), "0.5 GPU"),
-        (words.gpus(2), "2 GPUs"),
-        (words.cores(1000), "1 core"),
-        (words.cores(500), "0.5 cores"),
-        (words.gib(2 * 1024**3), "2 GiB"),
-        (words.amount("gpu", 2000), "2 GPUs"),
-        (words.amount("cpu", 1500), "1.5 cores"),
-        (words.amount("memory", 1024), "1 GiB"),
-        (words.duration(45.2), "45 s"),
-        (words.duration(720), "12 min"),
-        (words.duration(11_100), "3 h 05 min"),
-        (words.duration(187_200), "2 d 4 h"),
+        (rendering.gpus(1), "1 GPU"),
+        (rendering.gpus(0.5), "0.5 GPU"),
+        (rendering.gpus(2), "2 GPUs"),
+        (rendering.cores(1000), "1 core"),
+        (rendering.cores(500), "0.5 cores"),
+        (rendering.gib(2 * 1024**3), "2 GiB"),
+        (rendering.amount("gpu", 2000), "2 GPUs"),
+        (rendering.amount("cpu", 1500), "1.5 cores"),
+        (rendering.amount("memory", 1024), "1 GiB"),
+        (rendering.duration(45.2), "45 s"),
+        (rendering.duration(720), "12 min"),
+        (rendering.duration(11_100), "3 h 05 min"),
+        (rendering.duration(187_200), "2 d 4 h"),
     ],
 )
 def test_amounts_read_as_everywhere(said: str, expected: str) -> None:
@@ -101,41 +100,41 @@ def test_an_ending_is_the_reason_and_the_exit_code() -> None:
 
 
 async def test_every_reader_gets_all_news_once() -> None:
-    bulletin = Bulletin()
-    bulletin.post(5, "Asking.")
+    progress_log = ProgressLog()
+    progress_log.post(5, "Asking.")
 
     async def read() -> list[dict[str, Any]]:
-        return [event async for event in bulletin.follow()]
+        return [event async for event in progress_log.follow()]
 
     early = asyncio.create_task(read())
     await asyncio.sleep(0)
-    bulletin.post(40, "Making room.")
-    bulletin.post(40, "Making room.")
-    bulletin.post(10, "Starting.")
-    bulletin.close()
+    progress_log.post(40, "Making room.")
+    progress_log.post(40, "Making room.")
+    progress_log.post(10, "Starting.")
+    progress_log.close()
     late = await read()
     assert await early == late
     assert [event["message"] for event in late] == ["Asking.", "Making room.", "Starting."]
     assert [event["progress"] for event in late] == [5, 40, 40]
-    bulletin.post(50, "`speech` & <co> give way.")
-    assert bulletin._events[-1]["html_message"] == (
+    progress_log.post(50, "`speech` & <co> give way.")
+    assert progress_log._events[-1]["html_message"] == (
         "<code>speech</code> &amp; &lt;co&gt; give way."
     )
-    assert bulletin.last == "`speech` & <co> give way."
+    assert progress_log.last == "`speech` & <co> give way."
 
 
 async def test_a_reader_that_leaves_disturbs_nobody() -> None:
-    bulletin = Bulletin()
-    bulletin.post(5, "Asking.")
-    leaving = bulletin.follow()
+    progress_log = ProgressLog()
+    progress_log.post(5, "Asking.")
+    leaving = progress_log.follow()
     assert (await anext(leaving))["message"] == "Asking."
     task = asyncio.ensure_future(anext(leaving))
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    bulletin.post(9, "Going on.")
-    bulletin.close()
-    assert len([event async for event in bulletin.follow()]) == 2
+    progress_log.post(9, "Going on.")
+    progress_log.close()
+    assert len([event async for event in progress_log.follow()]) == 2
 
 
 def test_demo_notebooks_are_copied_once(tmp_path: Path) -> None:

@@ -14,11 +14,10 @@ from kubernetes_asyncio.client import ApiClient
 
 from carrel.models import Workload, WorkloadSpec
 from carrel_schema.names import label
-from carrel_spawner.kubernetes import belongings
-from carrel_spawner.kubernetes.reflectors import is_broken
-from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, size_of
+from carrel_spawner.kubernetes import manifests
+from carrel_spawner.kubernetes.spawner import CarrelKubeSpawner, is_broken, size_of
 from carrel_spawner.refusal import Refused
-from carrel_spawner.state import Address
+from carrel_spawner.workspace import Address
 
 TOKEN = "a-token-of-ada"
 
@@ -250,7 +249,7 @@ def test_jobs_see_volumes_that_several_nodes_may_use() -> None:
         "/home/carrel": ("home-ada", ["ReadWriteOnce"]),
         "/home/carrel/project": ("project", ["ReadWriteOnce", "ReadWriteMany"]),
     }
-    told = json.loads(belongings.for_jobs(places))
+    told = json.loads(manifests.volumes_for_jobs(places))
     assert told == [{"source": "project", "destination": "/home/carrel/project"}]
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from carrel_spawner.arrival import held_port, wait_for_answer
+from carrel_spawner.connections import held_port, wait_for_answer
 
 PATIENCE_SECONDS = 60.0
 

@@ -10,9 +10,9 @@ from carrel.client import AsyncClient
 from carrel.errors import ApiError
 from carrel.models import Workload
 from carrel.testing import FakeScheduler
-from carrel_spawner.feed import Feed, close_feed, feed_of
 from carrel_spawner.options import Choice
-from carrel_spawner.workplace import Launch, Workplace
+from carrel_spawner.watch import WorkspaceWatch, close_watch, watch_of
+from carrel_spawner.workspace import Launch, Workspace
 
 CHOICE = Choice("vision", 0, 0.5, 1.0)
 LAUNCH = Launch(["run"], {}, {}, 4711)
@@ -29,12 +29,12 @@ def fake() -> Iterator[FakeScheduler]:
 async def client(fake: FakeScheduler) -> AsyncIterator[AsyncClient]:
     async with AsyncClient(fake.url, fake.token("spawner")) as one:
         yield one
-        await close_feed(one)
+        await close_watch(one)
 
 
 @pytest.fixture
 async def desk(client: AsyncClient) -> Workload:
-    return await Workplace(client, "ada").request(CHOICE, LAUNCH)
+    return await Workspace(client, "ada").request(CHOICE, LAUNCH)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -43,7 +43,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def heard(feed: Feed, desk: Workload) -> str:
+def heard(feed: WorkspaceWatch, desk: Workload) -> str:
     found = feed.latest(desk.uid)
     return found.status.phase if found else ""
 
@@ -51,20 +51,20 @@ def heard(feed: Feed, desk: Workload) -> str:
 async def test_it_remembers_what_was_last_said(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
-    feed = feed_of(client)
-    assert feed is feed_of(client)
+    feed = watch_of(client)
+    assert feed is watch_of(client)
     await until(lambda: heard(feed, desk) == "pending")
     fake.run("vision", NAME)
     await until(lambda: heard(feed, desk) == "running")
-    await Workplace(client, "ada").withdraw(desk)
+    await Workspace(client, "ada").withdraw(desk)
     await until(lambda: feed.latest(desk.uid) is None)
 
 
 async def test_a_listener_hears_of_its_own_workspace_only(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
-    other = await Workplace(client, "linus").request(CHOICE, LAUNCH)
-    async with aclosing(feed_of(client).changes(desk, tick_seconds=600)) as mine:
+    other = await Workspace(client, "linus").request(CHOICE, LAUNCH)
+    async with aclosing(watch_of(client).changes(desk, tick_seconds=600)) as mine:
         assert await anext(mine) is desk
         fake.run("vision", other.name)
         fake.run("vision", NAME)
@@ -78,7 +78,7 @@ async def test_a_listener_hears_of_its_own_workspace_only(
 async def test_who_comes_late_is_told_what_happened_before(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
-    feed = feed_of(client)
+    feed = watch_of(client)
     fake.run("vision", NAME)
     await until(lambda: heard(feed, desk) == "running")
     async with aclosing(feed.changes(desk, tick_seconds=600)) as late, asyncio.timeout(60):
@@ -89,13 +89,13 @@ async def test_who_comes_late_is_told_what_happened_before(
 
 
 async def test_a_removal_ends_a_listener_at_once(client: AsyncClient, desk: Workload) -> None:
-    feed = feed_of(client)
+    feed = watch_of(client)
     await until(lambda: heard(feed, desk) == "pending")
 
     async def listen() -> None:
         async with aclosing(feed.changes(desk, tick_seconds=600)) as seen:
             async for _ in seen:
-                await Workplace(client, "ada").withdraw(desk)
+                await Workspace(client, "ada").withdraw(desk)
 
     with pytest.raises(ApiError):
         await asyncio.wait_for(listen(), 60)
@@ -104,7 +104,7 @@ async def test_a_removal_ends_a_listener_at_once(client: AsyncClient, desk: Work
 async def test_it_goes_on_after_a_break(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
-    feed = feed_of(client)
+    feed = watch_of(client)
     await until(lambda: heard(feed, desk) == "pending")
     fake.end_streams()
     fake.run("vision", NAME)
@@ -114,7 +114,7 @@ async def test_it_goes_on_after_a_break(
 async def test_many_listeners_take_one_connection(
     fake: FakeScheduler, client: AsyncClient, desk: Workload
 ) -> None:
-    feed = feed_of(client)
+    feed = watch_of(client)
     listeners = [feed.changes(desk, tick_seconds=600) for _ in range(5)]
     for one in listeners:
         await anext(one)

@@ -1,19 +1,147 @@
-"""One user's workspace (default or named) as the scheduler knows it: ask, queue, claim, stop.
+"""One user's workspace (default or named) as a workload: its name, its state, and the REST calls.
 
-Knows the REST API and nothing of the Hub. All methods raise ``CarrelError``.
+The name is a DNS label, different for every user and server: ``ada`` -> ``workspace-ada``; her
+server ``gpu-lab`` -> ``workspace-ada--gpu-lab``. A name that is no DNS label, or that would make
+the result too long or ambiguous, is slugged and ends in ``---`` and a hash of the exact name.
+Server names never begin with a dash and never hold two in a row, so the three forms cannot meet.
+
+The environment has two parts: the scheduler stores and shows the one and hides the other, so
+everything that gives access has to be in the second: by name when we know it, by the look of its
+name otherwise.
 """
 
 import contextlib
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Protocol, Self
 
 from carrel.client import AsyncClient
 from carrel.errors import ApiError, CarrelError
 from carrel.models import Workload
-from carrel_spawner import surroundings, watching
-from carrel_spawner.names import workspace_name
+from carrel_spawner import options, watch
 from carrel_spawner.options import Choice
+
+PREFIX: Final = "workspace-"
+LONGEST: Final = 63
+_SAFE: Final = re.compile(r"[a-z0-9]([a-z0-9]|-(?!-))*(?<!-)\Z")
+_HASH_LENGTH: Final = 8
+
+
+def workspace_name(user: str, server_name: str = "") -> str:
+    """The name of the workload that is this user's workspace, at most 63 characters."""
+    plain = f"{PREFIX}{user}--{server_name}" if server_name else f"{PREFIX}{user}"
+    safe = _SAFE.match(user) and (not server_name or _SAFE.match(server_name))
+    if safe and len(plain) <= LONGEST:
+        return plain
+    ending = f"---{_digest(user, server_name)}"
+    wanted = f"{user}-{server_name}" if server_name else user
+    slug = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")
+    slug = slug[: LONGEST - len(PREFIX) - len(ending)].rstrip("-") or "user"
+    return f"{PREFIX}{slug}{ending}"
+
+
+def _digest(user: str, server_name: str) -> str:
+    """Of both names; the separator can be in neither."""
+    exact = f"{user}\0{server_name}".encode()
+    return hashlib.sha256(exact).hexdigest()[:_HASH_LENGTH]
+
+
+_SECRET: Final = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|COOKIE|API_?KEY|ACCESS_?KEY)", re.IGNORECASE
+)
+_HARMLESS: Final = frozenset({"JUPYTERHUB_COOKIE_HOST_PREFIX_ENABLED"})
+
+
+def split_secrets(environment: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:
+    """``(environment, secret_environment)``; values become strings, absent ones are left out."""
+    shown: dict[str, str] = {}
+    hidden: dict[str, str] = {}
+    for name, value in environment.items():
+        if value is None:
+            continue
+        secret = name not in _HARMLESS and _SECRET.search(name)
+        (hidden if secret else shown)[name] = str(value)
+    return shown, hidden
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The workload that is the workspace, and the port its server listens on.
+
+    ``attempt`` is the one that this start was for; a later one is another start's.
+    """
+
+    project: str
+    name: str
+    uid: str
+    port: int
+    attempt: int = 0
+
+    @classmethod
+    def of(cls, workload: Workload, port: int) -> Self:
+        """Where a start of this workload is."""
+        identity = (workload.project, workload.name, workload.uid)
+        return cls(*identity, port, workload.status.attempt)
+
+    def is_at(self, workload: Workload) -> bool:
+        """Whether what was started there goes on; the workload may have been queued anew since."""
+        same = (workload.uid, workload.status.attempt) == (self.uid, self.attempt)
+        return same and not workload.at_rest
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any] | None) -> Self | None:
+        """From JSON; ``None`` when there is none."""
+        if not stored:
+            return None
+        where = (stored["project"], stored["name"], stored["uid"], int(stored["port"]))
+        return cls(*where, int(stored.get("attempt", 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a workspace ended, for the page that offers to start it again."""
+
+    sentence: str
+    help: str
+    at: float
+    exit_code: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any] | None) -> Self | None:
+        """From JSON; ``None`` when there is none."""
+        if not stored:
+            return None
+        return cls(
+            stored["sentence"], stored["help"], float(stored["at"]), int(stored["exit_code"])
+        )
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        """The ending of a workload that is at rest, or was and is queued again."""
+        status = workload.status
+        if not workload.at_rest:
+            return cls(
+                "It was stopped and queued again; it starts when it is its turn.", "", 0.0, 0
+            )
+        reason = status.reason
+        codes = [task.exit_code for task in status.tasks if task.exit_code is not None]
+        return cls(
+            sentence=reason.sentence if reason else "The workspace ended.",
+            help=reason.help if reason else "",
+            at=status.ended_at or 0.0,
+            exit_code=codes[0] if codes else 0,
+        )
+
 
 GRACE_SECONDS: Final = 10.0
 CLEARING_SECONDS: Final = 30.0
@@ -60,7 +188,7 @@ class ByTheHub:
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class Workspace:
     """The workloads that are this user's workspace of this name, one at a time."""
 
     client: AsyncClient
@@ -135,7 +263,7 @@ class Workplace:
             raise
         if not stopped.at_rest:
             seconds = self.grace_seconds + CLEARING_SECONDS
-            await watching.wait_at_rest(self.client, project, self.name, seconds)
+            await watch.wait_at_rest(self.client, project, self.name, seconds)
 
     async def log_tail(self, project: str, lines: int = 20) -> str:
         """The last lines of its log; empty when there are none to be had."""
@@ -157,7 +285,7 @@ class Workplace:
             "gpus": choice.gpus,
             "cpu_millicores": choice.cpu_millicores,
             "memory_bytes": choice.memory_bytes,
-            "environment": surroundings.variables(choice.environment, choice.volumes),
+            "environment": options.launch_variables(choice.environment, choice.volumes),
             "volumes": [one.as_dict() for one in choice.volumes],
             "labels": {PROFILE: choice.profile} if choice.profile else {},
             "restart_policy": "never",
@@ -169,7 +297,7 @@ class Workplace:
         for workload in known:
             if workload.project == project and workload.name == self.name:
                 await self.withdraw(workload)
-                await watching.wait_gone(
+                await watch.wait_gone(
                     self.client, project, self.name, workload.spec.grace_seconds + CLEARING_SECONDS
                 )
             elif not workload.at_rest:

@@ -5,15 +5,18 @@ from typing import Any
 import pytest
 
 from carrel.models import Volume, Workload, WorkloadSpec
-from carrel_spawner.bad_option import BadOption
-from carrel_spawner.options import Choice, Offer, Profile, check
-from carrel_spawner.surroundings import (
+from carrel_spawner.options import (
     ENVIRONMENT,
     FOLDERS,
+    BadOption,
+    Choice,
     Folder,
-    environment,
-    folders,
-    variables,
+    Offer,
+    Profile,
+    check,
+    launch_variables,
+    parse_environment,
+    parse_folders,
 )
 
 SETS = Folder("/data/sets", "sets", read_only=True)
@@ -23,10 +26,10 @@ OFFER = Offer(profiles=[Profile("own", "Own"), Profile("torch", "Torch", "", "/o
 def test_folders_are_spelt_as_for_jobs_or_written_as_objects() -> None:
     said = ["/data/sets:ro", "/data/a:deep/b", {"source": "/data/c", "read_only": True}]
     expected = (SETS, Folder("/data/a", "deep/b"), Folder("/data/c", "c", read_only=True))
-    assert folders(said) == expected
-    assert folders("/data/sets::ro\n\n/data/a:deep/b\r\n/data/c:c:ro") == expected
-    assert folders([one.as_dict() for one in expected]) == expected
-    assert folders([str(one) for one in expected]) == expected
+    assert parse_folders(said) == expected
+    assert parse_folders("/data/sets::ro\n\n/data/a:deep/b\r\n/data/c:c:ro") == expected
+    assert parse_folders([one.as_dict() for one in expected]) == expected
+    assert parse_folders([str(one) for one in expected]) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,15 +52,15 @@ def test_folders_are_spelt_as_for_jobs_or_written_as_objects() -> None:
 )
 def test_a_folder_that_cannot_be_is_named(said: Any, expected: str) -> None:
     with pytest.raises(BadOption, match=expected) as caught:
-        folders(said)
+        parse_folders(said)
     assert caught.value.field.startswith("volumes")
 
 
 @pytest.mark.parametrize("said", ["venv", "./venv", "/opt/a\n", "/opt:x", 3, "~"])
 def test_an_environment_is_a_folder(said: Any) -> None:
     with pytest.raises(BadOption, match=r"environment is .* a Python environment"):
-        environment(said)
-    assert environment("~/venv/") == "~/venv"
+        parse_environment(said)
+    assert parse_environment("~/venv/") == "~/venv"
 
 
 def test_a_definition_is_stored_whole_and_is_good_for_the_next_start() -> None:
@@ -78,7 +81,7 @@ def test_ones_own_counts_more_than_what_the_kind_brings() -> None:
     furnished = check(own, ["vision"], OFFER).furnished(OFFER)
     assert furnished.environment == "/e"
     assert furnished.volumes == (Folder("/mine", "sets"), Folder("/x", "x"))
-    told = variables(furnished.environment, furnished.volumes)
+    told = launch_variables(furnished.environment, furnished.volumes)
     assert told == {ENVIRONMENT: "/e", FOLDERS: '[["/mine", "sets"], ["/x", "x"]]'}
 
 
@@ -88,7 +91,7 @@ def test_the_turn_in_the_queue_brings_back_what_was_queued() -> None:
         chosen = check(said, ["vision"], OFFER)
         whole = chosen.furnished(OFFER)
         spec = WorkloadSpec(
-            environment=variables(whole.environment, whole.volumes),
+            environment=launch_variables(whole.environment, whole.volumes),
             volumes=[Volume(**one.as_dict()) for one in whole.volumes],
         )
         queued = Workload(name="w", project="vision", spec=spec)

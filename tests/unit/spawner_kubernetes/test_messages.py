@@ -8,23 +8,23 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.kubernetes.tasks import task_pods as task_names
 from carrel_schema.names import TASK
-from carrel_spawner.kubernetes import belongings, happening, names, trouble
-from carrel_spawner.kubernetes.belongings import Storage
-from carrel_spawner.state import Address
+from carrel_spawner.kubernetes import manifests, messages
+from carrel_spawner.kubernetes.manifests import Storage
+from carrel_spawner.workspace import Address
 
 ADDRESS = Address("vision", "workspace-ada", "4f0c", 8888, 2)
 
 
 def test_scheduler_and_spawner_find_a_pod_by_the_same_names() -> None:
-    assert names.task_of(ADDRESS) == str(TaskId("4f0c", 0, 2))
-    assert names.labels(ADDRESS, "ada")[TASK] == task_names.pod_name(TaskId("4f0c", 0, 2))
+    assert manifests.task_id(ADDRESS) == str(TaskId("4f0c", 0, 2))
+    assert manifests.pod_labels(ADDRESS, "ada")[TASK] == task_names.pod_name(TaskId("4f0c", 0, 2))
 
 
 def test_every_start_has_a_name_of_its_own_that_is_found_again() -> None:
     again = Address("vision", "workspace-ada", "4f0c", 8888, 3)
     same = Address("vision", "workspace-ada", "4f0c", 8888, 2)
-    assert names.ending_of(ADDRESS) == names.ending_of(same)
-    assert names.ending_of(ADDRESS) != names.ending_of(again)
+    assert manifests.name_suffix(ADDRESS) == manifests.name_suffix(same)
+    assert manifests.name_suffix(ADDRESS) != manifests.name_suffix(again)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_every_start_has_a_name_of_its_own_that_is_found_again() -> None:
     ],
 )  # fmt: skip
 def test_news_of_a_pod_in_plain_words(reason: str, message: str, expected: str | None) -> None:
-    found = happening.news({"reason": reason, "message": message})
+    found = messages.event_message({"reason": reason, "message": message})
     assert (found.sentence if found else None) == expected
 
 
@@ -85,34 +85,34 @@ def test_what_a_cluster_refuses_is_a_sentence(
 ) -> None:
     body = json.dumps({"message": message})
     error = SimpleNamespace(status=status, reason="Reason", body=body)
-    refused = trouble.refused(error, "vision")
+    refused = messages.refusal_of(error, "vision")
     assert (refused.reason, refused.status_code) == (reason, code)
     assert part in refused.jupyterhub_message
 
 
 def test_an_answer_that_is_no_status_is_told_by_its_reason() -> None:
     error = SimpleNamespace(status=502, reason="Bad Gateway", body="<html>")
-    assert "Bad Gateway" in trouble.refused(error, "vision").jupyterhub_message
+    assert "Bad Gateway" in messages.refusal_of(error, "vision").jupyterhub_message
 
 
 def test_a_cluster_that_is_too_slow_is_a_sentence() -> None:
-    refused = trouble.silent(TimeoutError("Could not create pod carrel-vision/desk"))
+    refused = messages.timed_out(TimeoutError("Could not create pod carrel-vision/desk"))
     assert (refused.reason, refused.status_code) == ("cluster", 504)
     assert "Could not create pod" in refused.jupyterhub_message
 
 
 def test_the_secret_has_what_opens_a_door_and_nothing_else() -> None:
     environment = {"JUPYTERHUB_API_TOKEN": "t", "JUPYTERHUB_USER": "ada", "CPU_LIMIT": 2}
-    made = belongings.secret("desk", environment, {"a": "b"})
+    made = manifests.secret_manifest("desk", environment, {"a": "b"})
     assert made["data"] == {"JUPYTERHUB_API_TOKEN": "dA=="}
     assert made["metadata"] == {"name": "desk", "labels": {"a": "b"}}
 
 
 def test_a_claim_asks_for_the_class_only_if_one_is_said() -> None:
-    made = belongings.claim(Storage("project", "5Gi", "", ["ReadWriteMany"]), {})
+    made = manifests.volume_claim(Storage("project", "5Gi", "", ["ReadWriteMany"]), {})
     assert made["spec"] == {
         "accessModes": ["ReadWriteMany"],
         "resources": {"requests": {"storage": "5Gi"}},
     }
-    fast = belongings.claim(Storage("project", "5Gi", "fast", ["ReadWriteOnce"]), {})
+    fast = manifests.volume_claim(Storage("project", "5Gi", "fast", ["ReadWriteOnce"]), {})
     assert fast["spec"]["storageClassName"] == "fast"

@@ -7,9 +7,9 @@ import pytest
 from carrel.errors import ApiError, Unreachable
 from carrel.models import Reason, Workload, WorkloadStatus
 from carrel_spawner import refusal
-from carrel_spawner.discretion import readable_by
 from carrel_spawner.options import Choice
-from carrel_spawner.verdict import Outcome, judge
+from carrel_spawner.rendering import readable_by
+from carrel_spawner.start import StartStage, start_status
 
 CHOICE = Choice("vision", 1, 1.0, 2.0)
 
@@ -25,30 +25,30 @@ def workload(
 @pytest.mark.parametrize(
     ("one", "outcome", "because"),
     [
-        (workload(), Outcome.WAIT, ""),
-        (workload("starting"), Outcome.PLACED, ""),
-        (workload("running"), Outcome.UP, ""),
-        (workload(token="Starting", cls="starting"), Outcome.WAIT, ""),
-        (workload(token="WaitsForRoom", nominated=True), Outcome.WAIT, ""),
-        (workload(token="WaitsForRoom", nominated=False), Outcome.REFUSED, "capacity"),
-        (workload(token="NoNodeFits"), Outcome.REFUSED, "capacity"),
-        (workload(token="HeldFor"), Outcome.REFUSED, "capacity"),
-        (workload(token="QueuedBehind"), Outcome.REFUSED, "capacity"),
-        (workload(token="QuotaUsed"), Outcome.REFUSED, "quota"),
-        (workload(token="NonPreemptibleBeyondQuota"), Outcome.REFUSED, "quota"),
-        (workload(token="OverLimit"), Outcome.REFUSED, "quota"),
-        (workload(token="NeverFits", cls="never"), Outcome.REFUSED, "never"),
-        (workload("failed", "Failed"), Outcome.ENDED, "exited"),
-        (workload("stopped", "Suspended"), Outcome.ENDED, "stopped"),
-        (workload("stopping", "Suspended"), Outcome.ENDED, "stopped"),
-        (workload("succeeded"), Outcome.ENDED, "exited"),
+        (workload(), StartStage.WAIT, ""),
+        (workload("starting"), StartStage.PLACED, ""),
+        (workload("running"), StartStage.UP, ""),
+        (workload(token="Starting", cls="starting"), StartStage.WAIT, ""),
+        (workload(token="WaitsForRoom", nominated=True), StartStage.WAIT, ""),
+        (workload(token="WaitsForRoom", nominated=False), StartStage.REFUSED, "capacity"),
+        (workload(token="NoNodeFits"), StartStage.REFUSED, "capacity"),
+        (workload(token="HeldFor"), StartStage.REFUSED, "capacity"),
+        (workload(token="QueuedBehind"), StartStage.REFUSED, "capacity"),
+        (workload(token="QuotaUsed"), StartStage.REFUSED, "quota"),
+        (workload(token="NonPreemptibleBeyondQuota"), StartStage.REFUSED, "quota"),
+        (workload(token="OverLimit"), StartStage.REFUSED, "quota"),
+        (workload(token="NeverFits", cls="never"), StartStage.REFUSED, "never"),
+        (workload("failed", "Failed"), StartStage.ENDED, "exited"),
+        (workload("stopped", "Suspended"), StartStage.ENDED, "stopped"),
+        (workload("stopping", "Suspended"), StartStage.ENDED, "stopped"),
+        (workload("succeeded"), StartStage.ENDED, "exited"),
     ],
 )
-def test_judgement(one: Workload, outcome: Outcome, because: str) -> None:
-    verdict = judge(one)
+def test_judgement(one: Workload, outcome: StartStage, because: str) -> None:
+    verdict = start_status(one)
     assert (verdict.outcome, verdict.because) == (outcome, because)
     assert verdict.sentence
-    if one.status.reason and outcome is Outcome.REFUSED:
+    if one.status.reason and outcome is StartStage.REFUSED:
         assert verdict.sentence == one.status.reason.sentence
 
 
@@ -62,7 +62,7 @@ HOLDERS = [
 def no_room(one: Workload, projects: list[str]) -> refusal.Refused:
     one = readable_by(one, projects)
     return refusal.no_room(
-        judge(one), one, choice=CHOICE, projects=projects, queue_url="/q", now=1000.0
+        start_status(one), one, choice=CHOICE, projects=projects, queue_url="/q", now=1000.0
     )
 
 
@@ -89,8 +89,8 @@ def test_a_promise_at_the_cost_of_others_names_nobody() -> None:
         project="speech",
         sentence_without_names="Taking back.",
     )
-    assert judge(readable_by(one, ["vision"])).sentence == "Taking back."
-    assert judge(readable_by(one, ["vision", "speech"])).sentence == "It is WaitsForRoom."
+    assert start_status(readable_by(one, ["vision"])).sentence == "Taking back."
+    assert start_status(readable_by(one, ["vision", "speech"])).sentence == "It is WaitsForRoom."
 
 
 def test_own_names_are_told() -> None:

@@ -1,0 +1,482 @@
+"""The part of Carrel's spawners that is the same on one machine and on a cluster.
+
+It holds the settings, the start form and the queue, and the life of a workspace as the Hub leads
+it. ``start()`` is short by design: it waits only for room that is being freed for this very
+workspace; any other answer is a refusal with the reason and a way into the queue (``refusal``). The
+workload's address is committed to the Hub's database before the wait begins, so a Hub that restarts
+in the middle finds the workspace again.
+
+It is no spawner by itself: the Hub wants each subclass of ``Spawner`` to be whole. What it asks of
+the scheduler is in ``workspace``, the waits of a start are in ``start``.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import aiohttp
+from traitlets import Bool, Float, Integer, Unicode, default
+from traitlets.config import LoggingConfigurable
+
+from carrel.client import AsyncClient
+from carrel.errors import CarrelError
+from carrel.models import Workload
+from carrel_spawner import form, options, refusal
+from carrel_spawner.connections import shared_client
+from carrel_spawner.group_commit import keep
+from carrel_spawner.options import BadOption, Choice, Most, Offer, Profile, Sizes
+from carrel_spawner.rendering import escape_path, join_url, readable_by
+from carrel_spawner.start import ProgressLog, StartFailed, StartStage, until_arrived, until_placed
+from carrel_spawner.watch import watch_of
+from carrel_spawner.workspace import (
+    GRACE_SECONDS,
+    PROFILE,
+    Address,
+    Ending,
+    Running,
+    Workspace,
+    is_gone,
+    is_queued,
+)
+
+MARGIN_SECONDS: Final = 5.0
+FIRST_ANSWER_SECONDS: Final = 20.0
+AGAIN_SECONDS: Final = 0.3
+
+
+class WorkspaceSpawner(LoggingConfigurable):
+    """Workspaces as workloads of Carrel.
+
+    A subclass says how a workspace is run: ``running``, ``arrive``, and, where it has to,
+    ``known_url``, ``room``, ``settle``, ``reserve``, ``left`` and ``enough``.
+    """
+
+    # What the Hub's Spawner brings.
+    user: Any
+    hub: Any
+    server: Any
+    orm_spawner: Any
+    apply_group_overrides: Any
+    name: str
+    port: int
+    user_options: Any
+    start_timeout: int
+    proxy_spec: str
+    _log_name: str
+
+    carrel_url = Unicode(
+        help="The scheduler's service as the Hub reaches it, such as "
+        "`http://127.0.0.1:8000/services/carrel`.",
+    ).tag(config=True)
+    carrel_token = Unicode(
+        help="The spawner's own token, with the scope `custom:carrel:spawn`.",
+    ).tag(config=True)
+    carrel_workspace_url = Unicode(
+        help="The same service as workspaces reach it; `carrel_url` when empty.",
+    ).tag(config=True)
+    carrel_gateway_url = Unicode(
+        "", help="Where workspaces reach the gateway; empty: where people do."
+    ).tag(config=True)
+    carrel_console_url = Unicode("/services/console/", help="Where people find the console.").tag(
+        config=True
+    )
+    default_gpus = Integer(0, help="GPUs of a workspace when nothing is chosen.").tag(config=True)
+    default_cpu = Float(0.5, help="Processor cores when nothing is chosen.").tag(config=True)
+    default_memory_gib = Float(2.0, help="Memory in GiB when nothing is chosen.").tag(config=True)
+    most_gpus = Integer(1024, help="The most GPUs that a workspace may be given.").tag(config=True)
+    most_cpu = Float(1024.0, help="The most processor cores.").tag(config=True)
+    most_memory_gib = Float(65536.0, help="The most memory in GiB.").tag(config=True)
+    demo = Bool(default_value=False, help="Put the demo notebooks into homes that lack them.").tag(
+        config=True
+    )
+    grace_seconds = Float(
+        GRACE_SECONDS, help="How long a workspace that is to stop has for saving its work."
+    ).tag(config=True)
+    settle_seconds = Float(0.5, help="How long a refusal must stand before it is believed.").tag(
+        config=True
+    )
+    believed_seconds = Float(
+        60.0,
+        help="How long after a workspace was seen to run the scheduler's stream is believed that "
+        "it still does, so that the Hub's polls need not ask.",
+    ).tag(config=True)
+
+    takes_folders = False
+    enough: Collection[StartStage] = (StartStage.UP,)
+    choice: Choice | None = None
+
+    @property
+    def client(self) -> AsyncClient:
+        """The connection to the scheduler."""
+        return shared_client(self.carrel_url, self.carrel_token)
+
+    @property
+    def workspace(self) -> Workspace:
+        """This workspace as the scheduler knows it."""
+        return Workspace(self.client, self.user.name, self.name, self.grace_seconds)
+
+    @property
+    def projects(self) -> list[str]:
+        """The projects of this user, from the Hub's groups."""
+        return options.projects_of([group.name for group in self.user.groups])
+
+    @property
+    def offer(self) -> Offer:
+        """What may be chosen, and what is taken when nothing is."""
+        usual = Sizes(self.default_gpus, self.default_cpu, self.default_memory_gib)
+        most = Most(self.most_gpus, self.most_cpu, self.most_memory_gib)
+        return Offer(usual, most, self.profiles, self.takes_folders)
+
+    @property
+    def profiles(self) -> Sequence[Profile]:
+        """Kinds of workspaces to choose from."""
+        return ()
+
+    @property
+    def queue_url(self) -> str:
+        """Where the buttons of the queue post to."""
+        parts = ["carrel", "queue", self.user.escaped_name]
+        return join_url(self.hub.base_url, *parts, *([escape_path(self.name)] if self.name else []))
+
+    def get_env(self) -> dict[str, Any]:
+        """The Hub's variables and ours."""
+        base: Any = super()
+        environment: dict[str, Any] = base.get_env()
+        environment["CARREL_URL"] = self.carrel_workspace_url or self.carrel_url
+        if self.carrel_gateway_url:
+            environment["CARREL_GATEWAY_URL"] = self.carrel_gateway_url
+        environment["CARREL_CONSOLE_URL"] = self.carrel_console_url
+        if self.choice is not None:
+            whole = self.choice.furnished(self.offer)
+            environment |= options.launch_variables(whole.environment, whole.volumes)
+        return environment
+
+    @default("options_form")
+    def _default_options_form(self) -> Any:
+        return type(self).render_form
+
+    @default("options_from_form")
+    def _default_options_from_form(self) -> Any:
+        return self.read_form
+
+    @default("apply_user_options")
+    def _default_apply_user_options(self) -> Any:
+        return type(self).take_options
+
+    async def render_form(self) -> str:
+        """The start form with what is free now."""
+        await self.apply_group_overrides()
+        supply = await form.ask(self.client)
+        return form.render(
+            self.user.name,
+            self.projects,
+            supply,
+            last=self._last_options(),
+            offer=self.offer,
+            waiting=None if supply.trouble else await self.waiting(),
+            queue_url=self.queue_url,
+        )
+
+    def read_form(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """The form's fields as checked options. Raises ``Refused``."""
+        return self.checked(options.from_form(fields)).options()
+
+    def take_options(self, user_options: Mapping[str, Any]) -> None:
+        """Check options from wherever they came, and keep the choice. Raises ``Refused``."""
+        self.choice = self.checked(user_options)
+
+    def checked(self, user_options: Mapping[str, Any]) -> Choice:
+        """The choice that these options make. Raises ``Refused``."""
+        try:
+            return options.check(user_options, self.projects, self.offer)
+        except BadOption as error:
+            raise refusal.bad_option(error) from error
+
+    async def waiting(self) -> Workload | None:
+        """This workspace's workload in the queue; ``None`` also when nobody can tell."""
+        try:
+            queued = await self.workspace.waiting()
+        except CarrelError as error:
+            self.log.warning("The queue could not be read for %s: %s", self._log_name, error)
+            return None
+        return None if queued is None else readable_by(queued, self.projects)
+
+    async def join_queue(self, user_options: Mapping[str, Any]) -> Workload:
+        """Wait in the queue with these options. Raises ``Refused``."""
+        await self.apply_group_overrides()
+        choice = self.checked(user_options)
+        try:
+            return await self.workspace.enqueue(choice.furnished(self.offer))
+        except (CarrelError, TimeoutError) as error:
+            raise refusal.unavailable(error) from error
+
+    async def leave_queue(self) -> None:
+        """Leave the queue; it is no error not to be in it. Raises ``Refused``."""
+        try:
+            queued = await self.workspace.waiting()
+            if queued is not None:
+                await self.workspace.withdraw(queued)
+        except CarrelError as error:
+            raise refusal.unavailable(error) from error
+
+    def _last_options(self) -> dict[str, Any]:
+        """The previous choice, without a claim: that was good for one start."""
+        stored = self.orm_spawner.user_options if self.orm_spawner is not None else None
+        return {key: value for key, value in (stored or {}).items() if key != "claim"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.address: Address | None = None
+        self.ending: Ending | None = None
+        self.progress_log = ProgressLog()
+        self._starting = False
+        self._met = True
+        self._seen_at = -math.inf
+        self._farewell: asyncio.Task[None] | None = None
+        super().__init__(*args, **kwargs)
+
+    def running(self, project: str) -> Running:
+        """How the workspace is run; takes the Hub's port and token of this start."""
+        raise NotImplementedError
+
+    async def arrive(self, workload: Workload) -> str:
+        """Have the workspace's server answer at the place that it got; returns its URL."""
+        raise NotImplementedError
+
+    @contextmanager
+    def room(self) -> Iterator[None]:
+        """What this machine keeps for the length of a start."""
+        yield
+
+    def settle(self, address: Address) -> None:
+        """Take the names that follow from a new address; called before it is kept."""
+
+    async def reserve(self) -> None:
+        """What has to be there before the place is; called once the address is kept."""
+
+    async def left(self) -> None:
+        """Called when nothing of the workspace runs, or will, without ``stop`` being called."""
+
+    def known_url(self) -> str:
+        """Where it should answer by all that is known."""
+        return str(self.server.url)
+
+    async def start(self) -> str:
+        """Get a place, start the server there, and return its URL. Raises ``Refused``."""
+        self.ending, self._starting = None, True
+        allowed = max(MARGIN_SECONDS, self.start_timeout - MARGIN_SECONDS)
+        try:
+            async with asyncio.timeout(allowed):
+                with self.room():
+                    return await self._come_up()
+        except TimeoutError as error:
+            raise refusal.too_slow(allowed, self.progress_log.last) from error
+        except CarrelError as error:
+            raise refusal.unavailable(error) from error
+        finally:
+            self._starting = False
+            self.progress_log.close()
+
+    async def _come_up(self) -> str:
+        self.choice = self.choice or self.checked(self.user_options)
+        workload = await self._take_place(self.choice)
+        choice = self.choice
+        # What the Hub shows is what its database gets: the checked choice, not what was typed.
+        self.user_options = choice.options()
+        await self._keep(Address.of(workload, self.port), choice)
+        await self.reserve()
+        try:
+            url = await self._until_there(workload)
+        except StartFailed as outcome:
+            raise await self._explain(outcome, choice) from outcome
+        self._seen_at = time.monotonic()
+        return url
+
+    async def _take_place(self, choice: Choice) -> Workload:
+        """A new workload, or the place that the queue gave."""
+        self.progress_log.post(5, "Asking the scheduler for a place.")
+        queued = await self.workspace.claimable(choice)
+        if queued is None:
+            known = await self.workspace.all()
+            queued = next(filter(is_queued, known), None)
+            if queued is None:
+                running, whole = self.running(choice.project), choice.furnished(self.offer)
+                return await self.workspace.request(whole, running, known=known)
+        if queued.holds_resources:
+            profile = queued.labels.get(PROFILE, "")
+            self.choice = choice.queued_as(queued, self.offer, profile)
+            self.progress_log.post(30, "It is your turn; the place in the queue is yours.")
+            return await self.workspace.claim(queued, self.running(queued.project))
+        reason = readable_by(queued, self.projects).status.reason
+        sentence = reason.sentence if reason else ""
+        raise refusal.queued(queued.status.queue_position, sentence, self.queue_url)
+
+    async def _until_there(self, workload: Workload) -> str:
+        """Both waits of a start; returns where it answers. Raises ``StartFailed``."""
+        await until_placed(
+            self.client,
+            workload,
+            self.progress_log,
+            projects=self.projects,
+            settle_seconds=self.settle_seconds,
+            enough=self.enough,
+        )
+        return await until_arrived(self.client, workload, self.arrive(workload), self.progress_log)
+
+    async def _explain(self, outcome: StartFailed, choice: Choice) -> refusal.Refused:
+        """The refusal to raise; a place that was never had is given back."""
+        if outcome.verdict.outcome is StartStage.ENDED:
+            tail = await self.workspace.log_tail(outcome.workload.project)
+            unfit = options.logged_error(outcome.workload, tail)
+            return refusal.unfit(unfit) if unfit else refusal.ended(outcome.verdict, tail)
+        await self.workspace.withdraw(outcome.workload)
+        await self.left()
+        await self._keep(None, choice)
+        return refusal.no_room(
+            outcome.verdict,
+            outcome.workload,
+            choice=choice,
+            projects=self.projects,
+            queue_url=self.queue_url,
+            now=time.time(),
+        )
+
+    async def poll(self) -> int | None:
+        """``None`` while it runs or nobody can tell, else its exit code."""
+        if self.address is None:
+            return None if self._starting else 0
+        if self._heard_well(self.address):
+            return None
+        try:
+            workload = await self._look(self.address)
+        except CarrelError as error:
+            if is_gone(error):
+                await self.left()
+                return 0
+            self.log.warning("%s is taken to run on: %s", self._log_name, error)
+            return None
+        if workload.uid != self.address.uid:
+            await self.left()
+            return 0
+        if self.address.is_at(workload):
+            return None
+        self.ending = Ending.of(workload)
+        await self.left()
+        return self.ending.exit_code
+
+    def _heard_well(self, address: Address) -> bool:
+        """Whether it ran by the last that was heard of it, and was seen not long ago.
+
+        Removals during a break of the stream are not told, so it is not believed for ever.
+        """
+        heard = watch_of(self.client).latest(address.uid)
+        if heard is None or not address.is_at(heard):
+            return False
+        return time.monotonic() < self._seen_at + self.believed_seconds
+
+    async def _look(self, address: Address) -> Workload:
+        """The workload. Raises ``CarrelError``.
+
+        A Hub that just started asks before it listens, and the scheduler needs the Hub to know who
+        asks: the first answer is waited for.
+        """
+        patience = 0.0 if self._met else FIRST_ANSWER_SECONDS
+        end = time.monotonic() + patience
+        while True:
+            try:
+                found = await self.client.get_workload(address.project, address.name)
+            except CarrelError as error:
+                if is_gone(error) or time.monotonic() >= end:
+                    self._met = True
+                    raise
+            else:
+                self._met, self._seen_at = True, time.monotonic()
+                return found
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def stop(self, now: bool = False) -> None:  # noqa: ARG002 - the Hub says it
+        """Stop it, whatever state it is in, and wait until nothing of it runs.
+
+        ``now`` changes nothing: the grace period is the workload's.
+        """
+        if self.address is not None:
+            await self.workspace.stop(self.address.project)
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """What happens, in plain words; for any number of viewers."""
+        async for event in self.progress_log.follow():
+            yield event
+
+    async def get_url(self) -> str:
+        """Where a workspace answers that the Hub found after its own restart.
+
+        It may still be starting; a start that fails now is left to the Hub's own check.
+        """
+        if self.address is None:
+            return str(self.server.url)
+        try:
+            async with asyncio.timeout(self.start_timeout):
+                found = await self.client.get_workload(self.address.project, self.address.name)
+                profile = found.labels.get(PROFILE, "")
+                self.choice = self.choice or Choice.of(found, self.offer, profile)
+                return await self._until_there(found)
+        except (CarrelError, StartFailed, refusal.Refused, TimeoutError) as error:
+            self.log.warning("%s may not be there: %s", self._log_name, error)
+        return self.known_url()
+
+    def delete_forever(self) -> None:
+        """A named server was removed: so are its address and its record at the scheduler."""
+        route = str(self.proxy_spec) if self.name else ""
+        self._farewell = asyncio.ensure_future(self._forget(route))
+
+    async def _forget(self, route: str) -> None:
+        """The Hub's own check takes the address away later if the proxy does not answer now."""
+        try:
+            if route:
+                await self.user.settings["proxy"].delete_route(route)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            self.log.warning("The address of %s stays for now: %s", self._log_name, error)
+        try:
+            for workload in await self.workspace.all():
+                await self.workspace.withdraw(workload)
+        except CarrelError as error:
+            self.log.warning("The record of %s stays: %s", self._log_name, error)
+
+    def get_state(self) -> dict[str, Any]:
+        """For the Hub's database: where it runs, or how it ended."""
+        base: Any = super()
+        state: dict[str, Any] = base.get_state()
+        if self.address is not None:
+            state["address"] = self.address.as_dict()
+        if self.ending is not None:
+            state["ending"] = self.ending.as_dict()
+        return state
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """From the Hub's database."""
+        base: Any = super()
+        base.load_state(state)
+        self.address = Address.from_dict(state.get("address"))
+        self.ending = Ending.from_dict(state.get("ending"))
+        if self.address is not None:
+            self.port, self._met = self.address.port, False
+
+    def clear_state(self) -> None:
+        """It runs no longer; how it ended stays for the page that says so."""
+        base: Any = super()
+        base.clear_state()
+        self.address = None
+        self.progress_log = ProgressLog()
+
+    async def _keep(self, address: Address | None, choice: Choice) -> None:
+        """Have committed now what the Hub would only keep after the start."""
+        if address is not None:
+            self.settle(address)
+        self.address = address
+        await keep(self.user.db, lambda: self._write_down(choice))
+
+    def _write_down(self, choice: Choice) -> None:
+        self.orm_spawner.state = self.get_state()
+        self.orm_spawner.user_options = choice.options()

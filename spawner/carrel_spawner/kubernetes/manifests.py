@@ -1,0 +1,180 @@
+"""Manifests of a workspace's pod and of what it needs: labels, volumes, secret. Pure.
+
+What the scheduler counted is what the container gets, whatever profiles and overrides say of
+resources; what gives access stands in a secret, which fewer people may read than the pod.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from carrel_schema.names import (
+    ATTEMPT,
+    KIND,
+    PROJECT,
+    SCHEDULER_NAME,
+    TASK,
+    TASK_INDEX,
+    USER,
+    WORKLOAD,
+    WORKLOAD_UID,
+    label,
+)
+from carrel_spawner.options import Choice
+from carrel_spawner.workspace import Address, split_secrets
+
+
+def task_id(address: Address) -> str:
+    """The id of the task that a workspace is; it has only one."""
+    return f"{address.uid}-0-{address.attempt}"
+
+
+def pod_labels(address: Address, user: str) -> dict[str, str]:
+    """What the scheduler, and people, find a workspace's pod by."""
+    return {
+        PROJECT: label(address.project),
+        WORKLOAD: label(address.name),
+        WORKLOAD_UID: label(address.uid),
+        TASK: task_id(address),
+        TASK_INDEX: "0",
+        ATTEMPT: str(address.attempt),
+        USER: label(user),
+        KIND: "workspace",
+    }
+
+
+def name_suffix(address: Address) -> str:
+    """What a pod's name ends with, so that each start has a name of its own, found again."""
+    return hashlib.sha256(task_id(address).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A volume that is claimed where it is missing and never deleted.
+
+    Attributes:
+        capacity: as Kubernetes writes it, ``100Gi``.
+        storage_class: empty: the cluster's usual one.
+    """
+
+    name: str
+    capacity: str
+    storage_class: str
+    access_modes: Sequence[str]
+
+
+def volume_claim(storage: Storage, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest of a volume's claim."""
+    spec: dict[str, Any] = {
+        "accessModes": list(storage.access_modes),
+        "resources": {"requests": {"storage": storage.capacity}},
+    }
+    if storage.storage_class:
+        spec["storageClassName"] = storage.storage_class
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": storage.name, "labels": dict(labels)},
+        "spec": spec,
+    }
+
+
+def volumes_for_jobs(
+    places: Mapping[str, tuple[str, Sequence[str]]], *, beside: bool = False
+) -> str:
+    """What a workspace tells of those of its volumes that jobs may see, too.
+
+    Args:
+        places: claim and access modes, by where the workspace has it.
+        beside: also those that a single node may use: such jobs run on the workspace's node.
+    """
+    enough = {"ReadWriteMany", "ReadWriteOnce"} if beside else {"ReadWriteMany"}
+    seen = [
+        {"source": name, "destination": where}
+        for where, (name, modes) in places.items()
+        if enough.intersection(modes)
+    ]
+    return json.dumps(seen)
+
+
+def owned_by_pod(manifest: Mapping[str, Any], pod: str, uid: str) -> dict[str, Any]:
+    """The manifest of what goes with a pod."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
+
+
+def secret_manifest(
+    name: str, environment: Mapping[str, object], labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """The manifest with those variables that open a door."""
+    _, hidden = split_secrets(environment)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {"name": name, "labels": dict(labels)},
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in hidden.items()},
+    }
+
+
+CONTAINER: Final = "notebook"
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdditions:
+    """What a pod is to have beyond KubeSpawner's.
+
+    Attributes:
+        gpu_resource: what the cluster calls a GPU, such as ``nvidia.com/gpu``.
+        grace_seconds: how long it has for saving its work.
+        secret: name of the secret with the rest of its environment.
+    """
+
+    labels: Mapping[str, str]
+    choice: Choice
+    gpu_resource: str
+    grace_seconds: float
+    secret: str
+
+
+def complete_pod(pod: Any, additions: PodAdditions) -> Any:
+    """The pod, changed in place. Raises ``ValueError`` when it has no such container."""
+    pod.metadata.labels = {**(pod.metadata.labels or {}), **additions.labels}
+    spec = pod.spec
+    spec.scheduler_name = SCHEDULER_NAME
+    spec.restart_policy = "Never"
+    spec.termination_grace_period_seconds = max(1, round(additions.grace_seconds))
+    spec.enable_service_links = False
+    container = next((one for one in spec.containers if one.name == CONTAINER), None)
+    if container is None:
+        raise ValueError(f"the pod has no container {CONTAINER!r}, in which a workspace runs")
+    container.resources = _resources(container.resources, additions)
+    container.env = _shown(container.env or [])
+    container.env_from = [
+        *(container.env_from or []),
+        {"secretRef": {"name": additions.secret}},
+    ]
+    return pod
+
+
+def _resources(given: Any, additions: PodAdditions) -> dict[str, dict[str, str]]:
+    """The place's size. Memory is a limit, too; idle processors may be used beyond the share."""
+    choice = additions.choice
+    requests = dict((given and given.requests) or {})
+    limits = dict((given and given.limits) or {})
+    requests |= {"cpu": f"{choice.cpu_millicores}m", "memory": str(choice.memory_bytes)}
+    limits |= {"memory": str(choice.memory_bytes)}
+    for amounts in (requests, limits):
+        amounts.pop(additions.gpu_resource, None)
+        if choice.gpus:
+            amounts[additions.gpu_resource] = str(choice.gpus)
+    return {"requests": requests, "limits": limits}
+
+
+def _shown(variables: list[Any]) -> list[Any]:
+    """Variables that may stand in the pod: those by reference, and those that open no door."""
+    shown, _ = split_secrets({one.name: one.value for one in variables if one.value is not None})
+    return [one for one in variables if one.value is None or one.name in shown]
