@@ -38,9 +38,9 @@ from carrel_scheduler.engines.contract import (
     UnknownTask,
 )
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.external_pods.hands import Fenced, Limits
-from carrel_scheduler.engines.kubernetes.external_pods.work import Feeds, GuestWork
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced, Limits
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.runner import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import (
     Clocks,
     Leader,
@@ -162,7 +162,7 @@ class Standalone:
         executor = Executor(NoTasks(), self.ledger, self.launch, NoHub())
         loop = Reconciler(self.ledger, executor, clock=self.now, external_pods=external_pods)
         feeds = Feeds.of(self.client, ours=self.ours)
-        work = GuestWork(
+        work = ExternalPodRunner(
             self.client,
             feeds,
             made[0],
@@ -189,7 +189,7 @@ class Standalone:
                     task.cancel()
         finally:
             await feeds.close()
-            await work.hands.flush()
+            await work.executor.flush()
 
 
 async def serve() -> None:

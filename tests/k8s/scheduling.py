@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from carrel_scheduler.engines.kubernetes.external_pods.hands import Limits
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
@@ -165,7 +165,7 @@ class Site(Kubelets):
             f"{self.name}-{instance}",
             clock,
             leader,
-            limits=limits or Limits(told_per_second=50.0),
+            limits=limits or Limits(notifications_per_second=50.0),
             stale_grace_s=stale_grace_s,
             ours=ours,
         )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.external_pods.surroundings import (
+from carrel_scheduler.engines.kubernetes.external_pods.reading import (
     KnownProjects,
     OwnerLookup,
 )

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import TaskId
-from carrel_scheduler.engines.kubernetes.external_pods.announcing import Announcing
-from carrel_scheduler.engines.kubernetes.external_pods.own_pods import OwnPods
+from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import (
+    DisruptionAnnouncer,
+    TaskPodIndex,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import NotFound
 from carrel_scheduler.kube.resources import JOBS, NODES, PODS, REPLICA_SETS, Resource
@@ -212,14 +214,14 @@ async def test_a_pod_of_ours_says_who_needs_its_room(here: Site) -> None:
     body = here.pod("mine")
     body["metadata"]["labels"] = {"carrel.dev/task": "uid-0-0"}
     namespace, told = here.namespace("a"), "Gave way to a member of `b`."
-    pods = OwnPods()
+    pods = TaskPodIndex()
     pods.see(await here.client.create(PODS, body, namespace, type=Pod))
     why = ReasonInfo(
         token="Reclaimed",
         sentence="Gave way to `secret` of `b`.",
         data={"sentence_without_names": told},
     )
-    announcing = Announcing(here.client, pods, time.time, here.name)
+    announcing = DisruptionAnnouncer(here.client, pods, time.time, here.name)
     await announcing.announce(TaskId("uid", 0, 0), why)
     await announcing.announce(TaskId("another", 0, 0), why)  # has no pod: nothing to say it on
     pod = await here.client.get(PODS, "mine", namespace, type=Pod)

@@ -10,7 +10,7 @@ import yaml
 
 from carrel_scheduler.engines.kubernetes import leadership
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind
-from carrel_scheduler.engines.kubernetes.external_pods.hands import Fenced
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Fenced
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.kube.client import PatchKind
 from carrel_scheduler.kube.resources import LEASES

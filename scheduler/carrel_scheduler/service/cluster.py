@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.nodes import facts_of
-from carrel_scheduler.engines.kubernetes.external_pods.work import Feeds, GuestWork
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.runner import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
@@ -149,7 +149,7 @@ class Cluster:
             closed=told.closed_networks,
         )
         self._feeds = Feeds.of(client, ours=True)
-        self._work: GuestWork | None = None
+        self._work: ExternalPodRunner | None = None
 
     def external_pods(self, access: ReconcilerAccess) -> ExternalPods:
         """What places the pods that others made."""
@@ -189,7 +189,7 @@ class Cluster:
         """Hear of nodes and of pods that others made; returns once all that are there are known."""
         began = asyncio.Event()
         self._namespaces.quarantine = loop.quarantine
-        self._work = GuestWork(
+        self._work = ExternalPodRunner(
             self._client,
             self._feeds,
             self._external_pods,
@@ -222,7 +222,7 @@ class Cluster:
         """Stop watching, and let another scheduler lead."""
         await self._feeds.close()
         if self._work is not None:
-            await self._work.hands.flush()
+            await self._work.executor.flush()
         await self._lead.end()
 
 

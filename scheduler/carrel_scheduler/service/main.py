@@ -20,7 +20,7 @@ from carrel_scheduler.api.results import Results
 from carrel_scheduler.collecting import collect_rarely
 from carrel_scheduler.engines.contract import Engine
 from carrel_scheduler.engines.external import ExternalPods, ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods import hands
+from carrel_scheduler.engines.kubernetes.external_pods import executor
 from carrel_scheduler.engines.kubernetes.leadership import LeadershipLost
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.ids import new_id
@@ -329,7 +329,7 @@ def main() -> None:
         asyncio.run(serve(settings, listener))
     except* Fenced:
         sys.exit("carrel-scheduler: another scheduler took over this ledger; this one ends")
-    except* hands.Fenced:
+    except* executor.Fenced:
         sys.exit("carrel-scheduler: the cluster follows another scheduler; this one ends")
     except* LeadershipLost as errors:
         sys.exit(f"carrel-scheduler: {errors.exceptions[0]}; this one ends")

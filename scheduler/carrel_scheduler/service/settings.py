@@ -62,7 +62,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from carrel_scheduler.core.settings import Settings as CoreSettings
-from carrel_scheduler.engines.kubernetes.external_pods.turning import STALE_SECONDS
+from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import STALE_SECONDS
 from carrel_scheduler.engines.kubernetes.tasks.settings import LOST_AFTER_SECONDS, PodSettings
 from carrel_scheduler.engines.local.network.addressing import (
     DEFAULT_BLOCK,

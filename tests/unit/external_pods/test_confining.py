@@ -11,13 +11,13 @@ from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    GroupLeft,
-    GroupSeen,
+    NodeGroupDeleted,
+    NodeGroupSeen,
     NodeSeen,
     Ready,
 )
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
 
 AMOUNTS = {"nvidia.com/gpu": "8", "cpu": "64", "memory": "256Gi", "pods": "110"}
@@ -31,9 +31,9 @@ def node(name: str, model: str) -> NodeSeen:
     return NodeSeen(msgspec.convert(said, Node))
 
 
-def group(name: str, model: str, **spec: object) -> GroupSeen:
+def group(name: str, model: str, **spec: object) -> NodeGroupSeen:
     said = {"metadata": {"name": name}, "spec": {"matchLabels": {"model": model}, **spec}}
-    return GroupSeen(msgspec.convert(said, NodeGroup))
+    return NodeGroupSeen(msgspec.convert(said, NodeGroup))
 
 
 def cluster() -> tuple[State, ExternalPodReconciler]:
@@ -100,14 +100,16 @@ def test_what_waits_follows_the_groups() -> None:
     guests.handle([group("too", "t4", projects=["a", "b"])], 1.0)
     guests.reconcile(1.0)
     assert placed(state) == {"b-waits": {"slow"}}
-    guests.handle([GroupLeft("all"), GroupLeft("too"), group("too", "t4", projects=["a"])], 1.0)
+    guests.handle(
+        [NodeGroupDeleted("all"), NodeGroupDeleted("too"), group("too", "t4", projects=["a"])], 1.0
+    )
     guests.reconcile(1.0)
     assert placed(state) == {"b-waits": {"fast"}}
 
 
 def test_nobody_is_confined_where_there_are_no_groups() -> None:
     state, guests = cluster()
-    guests.handle([group("all", "h100", projects=["a"]), GroupLeft("all")], 1.0)
+    guests.handle([group("all", "h100", projects=["a"]), NodeGroupDeleted("all")], 1.0)
     guests.reconcile(1.0)
     state.apply(guests.constrained(own("b", "b")))
     assert placed(state).keys() == {"b"}
@@ -116,7 +118,7 @@ def test_nobody_is_confined_where_there_are_no_groups() -> None:
 def test_where_roles_bind_work_with_gpus_and_work_without_go_to_workers_of_their_own() -> None:
     state = State()
     guests = ExternalPodReconciler(ReconcilerAccess(state, lambda _: None, lambda _: None))
-    guests.places.groups.by_role = True
+    guests.current.places.groups.by_role = True
     state.apply(QueueSet("a", Amounts(16_000, 64_000, 256 * 1024)))
     roles = {"gpus": "gpu-worker", "cpus": "carrel-cpu-worker", "system": ""}
     for name, role in roles.items():

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods import hands as hands_module
-from carrel_scheduler.engines.kubernetes.external_pods.hands import Hands, Limits
-from carrel_scheduler.engines.kubernetes.external_pods.members import PodRef
-from carrel_scheduler.engines.kubernetes.external_pods.messages import EvictionRefused
-from carrel_scheduler.engines.kubernetes.external_pods.orders import Evict, Orders
+from carrel_scheduler.engines.kubernetes.external_pods import executor as executor_module
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    Evict,
+    EvictionRefused,
+    PodOrders,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import PodRef
 from carrel_scheduler.kube.errors import KubeError, TooManyRequests
 
 PATIENCE = 30.0
@@ -46,22 +49,24 @@ class Cluster:
 @asynccontextmanager
 async def at_work(
     cluster: Cluster, heard: "list[ExternalEvents] | None" = None
-) -> AsyncIterator[Hands]:
+) -> AsyncIterator[PodExecutor]:
     client: Any = cluster
     nobody: Any = None
     news: list[ExternalEvents] = [] if heard is None else heard
     limits = Limits(evictions=2)
-    hands = Hands(client, nobody, news.append, now=lambda: 0.0, instance="one", limits=limits)
-    working = asyncio.create_task(hands.run())
-    yield hands
+    execute = PodExecutor(
+        client, nobody, news.append, now=lambda: 0.0, instance="one", limits=limits
+    )
+    working = asyncio.create_task(execute.run())
+    yield execute
     assert not working.done()
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
 
 
-def evictions(*names: str) -> Orders:
+def evictions(*names: str) -> PodOrders:
     pods = [PodRef("carrel-a", name, f"uid-{name}") for name in names]
-    return Orders(evictions=[Evict(pod, "Reclaimed", "b wants its own", 5.0) for pod in pods])
+    return PodOrders(evictions=[Evict(pod, "Reclaimed", "b wants its own", 5.0) for pod in pods])
 
 
 async def until(holds: Any) -> None:
@@ -78,20 +83,20 @@ async def test_pods_that_do_not_give_way_keep_no_other_from_being_evicted(
 ) -> None:
     protected = {f"p{number}": refusal for number in range(20)}
     cluster = Cluster(**protected)
-    async with at_work(cluster) as hands:
-        hands(evictions(*protected, "free"))
+    async with at_work(cluster) as execute:
+        execute(evictions(*protected, "free"))
         await until(lambda: "free" in cluster.evicted)
-        assert hands.counts.evicted == 1
+        assert execute.counts.evicted == 1
 
 
 async def test_a_protected_pod_is_asked_again_and_the_loop_hears_if_that_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hands_module, "EVICT_PAUSES_SECONDS", (0.0,) * 5)
+    monkeypatch.setattr(executor_module, "EVICT_PAUSES_SECONDS", (0.0,) * 5)
     cluster = Cluster(p=PROTECTED)
     heard: list[ExternalEvents] = []
-    async with at_work(cluster, heard) as hands:
-        hands(evictions("p"))
+    async with at_work(cluster, heard) as execute:
+        execute(evictions("p"))
         await until(lambda: heard)
         assert cluster.asked["p"] == 6
         [[news]] = [one.events for one in heard]
@@ -100,11 +105,11 @@ async def test_a_protected_pod_is_asked_again_and_the_loop_hears_if_that_goes_on
 
 
 async def test_a_budget_that_lets_go_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hands_module, "EVICT_PAUSES_SECONDS", (0.0,) * 5)
-    monkeypatch.setattr(hands_module, "EVICT_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(executor_module, "EVICT_PAUSES_SECONDS", (0.0,) * 5)
+    monkeypatch.setattr(executor_module, "EVICT_AGAIN_SECONDS", 0.0)
     cluster = Cluster(p=PROTECTED)
-    async with at_work(cluster) as hands:
-        hands(evictions("p"))
+    async with at_work(cluster) as execute:
+        execute(evictions("p"))
         await until(lambda: cluster.asked["p"] > 10)
         cluster.refusals.clear()
-        await until(lambda: hands.counts.evicted == 1)
+        await until(lambda: execute.counts.evicted == 1)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from carrel_scheduler.engines.kubernetes.external_pods.counting import holder_of, pod_counts
-from carrel_scheduler.engines.kubernetes.external_pods.hands import Hands
-from carrel_scheduler.engines.kubernetes.external_pods.history import close_left_open
-from carrel_scheduler.engines.kubernetes.external_pods.orders import Orders
+from carrel_scheduler.engines.kubernetes.external_pods.executor import PodExecutor
+from carrel_scheduler.engines.kubernetes.external_pods.messages import PodOrders
+from carrel_scheduler.engines.kubernetes.external_pods.usage import (
+    close_left_open,
+    holder_of,
+    pod_counts,
+)
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Transition
 from carrel_schema.objects import Meta
@@ -64,14 +67,14 @@ class Slow:
 async def test_history_that_is_being_written_at_the_end_is_written_once() -> None:
     ledger: Any = Slow()
     nobody: Any = None
-    hands = Hands(nobody, ledger, nobody, now=lambda: 0.0, instance="one")
-    hands(Orders(rows=[row("p", "running")]))
-    working = asyncio.create_task(hands.run())
+    execute = PodExecutor(nobody, ledger, nobody, now=lambda: 0.0, instance="one")
+    execute(PodOrders(rows=[row("p", "running")]))
+    working = asyncio.create_task(execute.run())
     await ledger.begun.wait()
-    hands(Orders(rows=[row("q", "running")]))
+    execute(PodOrders(rows=[row("q", "running")]))
     working.cancel()
     await asyncio.wait([working])
-    ending = asyncio.create_task(hands.flush())
+    ending = asyncio.create_task(execute.flush())
     await asyncio.sleep(0)
     ledger.go.set()
     await ending
@@ -82,11 +85,11 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
     world = World(nodes=1, gpus=1)
     world.project("a", 1)
     for name in ("p", "q"):
-        world.arrive(name, grouping(name))
-    world.arrive("held", grouping("held"))
+        world.add(name, grouping(name))
+    world.add("held", grouping("held"))
     world.see("uid-held", gated=True)
     world.settle()
-    counts = pod_counts(world.guests.book.teams.values(), world.guests.tried)
+    counts = pod_counts(world.guests.current.book.workloads.values(), world.guests.current.tried)
     assert counts.pending == {"active": 1, "gated": 1, "unschedulable": 0}
     assert counts.attempts["scheduled"] == 1
 
@@ -94,11 +97,11 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
 def test_a_device_says_which_guest_holds_it() -> None:
     world = World(nodes=1, gpus=1)
     world.project("a", 1)
-    world.arrive("p", grouping("job", kind="Job"))
+    world.add("p", grouping("job", kind="Job"))
     world.turn()
-    (team,) = world.guests.book.teams.values()
-    held = holder_of(team, 1000, releasing=False, color=3)
+    (workload,) = world.guests.current.book.workloads.values()
+    held = holder_of(workload, 1000, releasing=False, color=3)
     assert (held.name, held.kind, held.state, held.since) == ("p", "Job", "held", world.now)
     world.settle()
-    assert holder_of(team, 1000, releasing=False, color=3).state == "running"
-    assert holder_of(team, 1000, releasing=True, color=3).state == "releasing"
+    assert holder_of(workload, 1000, releasing=False, color=3).state == "running"
+    assert holder_of(workload, 1000, releasing=True, color=3).state == "releasing"

@@ -13,14 +13,14 @@ from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     NodeSeen,
-    OwnSeen,
-    PodGone,
+    PodDeleted,
     Ready,
+    TaskPodSeen,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.own_volumes import asked_claims
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import asked_claims
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.types import (
@@ -92,7 +92,7 @@ def ask(
 ) -> None:
     event = event or job()
     state.apply(guests.constrained(event, claims))
-    guests.own_volumes.follow(event.uid, claims)
+    guests.current.own_volumes.follow(event.uid, claims)
 
 
 def nodes(state: State, uid: str = "w") -> set[str] | None:
@@ -107,14 +107,14 @@ def settle(guests: ExternalPodReconciler, *news: Any) -> None:
 
 def test_it_runs_beside_the_workspace_whose_home_it_sees() -> None:
     state, guests, _ = cluster()
-    settle(guests, OwnSeen(desk("n2")))
+    settle(guests, TaskPodSeen(desk("n2")))
     ask(state, guests, HOME)
     assert {one.node for one in decide(state, 2.0).bindings} == {"n2"}
 
 
 def test_a_volume_of_many_nodes_binds_nobody() -> None:
     state, guests, _ = cluster("ReadWriteOnce", "ReadWriteMany")
-    settle(guests, OwnSeen(desk("n2")))
+    settle(guests, TaskPodSeen(desk("n2")))
     ask(state, guests, HOME)
     assert nodes(state) is None
 
@@ -123,11 +123,11 @@ def test_what_waits_follows_the_workspace() -> None:
     state, guests, _ = cluster()
     ask(state, guests, HOME)
     assert nodes(state) is None
-    settle(guests, OwnSeen(desk("n3")))
+    settle(guests, TaskPodSeen(desk("n3")))
     assert nodes(state) == {"n3"}
-    settle(guests, OwnSeen(desk("n3", phase="Succeeded")), OwnSeen(desk("n1")))
+    settle(guests, TaskPodSeen(desk("n3", phase="Succeeded")), TaskPodSeen(desk("n1")))
     assert nodes(state) == {"n1"}
-    settle(guests, PodGone("desk"))
+    settle(guests, PodDeleted("desk"))
     assert nodes(state) is None
 
 
@@ -135,13 +135,13 @@ def test_what_runs_stays_where_it_is() -> None:
     state, guests, _ = cluster()
     ask(state, guests, HOME)
     state.apply(TaskPlaced("w", 0, "n1", (), 2.0))
-    settle(guests, OwnSeen(desk("n3")))
+    settle(guests, TaskPodSeen(desk("n3")))
     assert nodes(state) is None
 
 
 def test_all_of_a_gang_go_there() -> None:
     state, guests, _ = cluster()
-    settle(guests, OwnSeen(desk("n2")))
+    settle(guests, TaskPodSeen(desk("n2")))
     pair = Group(requests=(Request(cpu_milli=100),) * 2)
     ask(state, guests, HOME, event=replace(job(gang=pair), tasks=2))
     assert [one.node for one in decide(state, 2.0).bindings] == ["n2", "n2"]

@@ -33,7 +33,7 @@ def limit(world: World) -> None:
 
 def bound_gpus(world: World) -> int:
     """GPUs that pods which were bound really ask for."""
-    return sum(asked_gpus(real.member.pod) for real in world.pods.values() if real.member.node)
+    return sum(asked_gpus(real.pod.manifest) for real in world.pods.values() if real.pod.node)
 
 
 def asked_gpus(one: Pod) -> int:
@@ -43,11 +43,11 @@ def asked_gpus(one: Pod) -> int:
 def counted_gpus(world: World, project: str = "a") -> int:
     """GPUs that count for a project."""
     return sum(
-        asked_gpus(slot.member.pod)
-        for team in world.guests.book.teams.values()
-        if team.grouping.project == project
-        for slot in team.slots
-        if slot.place is not None and slot.member is not None
+        asked_gpus(task.pod.manifest)
+        for workload in world.guests.current.book.workloads.values()
+        if workload.grouping.project == project
+        for task in workload.tasks
+        if task.place is not None and task.pod is not None
     )
 
 
@@ -71,7 +71,7 @@ def test_amounts_beyond_64_bits_wait_for_ever_and_end_nothing(
 ) -> None:
     huge = {"name": "main", "resources": {"requests": amounts, "limits": amounts}}
     told = pod("huge", containers=[huge] * containers)
-    world.arrive("p", grouping("p"))
+    world.add("p", grouping("p"))
     world.arrive_as(told, grouping("huge"))
     world.settle()
     assert set(world.bound()) == {"p"}
@@ -92,24 +92,24 @@ def test_nobody_gets_room_by_asking_for_less_than_nothing(
 def test_the_next_pod_of_one_that_gave_way_does_not_get_its_place_for_more(world: World) -> None:
     """A place that is held for a successor was counted for what the one before asked for."""
     job = grouping("job", controlled=True)
-    world.arrive("p0", job, gpus=1)
+    world.add("p0", job, gpus=1)
     world.settle()
     world.evict("uid-p0")
     world.delete("uid-p0")
     world.turn()  # the place is taken for the next pod already
-    world.arrive("p1", job, gpus=4)
-    world.arrive("p2", grouping("p2"), gpus=4)
+    world.add("p1", job, gpus=4)
+    world.add("p2", grouping("p2"), gpus=4)
     world.settle()
     assert bound_gpus(world) <= 6
     assert bound_gpus(world) == counted_gpus(world) == 4
 
 
 def test_a_pod_that_grows_while_its_binding_is_on_its_way_is_counted_anew(world: World) -> None:
-    world.arrive("p", grouping("p"), gpus=1)
-    world.arrive("q", grouping("q"), gpus=4)
+    world.add("p", grouping("p"), gpus=1)
+    world.add("q", grouping("q"), gpus=4)
     world.turn()
     larger = pod("p", gpus=4)
-    world.see("uid-p", pod=larger)
+    world.see("uid-p", manifest=larger)
     world.turn()
     world.carry_out(lambda: "again")  # the API server refuses the version that was decided on
     world.now += 60.0
@@ -121,14 +121,14 @@ def test_a_pod_that_grows_while_its_binding_is_on_its_way_is_counted_anew(world:
 
 def test_one_of_a_gang_that_grows_is_not_bound_for_what_it_asked_before(world: World) -> None:
     whole = grouping("g", roles=(Role("", 2),), controlled=True)
-    world.arrive("g0", whole, gpus=1)
-    world.arrive("g1", whole, gpus=1)
+    world.add("g0", whole, gpus=1)
+    world.add("g1", whole, gpus=1)
     world.settle()
     world.evict("uid-g0")
     world.delete("uid-g0")
     world.turn()
-    world.arrive("g2", whole, gpus=4)
-    world.arrive("q", grouping("q"), gpus=4)
+    world.add("g2", whole, gpus=4)
+    world.add("q", grouping("q"), gpus=4)
     for _ in range(3):
         world.settle()
         world.now += 61.0
@@ -148,12 +148,12 @@ def test_a_pod_that_names_anothers_group_is_no_part_of_it(
 ) -> None:
     """It neither makes the group whole nor takes its place, project or priority."""
     mine = grouping("ns/g", user="ada", roles=(Role("", 2),), controlled=True)
-    world.arrive("g0", mine, gpus=1)
+    world.add("g0", mine, gpus=1)
     theirs = grouping("ns/g", roles=(Role("", 2),), controlled=True, **{"user": "ada", **foreign})
-    world.arrive("evil", theirs, gpus=4)
+    world.add("evil", theirs, gpus=4)
     world.settle()
     assert world.bound() == {}
-    world.arrive("g1", mine, gpus=1)
+    world.add("g1", mine, gpus=1)
     world.settle()
     assert set(world.bound()) == {"g0", "g1"}
     assert counted_gpus(world, "a") == 2
@@ -163,35 +163,35 @@ def test_a_group_that_wants_more_members_while_it_runs_gets_no_more_than_it_may(
     world: World,
 ) -> None:
     few = grouping("g", roles=(Role("", 2),), controlled=True)
-    world.arrive("g0", few, gpus=2)
-    world.arrive("g1", few, gpus=2)
+    world.add("g0", few, gpus=2)
+    world.add("g1", few, gpus=2)
     world.settle()
     more = grouping("g", roles=(Role("", 5),), controlled=True)
     for number in range(2, 5):
-        world.arrive(f"g{number}", more, gpus=2)
+        world.add(f"g{number}", more, gpus=2)
     world.settle()
     assert bound_gpus(world) == counted_gpus(world) == 6
 
 
 def test_a_pod_whose_label_went_while_it_ran_counts_as_before(world: World) -> None:
-    world.arrive("p", grouping("p"), gpus=4)
+    world.add("p", grouping("p"), gpus=4)
     world.settle()
     world.see("uid-p", grouping=grouping("p", "nobodys"))
-    world.arrive("q", grouping("q"), gpus=4)
+    world.add("q", grouping("q"), gpus=4)
     world.settle()
     assert set(world.bound()) == {"p"}
 
 
 def test_a_pod_that_says_it_uses_less_once_it_runs_is_counted_in_full(world: World) -> None:
     """Annotations can be changed at any time, and are read again after a restart."""
-    world.arrive("p", grouping("p"), gpus=4)
+    world.add("p", grouping("p"), gpus=4)
     world.settle()
-    real = world.pods["uid-p"].member.pod
+    real = world.pods["uid-p"].pod.manifest
     notes = {"carrel.dev/gpu-share": "0.5"}
     meta = msgspec.structs.replace(real.metadata, annotations=notes)
-    world.see("uid-p", pod=msgspec.structs.replace(real, metadata=meta))
+    world.see("uid-p", manifest=msgspec.structs.replace(real, metadata=meta))
     world.restart()
     limit(world)
-    world.arrive("q", grouping("q"), gpus=4)
+    world.add("q", grouping("q"), gpus=4)
     world.settle()
     assert set(world.bound()) == {"p"}

@@ -6,9 +6,9 @@ import pytest
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    MemberSeen,
-    OwnSeen,
-    StrangerSeen,
+    ExternalPodSeen,
+    TaskPodSeen,
+    UnmanagedPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
 from carrel_scheduler.engines.kubernetes.pods import labels
@@ -44,8 +44,8 @@ async def read(one: Pod, world: World | None = None) -> Any:
 )
 async def test_a_pod_that_runs_counts_as_when_it_was_bound(labels: dict[str, str]) -> None:
     seen = await read(running(labels=labels))
-    assert isinstance(seen, MemberSeen)
-    found = seen.member.grouping
+    assert isinstance(seen, ExternalPodSeen)
+    found = seen.pod.grouping
     assert (found.project, found.user, found.priority) == ("vision", "ada", 50)
     assert found.preemptible is Preemptibility.YES
 
@@ -56,23 +56,23 @@ async def test_a_pod_that_waits_counts_as_it_says_by_now() -> None:
         annotations={COUNTED: BOUND},
         labels={"carrel.dev/project": "speech"},
     )
-    assert (await read(waiting)).member.grouping.project == "speech"
+    assert (await read(waiting)).pod.grouping.project == "speech"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"project": 1}', "9" * 5000])
 async def test_what_an_older_scheduler_bound_counts_by_its_labels(text: str) -> None:
     seen = await read(running({COUNTED: text}, labels={"carrel.dev/project": "speech"}))
-    assert seen.member.grouping.project == "speech"
+    assert seen.pod.grouping.project == "speech"
 
 
 async def test_only_in_namespaces_of_projects_a_label_says_that_a_pod_is_our_own() -> None:
     """Elsewhere anybody may write it, and what it uses would not be counted."""
     labels = {"carrel.dev/task": "uid-0-0"}
-    assert isinstance(await read(running(labels=labels, namespace="carrel-vision")), OwnSeen)
+    assert isinstance(await read(running(labels=labels, namespace="carrel-vision")), TaskPodSeen)
     elsewhere = await read(running(labels=labels, namespace="default"))
-    assert isinstance(elsewhere, MemberSeen)
+    assert isinstance(elsewhere, ExternalPodSeen)
 
 
 async def test_without_a_word_about_it_what_cannot_be_understood_is_a_strangers() -> None:
     labels = {"carrel.dev/preemptible": "perhaps"}
-    assert isinstance(await read(running({}, labels=labels)), StrangerSeen)
+    assert isinstance(await read(running({}, labels=labels)), UnmanagedPodSeen)

@@ -10,9 +10,13 @@ from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.resources import Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
-from carrel_scheduler.engines.kubernetes.external_pods.messages import MemberSeen, NodeSeen, Ready
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    ExternalPodSeen,
+    NodeSeen,
+    Ready,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping, Role
 from carrel_scheduler.engines.kubernetes.pods.types import Node
 from unit.external_pods.world import pod
@@ -40,12 +44,14 @@ def test_a_gang_lies_together(level: Level, expected: set[str]) -> None:
     state.apply(QueueSet("a", Amounts(8_000, 64_000, 256 * 1024)))
     structure = Group("job", groups=tuple(Group(role.name) for role in ROLES), level=level)
     grouping = Grouping("job", "job", "a", roles=ROLES, structure=structure)
-    members = [
-        MemberSeen(Member(PodRef("carrel-a", name, f"uid-{name}"), grouping, pod(name), role=name))
+    pods = [
+        ExternalPodSeen(
+            ExternalPod(PodRef("carrel-a", name, f"uid-{name}"), grouping, pod(name), role=name)
+        )
         for name in ("master", "worker")
     ]
     nodes = [node("a-1", "a", "1"), node("b-1", "b", "1"), node("b-2", "b", "1")]
-    guests.handle([*nodes, *members, Ready()], 1.0)
+    guests.handle([*nodes, *pods, Ready()], 1.0)
     guests.reconcile(1.0)
     assert {binding.node for binding in decide(state, 1.0).bindings} == expected
 
@@ -64,7 +70,9 @@ def test_who_preempts_nobody_waits_for_room(delay: float, evicted: int) -> None:
     assert len(decide(state, 2.0).evictions) == evicted
 
 
-def single(grouping: Grouping, name: str, at: str = "") -> MemberSeen:
+def single(grouping: Grouping, name: str, at: str = "") -> ExternalPodSeen:
     """A pod for itself, on a node or waiting."""
     one = pod(name, nodeName=at) if at else pod(name)
-    return MemberSeen(Member(PodRef("carrel-a", name, f"uid-{name}"), grouping, one, node=at))
+    return ExternalPodSeen(
+        ExternalPod(PodRef("carrel-a", name, f"uid-{name}"), grouping, one, node=at)
+    )

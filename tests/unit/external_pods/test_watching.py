@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods import watching
+from carrel_scheduler.engines.kubernetes.external_pods import watchers
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    OwnSeen,
-    PodGone,
-    StrangerSeen,
+    PodDeleted,
+    TaskPodSeen,
+    UnmanagedPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import Unavailable
@@ -41,14 +41,14 @@ class Away:
     def __init__(self, times: int) -> None:
         self.times = times
 
-    async def seen(self, pod: Pod) -> OwnSeen:
+    async def seen(self, pod: Pod) -> TaskPodSeen:
         self.times -= 1
         if self.times >= 0:
             raise Unavailable(503, "ServiceUnavailable", "away")
-        return OwnSeen(pod)
+        return TaskPodSeen(pod)
 
-    def gone(self, pod: Pod) -> PodGone:
-        return PodGone(pod.metadata.uid)
+    def gone(self, pod: Pod) -> PodDeleted:
+        return PodDeleted(pod.metadata.uid)
 
 
 def pod(node: str) -> Pod:
@@ -67,7 +67,7 @@ async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
             enough.set()
 
     pump = asyncio.create_task(
-        watching.pump_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
+        watchers.pump_pods(heard, reader, tell, synced, Quarantine(lambda: 0.0))
     )
     waiting = asyncio.create_task(enough.wait())
     await asyncio.wait([pump, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -79,20 +79,20 @@ async def pumped(heard: Any, reader: Any, news: int) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(watchers, "AGAIN_SECONDS", 0.001)
 
 
 async def test_it_goes_on_and_reads_again() -> None:
     heard = Heard([Change(ChangeKind.ADDED, pod("")), SYNCED])
     (found,) = await pumped(heard, Away(3), 1)
-    assert isinstance(found, OwnSeen)
+    assert isinstance(found, TaskPodSeen)
 
 
 async def test_what_a_bound_one_uses_is_counted_meanwhile() -> None:
     heard = Heard([Change(ChangeKind.ADDED, pod("n1")), SYNCED])
     first, second = await pumped(heard, Away(1), 2)
-    assert isinstance(first, StrangerSeen)
-    assert isinstance(second, OwnSeen)
+    assert isinstance(first, UnmanagedPodSeen)
+    assert isinstance(second, TaskPodSeen)
 
 
 async def test_what_is_gone_is_not_read_again() -> None:
@@ -102,4 +102,4 @@ async def test_what_is_gone_is_not_read_again() -> None:
         [Change(ChangeKind.DELETED, there), Change(ChangeKind.ADDED, other)],
     )
     told = await pumped(heard, Away(1), 3)
-    assert [type(one) for one in told] == [StrangerSeen, PodGone, OwnSeen]
+    assert [type(one) for one in told] == [UnmanagedPodSeen, PodDeleted, TaskPodSeen]

@@ -15,17 +15,20 @@ from carrel_scheduler.core.invariants import state as invariants
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.external import ReconcilerAccess
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    Bind,
     BindingFailed,
-    GuestNews,
-    MemberSeen,
+    Evict,
+    ExternalEvent,
+    ExternalPodSeen,
     NodeSeen,
-    PodGone,
+    PodDeleted,
+    PodOrders,
     Ready,
+    ReportEvent,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.orders import Bind, Evict, Note, Orders
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 
@@ -59,12 +62,12 @@ def pod(name: str, gpus: int = 1, **spec: Any) -> Pod:
 class Real:
     """A pod as it really is."""
 
-    member: Member
+    pod: ExternalPod
     devices: tuple[int, ...] = ()
 
     @property
     def alive(self) -> bool:
-        return bool(self.member.node) and self.member.outcome is None
+        return bool(self.pod.node) and self.pod.outcome is None
 
 
 @dataclass
@@ -76,12 +79,12 @@ class World:
     stale_grace_s: float = 5.0
     now: float = 1000.0
     pods: dict[str, Real] = field(default_factory=dict)
-    news: list[GuestNews] = field(default_factory=list)
+    news: list[ExternalEvent] = field(default_factory=list)
     binds: list[Bind] = field(default_factory=list)
     evictions: list[Evict] = field(default_factory=list)
     told: dict[str, str] = field(default_factory=dict)
     rows: list[Any] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[ReportEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.restart()
@@ -93,13 +96,13 @@ class World:
             ReconcilerAccess(self.state, lambda _: None, lambda _: None),
             stale_grace_s=self.stale_grace_s,
         )
-        self.guests.hands = self._take
+        self.guests.current.execute = self._take
         self.binds.clear()
         self.evictions.clear()
         self.news.clear()
         for number in range(self.nodes):
             self.news.append(NodeSeen(node(f"n{number}", self.gpus)))
-        self.news += [MemberSeen(real.member) for real in self.pods.values()]
+        self.news += [ExternalPodSeen(real.pod) for real in self.pods.values()]
         self.news.append(Ready())
 
     def project(self, name: str, gpus: int) -> None:
@@ -107,7 +110,7 @@ class World:
         self.state.apply(QueueSet(name, quota, over_quota=True))
         self.guests.project_changed(name)
 
-    def _take(self, orders: Orders) -> None:
+    def _take(self, orders: PodOrders) -> None:
         self.binds += orders.binds
         self.evictions += orders.evictions
         self.rows += orders.rows
@@ -119,7 +122,7 @@ class World:
         news, self.news = self.news, []
         self.guests.handle(news, self.now)
         self.guests.reconcile(self.now)
-        if not self.guests.ready:
+        if not self.guests.current.ready:
             return
         plan = decide(self.state, self.now)
         for binding in plan.bindings:
@@ -135,33 +138,33 @@ class World:
 
     # What happens in the cluster
 
-    def arrive(self, name: str, grouping: Grouping, gpus: int = 1, role: str = "") -> None:
+    def add(self, name: str, grouping: Grouping, gpus: int = 1, role: str = "") -> None:
         self.arrive_as(pod(name, gpus), grouping, role)
 
     def arrive_as(self, one: Pod, grouping: Grouping, role: str = "") -> None:
         """A pod as its manifest says it."""
         meta = one.metadata
-        member = Member(PodRef(meta.namespace, meta.name, meta.uid), grouping, one, role)
-        self.pods[meta.uid] = Real(member)
-        self.news.append(MemberSeen(member))
+        pod = ExternalPod(PodRef(meta.namespace, meta.name, meta.uid), grouping, one, role)
+        self.pods[meta.uid] = Real(pod)
+        self.news.append(ExternalPodSeen(pod))
 
     def evict(self, uid: str) -> None:
         """The scheduler has a pod give way, and it does."""
-        home = self.guests.book.home(uid)
+        home = self.guests.current.book.task_of(uid)
         assert home is not None
-        self.guests.give_way(*home, "Reclaimed", "others want their own")
+        self.guests.current.give_way(*home, "Reclaimed", "others want their own")
         self.guests.act()
         while self.evictions:
             self.carry_out()
 
     def see(self, uid: str, **changes: Any) -> None:
         real = self.pods[uid]
-        real.member = seen_as(real.member, **changes)
-        self.news.append(MemberSeen(real.member))
+        real.pod = seen_as(real.pod, **changes)
+        self.news.append(ExternalPodSeen(real.pod))
 
     def delete(self, uid: str) -> None:
         if self.pods.pop(uid, None) is not None:
-            self.news.append(PodGone(uid))
+            self.news.append(PodDeleted(uid))
 
     def carry_out(self, fails: Callable[[], str] = lambda: "") -> None:
         """Do one order; ``fails`` says "", "again" or "final"."""
@@ -173,22 +176,22 @@ class World:
     def _bind(self, order: Bind, failure: str) -> None:
         uid = order.pod.uid
         real = self.pods.get(uid)
-        if real is None or failure or real.member.node or real.member.ending:
+        if real is None or failure or real.pod.node or real.pod.ending:
             final = failure != "again"
             self.news.append(BindingFailed(order.pod, "refused", final=final))
             return
         bound = msgspec.structs.replace(
-            real.member.pod,
-            spec=msgspec.structs.replace(real.member.pod.spec, node_name=order.node),
+            real.pod.manifest,
+            spec=msgspec.structs.replace(real.pod.manifest.spec, node_name=order.node),
         )
         self._check_free(order)
-        self.see(uid, node=order.node, devices=order.devices, pod=bound)
+        self.see(uid, node=order.node, devices=order.devices, manifest=bound)
 
     def _check_free(self, order: Bind) -> None:
         """No device is given away that a live pod has."""
         for uid, real in self.pods.items():
-            if uid != order.pod.uid and real.alive and real.member.node == order.node:
-                assert not set(real.member.devices or ()) & set(order.devices), (order, real)
+            if uid != order.pod.uid and real.alive and real.pod.node == order.node:
+                assert not set(real.pod.devices or ()) & set(order.devices), (order, real)
 
     def _evict(self, order: Evict) -> None:
         if order.pod.uid in self.pods:
@@ -204,11 +207,11 @@ class World:
                 self.carry_out()
 
     def bound(self) -> dict[str, str]:
-        return {r.member.ref.name: r.member.node for r in self.pods.values() if r.member.node}
+        return {r.pod.ref.name: r.pod.node for r in self.pods.values() if r.pod.node}
 
 
-def seen_as(member: Member, **changes: Any) -> Member:
-    return replace(member, **changes)
+def seen_as(known: ExternalPod, **changes: Any) -> ExternalPod:
+    return replace(known, **changes)
 
 
 def grouping(uid: str, project: str = "a", **more: Any) -> Grouping:

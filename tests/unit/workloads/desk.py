@@ -20,7 +20,7 @@ from carrel_scheduler.engines.contract import (
     TaskStatus,
     UnknownTask,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts

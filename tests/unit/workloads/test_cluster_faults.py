@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods import settling
-from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
+from carrel_scheduler.engines.kubernetes.external_pods import reconcile_pass
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    MemberSeen,
-    NodeLeft,
+    ExternalPodSeen,
+    NodeDeleted,
     NodeSeen,
     Ready,
 )
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.workloads.views.live import LiveView
@@ -53,7 +53,9 @@ async def test_a_node_that_cannot_be_read_is_set_aside_and_the_others_serve(desk
 async def test_news_that_mean_nothing_end_nothing(desk: Desk) -> None:
     await desk.project("vision", 4)
     wrong: Any = None
-    await hear(desk, node(NODE, "4"), NodeSeen(wrong), MemberSeen(wrong), NodeLeft(wrong), Ready())
+    await hear(
+        desk, node(NODE, "4"), NodeSeen(wrong), ExternalPodSeen(wrong), NodeDeleted(wrong), Ready()
+    )
     uid = await desk.submit("vision", "job")
     assert await desk.phase(uid) == "starting"
     assert desk.loop.quarantine.counts
@@ -76,19 +78,19 @@ async def test_what_fails_while_gpus_are_missing_counts_as_lost(desk: Desk) -> N
     assert await desk.phases(uids[1], uids[3]) == ["running", "running"]
 
 
-async def test_a_team_that_cannot_be_settled_holds_up_no_other(
+async def test_a_workload_that_cannot_be_settled_holds_up_no_other(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await desk.project("vision", 4)
     await hear(desk, node(NODE, "4"), Ready())
-    settle, failed = settling.settle, []
+    settle, failed = reconcile_pass.settle, []
 
-    def failing(turn: Any, team: Any) -> None:
-        settle(turn, team)
-        failed.append(team.uid)
+    def failing(turn: Any, workload: Any) -> None:
+        settle(turn, workload)
+        failed.append(workload.uid)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(settling, "settle", failing)
+    monkeypatch.setattr(reconcile_pass, "settle", failing)
     pod = guest("pod-1")
     await hear(desk, pod)
     assert failed
@@ -98,7 +100,7 @@ async def test_a_team_that_cannot_be_settled_holds_up_no_other(
     assert await desk.phase(await desk.submit("vision", "job", gpus=4)) == "starting"
 
 
-def guest(name: str) -> MemberSeen:
+def guest(name: str) -> ExternalPodSeen:
     amounts = {"nvidia.com/gpu": "1", "cpu": "1"}
     told = {
         "metadata": {"name": name, "namespace": "carrel-vision", "uid": f"uid-{name}"},
@@ -108,4 +110,4 @@ def guest(name: str) -> MemberSeen:
     }
     pod = msgspec.convert(told, Pod)
     ref = PodRef("carrel-vision", name, pod.metadata.uid)
-    return MemberSeen(Member(ref, Grouping(f"own-{name}", name, "vision"), pod, ""))
+    return ExternalPodSeen(ExternalPod(ref, Grouping(f"own-{name}", name, "vision"), pod, ""))

@@ -8,10 +8,10 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId, TaskPhase
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    NodeLeft,
+    NodeDeleted,
     NodeSeen,
-    OwnSeen,
     Ready,
+    TaskPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from carrel_scheduler.ledger.resources import conditions
@@ -48,7 +48,7 @@ def node(name: str = NODE, *, ready: bool = True, **spec: Any) -> NodeSeen:
     return NodeSeen(msgspec.convert(told, Node))
 
 
-def leaving(task: TaskId, reason: str = "EvictionByEvictionAPI", node: str = NODE) -> OwnSeen:
+def leaving(task: TaskId, reason: str = "EvictionByEvictionAPI", node: str = NODE) -> TaskPodSeen:
     told = {
         "metadata": {
             "name": str(task),
@@ -62,7 +62,7 @@ def leaving(task: TaskId, reason: str = "EvictionByEvictionAPI", node: str = NOD
             "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": reason}]
         },
     }
-    return OwnSeen(msgspec.convert(told, Pod))
+    return TaskPodSeen(msgspec.convert(told, Pod))
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ async def test_a_deleted_node_stays_closed_until_its_tasks_are_known_to_be_lost(
     cluster: Desk,
 ) -> None:
     job, place = await job_and_desk(cluster)
-    await hear(cluster, NodeLeft(NODE), node(SPARE))
+    await hear(cluster, NodeDeleted(NODE), node(SPARE))
     nodes = cluster.loop.state.nodes
     assert NODE in nodes.slots
     assert not nodes.schedulable[nodes.slots[NODE]]

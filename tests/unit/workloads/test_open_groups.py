@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    GroupSeen,
+    NodeGroupSeen,
     NodeSeen,
     Ready,
 )
@@ -32,9 +32,9 @@ def node(name: str, gpus: int, **labels: str) -> NodeSeen:
     return NodeSeen(msgspec.convert(told, Node))
 
 
-def group(name: str, **spec: Any) -> GroupSeen:
+def group(name: str, **spec: Any) -> NodeGroupSeen:
     told = {"metadata": {"name": name}, "spec": {"matchLabels": {"pool": name}, **spec}}
-    return GroupSeen(msgspec.convert(told, NodeGroup))
+    return NodeGroupSeen(msgspec.convert(told, NodeGroup))
 
 
 @pytest.fixture

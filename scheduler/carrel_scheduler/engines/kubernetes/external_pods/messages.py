@@ -1,34 +1,39 @@
-"""What the loop hears of pods and nodes that are not its own."""
+"""Events that external pods and nodes cause, and orders that a reconcile pass leaves behind.
 
-from dataclasses import dataclass
+PodOrders are carried out after the pass (``executor``).
+"""
 
-from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
+from dataclasses import dataclass, field
+
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Decision
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup, Pod
+from carrel_scheduler.ledger.records import Transition
 
 
 @dataclass(frozen=True, slots=True)
-class MemberSeen:
+class ExternalPodSeen:
     """A pod that we are to place appeared or changed."""
 
-    member: Member
+    pod: ExternalPod
 
 
 @dataclass(frozen=True, slots=True)
-class StrangerSeen:
+class UnmanagedPodSeen:
     """A pod that others place appeared or changed."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
-class OwnSeen:
+class TaskPodSeen:
     """A pod of a task of ours appeared or changed: others may want to be near to it, or far."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
-class PodGone:
+class PodDeleted:
     """A pod is no more, or uses nothing any more."""
 
     uid: str
@@ -42,21 +47,21 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLeft:
+class NodeDeleted:
     """A node was deleted."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeen:
+class NodeGroupSeen:
     """A group of nodes appeared or changed."""
 
     group: NodeGroup
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLeft:
+class NodeGroupDeleted:
     """A group of nodes was deleted."""
 
     name: str
@@ -89,16 +94,95 @@ class EvictionRefused:
     text: str
 
 
-GuestNews = (
-    MemberSeen
-    | StrangerSeen
-    | OwnSeen
-    | PodGone
+ExternalEvent = (
+    ExternalPodSeen
+    | UnmanagedPodSeen
+    | TaskPodSeen
+    | PodDeleted
     | NodeSeen
-    | NodeLeft
-    | GroupSeen
-    | GroupLeft
+    | NodeDeleted
+    | NodeGroupSeen
+    | NodeGroupDeleted
     | Ready
     | BindingFailed
     | EvictionRefused
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Bind a pod to a node, with devices, after what was decided about its volumes is written.
+
+    ``seen`` is the pod as it was decided on, ``counted`` whom it counts for (``pods.counted``).
+    """
+
+    pod: PodRef
+    node: str
+    devices: tuple[int, ...]
+    seen: Pod
+    first: tuple[Decision, ...] = ()
+    counted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """ReportPending a pod to give way.
+
+    Attributes:
+        reason: a token in CamelCase, such as ``PreemptionByScheduler``.
+        message: who wants the room, and why, in a sentence.
+    """
+
+    pod: PodRef
+    reason: str
+    message: str
+    grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPending:
+    """Say in a waiting pod's condition, and as an event, why it waits."""
+
+    pod: PodRef
+    token: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEvent:
+    """Say as an event what happened to a pod."""
+
+    pod: PodRef
+    token: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate:
+    """Say on which node room is being freed for a pod."""
+
+    pod: PodRef
+    node: str
+
+
+@dataclass(slots=True)
+class PodOrders:
+    """All orders of a turn, and the rows of history that go with them."""
+
+    binds: list[Bind] = field(default_factory=list)
+    evictions: list[Evict] = field(default_factory=list)
+    tells: list[ReportPending] = field(default_factory=list)
+    notes: list[ReportEvent] = field(default_factory=list)
+    nominations: list[Nominate] = field(default_factory=list)
+    rows: list[Transition] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(
+            self.binds
+            or self.evictions
+            or self.tells
+            or self.notes
+            or self.nominations
+            or self.rows
+        )

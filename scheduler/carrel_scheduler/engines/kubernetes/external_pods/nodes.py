@@ -31,19 +31,19 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class KnownNode:
+class ClusterNode:
     """A node as it was last seen, and how it is."""
 
     object: Node
     health: NodeHealth
 
 
-class Nodes:
+class ClusterNodes:
     """All nodes. Changes are gathered, and applied once a turn."""
 
     def __init__(self, groups: NodeGroups, withheld: Callable[[NodeSet], NodeSet]) -> None:
         self._groups, self._withheld = groups, withheld
-        self._known: dict[str, KnownNode] = {}
+        self._known: dict[str, ClusterNode] = {}
         self._strangers = UnmanagedUse()
         self._changed: set[str] = set()
         self._left: set[str] = set()
@@ -89,7 +89,7 @@ class Nodes:
         name = node.metadata.name
         self._followed = True
         before = self._known.get(name)
-        known = self._known[name] = KnownNode(node, health_of(node))
+        known = self._known[name] = ClusterNode(node, health_of(node))
         self._changed.add(name)
         self._left.discard(name)
         if before is None or before.health is not known.health:
@@ -132,7 +132,7 @@ class Nodes:
         return sorted(gone & state.nodes.slots.keys())
 
     def settle(self, state: State, quarantine: Quarantine) -> list[NodeFacts]:
-        """Tell the core of everything that changed; returns what people are to know of it.
+        """ReportPending the core of everything that changed; returns what people are to know of it.
 
         A node that cannot be told of is left as it was, and set aside.
         """
@@ -168,7 +168,7 @@ class Nodes:
         if name in state.nodes.slots:
             state.apply(NodeGone(name))
 
-    def _told(self, state: State, known: KnownNode) -> NodeSet | None:
+    def _told(self, state: State, known: ClusterNode) -> NodeSet | None:
         """The node for the core; ``None`` where that is known. Raises ``PodRefused``."""
         name = known.object.metadata.name
         slot = state.nodes.slots.get(name)
@@ -212,7 +212,7 @@ def _taken(state: State, slot: int) -> list[int]:
 
 
 def _apply(state: State, told: NodeSet) -> None:
-    """Tell the core; devices that went away under work that runs there count as broken."""
+    """ReportPending the core; devices that went away under work that runs there count as broken."""
     try:
         state.apply(told)
     except InvalidEvent as error:

@@ -1,33 +1,104 @@
-"""From a pod as the cluster shows it to what the loop hears of it.
+"""From a pod as the cluster shows it to the event that the reconciler takes in.
 
-A pod with our scheduler's name that a task of ours made is our own work and is heard of through the
+A pod with our scheduler's name that a task made belongs to a workload and is followed by the
 engine: the label says so in the namespaces of projects, where only scheduler and Hub may write it.
-One without such a label is a guest; every other pod that has a node is a stranger. A pod that runs
-counts for whom it was bound for, whatever its labels say by now.
+One without such a label is an external pod; every other pod that has a node is unmanaged. A running
+pod counts as what it was bound for, whatever its labels say by now.
 """
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
 
 from carrel_scheduler.core.events import Outcome
 from carrel_scheduler.engines.kubernetes.binding import read_devices
-from carrel_scheduler.engines.kubernetes.external_pods.members import Member, PodRef
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    MemberSeen,
-    OwnSeen,
-    PodGone,
-    StrangerSeen,
+    ExternalPodSeen,
+    PodDeleted,
+    TaskPodSeen,
+    UnmanagedPodSeen,
 )
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import ExternalPod, PodRef
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouped, Grouping
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
-from carrel_scheduler.engines.kubernetes.pods.types import Pod
-from carrel_schema.names import (
-    DEVICES,
-    NAMESPACE_PREFIX,
-    SCHEDULER_NAME,
-    TASK,
-)
+from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Owned, Owner, Pod
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import Forbidden, NotFound
+from carrel_scheduler.kube.resources import Resource
+from carrel_schema.names import DEVICES, NAMESPACE_PREFIX, PROJECT, SCHEDULER_NAME, TASK
+
+
+class _Kind(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = True
+
+
+class _Kinds(msgspec.Struct):
+    resources: list[_Kind] = []
+
+
+class OwnerLookup:
+    """Gets owners by their references; the server says under which path each kind lives."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._kinds: dict[tuple[str, str], Resource] = {}
+
+    async def __call__(self, owner: Owner, namespace: str) -> Owned | None:
+        """The owner; ``None`` where there is none, or it may not be read."""
+        try:
+            resource = await self._resource(owner)
+            if resource is None:
+                return None
+            where = namespace if resource.namespaced else ""
+            return await self._client.get(resource, owner.name, where, type=Owned)
+        except (NotFound, Forbidden):
+            return None
+
+    async def _resource(self, owner: Owner) -> Resource | None:
+        key = (owner.api_version, owner.kind)
+        if key not in self._kinds:
+            group, _, version = owner.api_version.rpartition("/")
+            root = f"/apis/{owner.api_version}" if group else f"/api/{version}"
+            told = msgspec.json.decode(await self._client.raw("GET", root), type=_Kinds)
+            for one in told.resources:
+                if "/" not in one.name:
+                    found = Resource(group, version, one.name, one.kind, one.namespaced)
+                    self._kinds[owner.api_version, one.kind] = found
+        return self._kinds.get(key)
+
+
+class KnownProjects:
+    """Projects by name, and those that namespaces belong to.
+
+    Args:
+        projects: by name, as the loop knows them.
+        namespaces: gives them by uid, as the cluster shows them now.
+    """
+
+    def __init__(
+        self, projects: Mapping[str, Any], namespaces: Callable[[], Mapping[str, Namespace]]
+    ) -> None:
+        self._projects = projects
+        self._namespaces = namespaces
+
+    def known(self, name: str) -> bool:
+        """Whether there is a project of this name."""
+        return name in self._projects
+
+    def of_namespace(self, namespace: str) -> str:
+        """The project that a namespace says it belongs to; empty where it says nothing."""
+        if namespace.startswith(NAMESPACE_PREFIX):
+            return namespace.removeprefix(NAMESPACE_PREFIX)
+        for one in self._namespaces().values():
+            if one.metadata.name == namespace:
+                return one.metadata.labels.get(PROJECT, "")
+        return ""
+
 
 GRACE_SECONDS: Final = 30.0
 _ENDED: Final = {"Succeeded": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
@@ -41,26 +112,28 @@ class Reader:
         self._grouper = grouper
         self._read: dict[str, Grouped] = {}
 
-    async def seen(self, pod: Pod) -> MemberSeen | StrangerSeen | OwnSeen:
+    async def seen(self, pod: Pod) -> ExternalPodSeen | UnmanagedPodSeen | TaskPodSeen:
         """What a pod that appeared or changed is to the loop."""
         if pod.spec.scheduler_name != SCHEDULER_NAME:
-            return StrangerSeen(pod)
+            return UnmanagedPodSeen(pod)
         if TASK in pod.metadata.labels and pod.metadata.namespace.startswith(NAMESPACE_PREFIX):
-            return OwnSeen(pod)
+            return TaskPodSeen(pod)
         try:
-            return MemberSeen(_member(pod, await self._grouped(pod)))
+            return ExternalPodSeen(_external_pod(pod, await self._grouped(pod)))
         except PodRefused as error:
             if not pod.spec.node_name:
-                return MemberSeen(_member(pod, Grouped(_nameless(pod)), error.sentence))
+                return ExternalPodSeen(_external_pod(pod, Grouped(_nameless(pod)), error.sentence))
             was = labels.read_counted(pod.metadata.annotations)
             if was is None:
-                return StrangerSeen(pod)
-            return MemberSeen(_member(pod, Grouped(labels.as_counted(_nameless(pod), was))))
+                return UnmanagedPodSeen(pod)
+            return ExternalPodSeen(
+                _external_pod(pod, Grouped(labels.as_counted(_nameless(pod), was)))
+            )
 
-    def gone(self, pod: Pod) -> PodGone:
+    def gone(self, pod: Pod) -> PodDeleted:
         """What a deleted pod is to the loop."""
         self._read.pop(pod.metadata.uid, None)
-        return PodGone(pod.metadata.uid)
+        return PodDeleted(pod.metadata.uid)
 
     async def _grouped(self, pod: Pod) -> Grouped:
         known = self._read.get(pod.metadata.uid)
@@ -73,13 +146,13 @@ class Reader:
         return known
 
 
-def _member(pod: Pod, grouped: Grouped, refusal: str = "") -> Member:
+def _external_pod(pod: Pod, grouped: Grouped, refusal: str = "") -> ExternalPod:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     grace = spec.termination_grace_period_seconds
-    return Member(
+    return ExternalPod(
         ref=PodRef(meta.namespace, meta.name, meta.uid),
         grouping=grouped.grouping,
-        pod=pod,
+        manifest=pod,
         role=grouped.role,
         node=spec.node_name,
         devices=read_devices(meta.annotations.get(DEVICES)) if spec.node_name else None,

@@ -1,9 +1,8 @@
-"""Carrying out what was decided about guests, in the background.
+"""Binder and evictor: carries out the orders about external pods, in the background.
 
-Bindings go first and many at once; evictions beside them; what is only told waits for its turn, a
-few in a second. History is written in bulk. What comes of bindings reaches the loop as news. An
-eviction that is refused waits by itself for its next try, so however many are protected, others are
-carried out meanwhile.
+Bindings go first and many at once; evictions beside them; notifications are limited to a few in a
+second. History is written in bulk. Outcomes of bindings become events. An eviction that is refused
+waits by itself for its next try, so however many are protected, others are carried out meanwhile.
 """
 
 import asyncio
@@ -18,17 +17,15 @@ from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
 from carrel_scheduler.engines.kubernetes.eviction import Protected, Victim, evict
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
-    BindingFailed,
-    EvictionRefused,
-    GuestNews,
-)
-from carrel_scheduler.engines.kubernetes.external_pods.orders import (
     Bind,
+    BindingFailed,
     Evict,
+    EvictionRefused,
+    ExternalEvent,
     Nominate,
-    Note,
-    Orders,
-    Tell,
+    PodOrders,
+    ReportEvent,
+    ReportPending,
 )
 from carrel_scheduler.engines.kubernetes.notifications import Said
 from carrel_scheduler.kube.client import KubeClient
@@ -43,7 +40,7 @@ EVICT_PAUSES_SECONDS: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Between tries at an eviction that is refused for the moment; then the loop hears of it."""
 EVICT_AGAIN_SECONDS: Final = 60.0
 """Between tries after that."""
-Tellable = Tell | Note | Nominate
+Notification = ReportPending | ReportEvent | Nominate
 
 
 class Fenced(Exception):  # noqa: N818 - an outcome to end on
@@ -57,12 +54,12 @@ class Limits:
     Attributes:
         bindings: on their way at the same time.
         evictions: the same.
-        told_per_second: pods that are told why they wait.
+        notifications_per_second: pods that are told why they wait.
     """
 
     bindings: int = 32
     evictions: int = 16
-    told_per_second: float = 5.0
+    notifications_per_second: float = 5.0
 
 
 @dataclass(slots=True)
@@ -75,13 +72,13 @@ class Counts:
     told: int = 0
 
 
-class Hands:
+class PodExecutor:
     """See the module. Call it with orders; run ``run`` beside the loop.
 
     Args:
         client: of the API server.
         ledger: where history goes.
-        tell: hands news to the loop.
+        tell: execute news to the loop.
         now: epoch seconds.
         instance: the name of this process, for events.
         limits: see ``Limits``.
@@ -104,13 +101,13 @@ class Hands:
         self._binds: deque[Bind] = deque()
         self._evictions: deque[Evict] = deque()
         self._refusals: Counter[str] = Counter()
-        self._tells: dict[tuple[type, str], Tellable] = {}
+        self._tells: dict[tuple[type, str], Notification] = {}
         self._rows: list[Transition] = []
         self._written: asyncio.Future[Sequence[Meta]] | None = None
         self._binding, self._evicting = asyncio.Semaphore(0), asyncio.Semaphore(0)
         self._telling, self._writing = asyncio.Event(), asyncio.Event()
 
-    def __call__(self, orders: Orders) -> None:
+    def __call__(self, orders: PodOrders) -> None:
         """Take orders; returns at once."""
         self._binds += orders.binds
         self._evictions += orders.evictions
@@ -118,7 +115,7 @@ class Hands:
             self._binding.release()
         for _ in orders.evictions:
             self._evicting.release()
-        said: list[Tellable] = [*orders.tells, *orders.notes, *orders.nominations]
+        said: list[Notification] = [*orders.tells, *orders.notes, *orders.nominations]
         for one in said:
             self._tells[type(one), one.pod.uid] = one
             self._telling.set()
@@ -211,7 +208,7 @@ class Hands:
             else:
                 del self._refusals[pod.uid]
                 self.counts.evicted += 1
-                self._tells[Note, pod.uid] = Note(pod, order.reason, order.message)
+                self._tells[ReportEvent, pod.uid] = ReportEvent(pod, order.reason, order.message)
                 self._telling.set()
 
     def _refused(self, order: Evict, error: Exception) -> None:
@@ -239,9 +236,9 @@ class Hands:
                 continue
             key = next(iter(self._tells))
             await self._say(self._tells.pop(key))
-            await asyncio.sleep(1.0 / self._limits.told_per_second)
+            await asyncio.sleep(1.0 / self._limits.notifications_per_second)
 
-    async def _say(self, order: Tellable) -> None:
+    async def _say(self, order: Notification) -> None:
         pod = order.pod
         try:
             if isinstance(order, Nominate):
@@ -249,7 +246,7 @@ class Hands:
                 await notifications.nominate(self._client, said, order.node)
                 return
             said = Said(pod.namespace, pod.name, pod.uid, order.token, order.message)
-            if isinstance(order, Note):
+            if isinstance(order, ReportEvent):
                 now = self._now()
                 await notifications.event(self._client, said, now=now, instance=self._instance)
             else:
@@ -269,5 +266,5 @@ class Hands:
             await self.flush()
             await asyncio.sleep(ROWS_SECONDS)
 
-    def _news(self, news: GuestNews) -> None:
+    def _news(self, news: ExternalEvent) -> None:
         self._tell_loop(ExternalEvents((news,)))

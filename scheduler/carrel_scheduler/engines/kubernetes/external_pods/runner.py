@@ -1,7 +1,7 @@
-"""All that a scheduler needs to place guests, wired: feeds, reader, hands.
+"""Watches, reader and executor of external pods, wired.
 
-Begin once the loop has recovered its own work: until everything that is there has been told and the
-loop has heard ``Ready``, nothing of the guests is placed.
+Start once the reconciler has recovered its workloads: until everything that exists has been
+reported and the reconciler has taken in ``Ready``, no external pod is placed.
 """
 
 import asyncio
@@ -10,34 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from carrel_scheduler.engines.external import ExternalEvents
-from carrel_scheduler.engines.kubernetes.external_pods.announcing import Announcing
-from carrel_scheduler.engines.kubernetes.external_pods.circumstances import (
-    Circumstances,
-    StorageFeeds,
-)
-from carrel_scheduler.engines.kubernetes.external_pods.group_status import GroupStatuses
-from carrel_scheduler.engines.kubernetes.external_pods.guests import ExternalPodReconciler
-from carrel_scheduler.engines.kubernetes.external_pods.hands import Hands, Limits
-from carrel_scheduler.engines.kubernetes.external_pods.history import close_left_open
+from carrel_scheduler.engines.kubernetes.external_pods.conditions import GroupStatuses
+from carrel_scheduler.engines.kubernetes.external_pods.executor import Limits, PodExecutor
 from carrel_scheduler.engines.kubernetes.external_pods.messages import Ready
-from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
-from carrel_scheduler.engines.kubernetes.external_pods.surroundings import (
+from carrel_scheduler.engines.kubernetes.external_pods.reading import (
     KnownProjects,
     OwnerLookup,
+    Reader,
 )
-from carrel_scheduler.engines.kubernetes.external_pods.watching import (
+from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
+from carrel_scheduler.engines.kubernetes.external_pods.usage import close_left_open
+from carrel_scheduler.engines.kubernetes.external_pods.watchers import (
+    PlacementWatcher,
+    StorageFeeds,
     pump_groups,
     pump_nodes,
     pump_pods,
 )
+from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import DisruptionAnnouncer
 from carrel_scheduler.engines.kubernetes.pods.grouping import Grouper, Owners
-from carrel_scheduler.engines.kubernetes.pods.types import (
-    Namespace,
-    Node,
-    NodeGroup,
-    Pod,
-    PodGroup,
-)
+from carrel_scheduler.engines.kubernetes.pods.types import Namespace, Node, NodeGroup, Pod, PodGroup
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.feed import Feed
 from carrel_scheduler.kube.resources import NAMESPACES, NODES, PODS
@@ -78,7 +70,7 @@ class Feeds:
                 await feed.close()
 
 
-class GuestWork:
+class ExternalPodRunner:
     """See the module.
 
     Args:
@@ -111,16 +103,16 @@ class GuestWork:
         self._ledger, self._tell = ledger, tell
         known = KnownProjects(projects, lambda: feeds.namespaces.objects)
         self.reader = Reader(Grouper(Owners(OwnerLookup(client)), known))
-        self.hands = Hands(client, ledger, tell, now=now, instance=instance, limits=limits)
-        self.hands.epoch = epoch
-        pods.hands = self.hands
-        self.announcer = Announcing(client, pods.own, now, instance)
-        self._circumstances = Circumstances(
-            pods.places,
+        self.executor = PodExecutor(client, ledger, tell, now=now, instance=instance, limits=limits)
+        self.executor.epoch = epoch
+        pods.current.execute = self.executor
+        self.announcer = DisruptionAnnouncer(client, pods.current.own, now, instance)
+        self._circumstances = PlacementWatcher(
+            pods.current.places,
             feeds.namespaces,
             feeds.storage,
             lambda: tell(ExternalEvents(())),
-            pods.quarantine,
+            pods.current.quarantine,
         )
 
     async def run(self, began: asyncio.Event, ledger_epoch: int) -> None:
@@ -136,16 +128,18 @@ class GuestWork:
             group.create_task(pump_nodes(self._feeds.nodes, self._tell, nodes))
             await nodes.wait()
             group.create_task(
-                pump_pods(self._feeds.pods, self.reader, self._tell, pods, self._pods.quarantine)
+                pump_pods(
+                    self._feeds.pods, self.reader, self._tell, pods, self._pods.current.quarantine
+                )
             )
             await pods.wait()
             await close_left_open(self._ledger, epoch=ledger_epoch, now=self._now())
             self._tell(ExternalEvents((Ready(),)))
             began.set()
-            group.create_task(self.hands.run())
+            group.create_task(self.executor.run())
             if self._feeds.groups is not None and self._feeds.pod_groups is not None:
                 statuses = self._statuses(self._feeds.pod_groups, self._feeds.groups)
                 group.create_task(statuses.run())
 
     def _statuses(self, pods: Feed[PodGroup], nodes: Feed[NodeGroup]) -> GroupStatuses:
-        return GroupStatuses(self._client, self._pods, pods, nodes, self._now)
+        return GroupStatuses(self._client, self._pods.current, pods, nodes, self._now)

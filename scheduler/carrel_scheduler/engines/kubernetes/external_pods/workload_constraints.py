@@ -1,21 +1,83 @@
-"""Our own work goes where its volumes can be reached.
+"""Nodes that are open to workloads: node groups, roles, and the reach of their volumes.
 
-A volume may lie on some nodes only; one that a single node may use (``ReadWriteOnce``) is there
-for pods of the node where it is in use. What waits is told anew when either changes. A claim that
-is missing or has no volume yet binds nobody: the engine sees to it when the work starts. So it is
-with the claim of a project's checkpoints, which all its tasks use.
+A volume may be reachable from some nodes only; one that a single node may use (``ReadWriteOnce``)
+is there for pods of the node where it is in use. Queued workloads are updated when either changes.
+A claim that is missing or has no volume yet constrains nothing: the engine takes care of it when
+the task starts. So it is with the claim of a project's checkpoints, which all its tasks use.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from dataclasses import replace
+from typing import Final
 
+from carrel_scheduler.core.devices.classes import Form, gpu_kind
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.state import State
+from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
+from carrel_scheduler.engines.kubernetes.pods.nodes import (
+    CPU_WORKER,
+    GPU_WORKER,
+    IN_GROUP,
+    role_for,
+)
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
 from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
+
+Labels = tuple[tuple[str, frozenset[str]], ...]
+_OURS: Final = (IN_GROUP, GPU_WORKER, CPU_WORKER)
+"""Labels that are told of our own work here and nowhere else."""
+
+
+def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
+    """The event with the groups of nodes that are open to its work, as they are now."""
+    found = groups.open_to(event.project, interactive=event.interactive)
+    if found is None and not groups.version and not groups.by_role:
+        return event
+    labels: Labels = () if found is None else ((IN_GROUP, found),)
+    if groups.by_role:
+        labels = (*labels, role_for(gpus=_has_gpus(event)))
+    gang = None if event.gang is None else _labelled_gang(event.gang, labels)
+    return replace(event, request=_labelled(event.request, labels), gang=gang)
+
+
+def confine_waiting(state: State, groups: NodeGroups, guests: Container[str]) -> None:
+    """Have our own work that waits and holds nothing ask for the nodes that are open to it now.
+
+    ``guests`` are uids of others' work, whose pods are read again by themselves.
+    """
+    for job in list(state.jobs.by_uid.values()):
+        if job.uid in guests or not job.queued or job.rows or job.out:
+            continue
+        event = confined(job.spec, groups)
+        if event != job.spec:
+            state.apply(replace(event, evicted_at=job.evicted_at))
+
+
+def _has_gpus(event: WorkloadQueued) -> bool:
+    """Whether any of its tasks holds GPUs."""
+    asked = [event.request] if event.gang is None else _all_requests(event.gang)
+    return any(one.counted_milli or gpu_kind(one).form is not Form.NONE for one in asked)
+
+
+def _all_requests(group: Group) -> list[Request]:
+    return [*group.requests, *(one for inner in group.groups for one in _all_requests(inner))]
+
+
+def _labelled_gang(group: Group, labels: Labels) -> Group:
+    return replace(
+        group,
+        requests=tuple(_labelled(one, labels) for one in group.requests),
+        groups=tuple(_labelled_gang(one, labels) for one in group.groups),
+    )
+
+
+def _labelled(request: Request, labels: Labels) -> Request:
+    others = tuple(label for label in request.where.labels if label[0] not in _OURS)
+    return replace(request, where=replace(request.where, labels=(*others, *labels)))
+
 
 Claims = tuple[str, ...]
 
@@ -26,7 +88,7 @@ def asked_claims(spec: WorkloadSpec) -> Claims:
     return tuple(dict.fromkeys(claim for claim in found if claim))
 
 
-class OwnVolumes:
+class WorkloadVolumes:
     """Who of our own work has volumes, and where these can be reached.
 
     Args:

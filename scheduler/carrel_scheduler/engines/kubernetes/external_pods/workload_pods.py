@@ -1,20 +1,29 @@
-"""Pods of our own tasks: which pod a task is, and those that somebody else has end.
+"""Pods of workloads' tasks: which pod a task is, disruptions by others, and their announcement.
 
-Our own work is heard of through the engine, which tells of ends. What others begin is seen here as
-it begins: a node that is drained, another scheduler that needs the room. The pod then has its grace
-period, in which its owner can still be told.
+The engine reports how tasks end. What others begin is seen here as it begins: a node that is
+drained, another scheduler that needs the capacity. The pod then has its grace period, in which its
+owner can still be told.
+
+Before a task is evicted its pod gets a condition and an event, as external pods do, so that
+``kubectl describe pod`` shows the reason.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.external import Disruption
-from carrel_scheduler.engines.kubernetes.eviction import DISRUPTION_TARGET
-from carrel_scheduler.engines.kubernetes.external_pods.members import PodRef
+from carrel_scheduler.engines.kubernetes import notifications
+from carrel_scheduler.engines.kubernetes.eviction import DISRUPTION_TARGET, say_why
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import PodRef
+from carrel_scheduler.engines.kubernetes.notifications import Said
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
+from carrel_scheduler.kube.client import KubeClient
+from carrel_scheduler.kube.errors import KubeError
 from carrel_schema.names import TASK
+from carrel_schema.objects import ReasonInfo
 
 BY_OTHERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -26,7 +35,7 @@ BY_OTHERS: Final[Mapping[str, str]] = MappingProxyType(
 """Reasons of Kubernetes' own parts in the condition of a pod that they have end."""
 
 
-class OwnPods:
+class TaskPodIndex:
     """See the module."""
 
     def __init__(self) -> None:
@@ -67,3 +76,36 @@ class OwnPods:
         """Those that began since this was last asked."""
         found, self._disruptions = self._disruptions, []
         return found
+
+
+log = logging.getLogger(__name__)
+
+
+class DisruptionAnnouncer:
+    """See ``workloads.actor.Announcer``.
+
+    Args:
+        client: of the API server.
+        pods: which pod a task is.
+        now: epoch seconds.
+        instance: the name of this process, for events.
+    """
+
+    def __init__(
+        self, client: KubeClient, pods: TaskPodIndex, now: Callable[[], float], instance: str
+    ) -> None:
+        self._client, self._pods = client, pods
+        self._now, self._instance = now, instance
+
+    async def announce(self, task: TaskId, why: ReasonInfo) -> None:
+        """Say it; names of other projects' work are left out, since whoever sees pods reads it."""
+        pod = self._pods.of(task)
+        if pod is None:
+            return
+        message = str(why.data.get("sentence_without_names", why.sentence))
+        said = Said(pod.namespace, pod.name, pod.uid, why.token, message)
+        try:
+            await say_why(self._client, said, self._now())
+            await notifications.event(self._client, said, now=self._now(), instance=self._instance)
+        except KubeError as error:
+            log.info("pod %s is not told why it gives way: %s", pod.name, error)

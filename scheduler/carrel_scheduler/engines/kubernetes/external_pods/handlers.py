@@ -1,0 +1,291 @@
+"""Event handlers of external pods: pods and nodes come, change and go, projects appear.
+
+Only the index follows at once; the core is told in the reconcile step.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from carrel_scheduler.core.events import Outcome, TaskStuck
+from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
+from carrel_scheduler.engines.kubernetes.external_pods.messages import (
+    BindingFailed,
+    EvictionRefused,
+    ExternalEvent,
+    ExternalPodSeen,
+    NodeDeleted,
+    NodeGroupDeleted,
+    NodeGroupSeen,
+    NodeSeen,
+    PodDeleted,
+    Ready,
+    ReportEvent,
+    TaskPodSeen,
+    UnmanagedPodSeen,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
+    ExternalPod,
+    ExternalTask,
+    ExternalWorkload,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import ReconcilePass
+from carrel_scheduler.engines.kubernetes.external_pods.usage import ERROR, SCHEDULED
+from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import confine_waiting
+from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroup
+from carrel_scheduler.quarantine import Source
+
+log = logging.getLogger(__name__)
+
+MOST_FAILURES: Final = 5
+AGAIN_SECONDS: Final = 0.25
+REFUSED_SECONDS: Final = 30.0
+"""So long a pod rests whose binding was refused for good."""
+
+
+class EventHandlers:
+    """See the module; changes go into the reconcile pass."""
+
+    def __init__(self, reconcile_pass: ReconcilePass) -> None:
+        self._pass = reconcile_pass
+
+    def handle(self, events: Iterable[Any], now: float) -> None:
+        """Take in what is new; the core follows in ``reconcile``."""
+        self._pass.now = now
+        for one in events:
+            with self._pass.quarantine.guard(*_about(one)):
+                self._hear(one)
+
+    def _hear(self, news: ExternalEvent) -> None:
+        match news:
+            case ExternalPodSeen(pod):
+                self._external_pod(pod)
+            case PodDeleted(uid):
+                self._gone(uid)
+            case UnmanagedPodSeen(pod):
+                self._pass.nodes.stranger(pod)
+                self._pass.places.put_pod(pod)
+            case TaskPodSeen(pod):
+                self._pass.places.put_pod(pod)
+                self._pass.own.see(pod)
+            case NodeSeen(node):
+                self._node(node)
+            case NodeDeleted(name):
+                self._pass.nodes.leave(name)
+                self._pass.places.drop_node(name)
+                self._lose_pods(name, ending_only=False)
+            case NodeGroupSeen(group):
+                self._group(group)
+            case NodeGroupDeleted(name):
+                self._pass.places.groups.drop(name)
+                self._regroup()
+            case BindingFailed():
+                self._binding_failed(news)
+            case EvictionRefused():
+                self._eviction_refused(news)
+            case Ready():
+                self._begin()
+
+    def _begin(self) -> None:
+        """All that was there at the start has been told."""
+        self._pass.nodes.leave_unknown(self._pass.state)
+        confine_waiting(self._pass.state, self._pass.places.groups, self._pass.book.workloads)
+        self._pass.ready = True
+
+    def _external_pod(self, pod: ExternalPod) -> None:
+        uid = pod.ref.uid
+        if uid in self._pass.book.tombstones:
+            return
+        if pod.node:
+            self._pass.places.put_pod(pod.manifest)
+        if (home := self._pass.book.task_of(uid)) is not None:
+            before = home[1].pod
+            if home[1].sent and pod.node and before is not None and not before.node:
+                self._pass.tried[SCHEDULED] += 1
+            self._pass.asking.read(*self._pass.book.update(pod))
+            if pod.ending and self._pass.nodes.is_lost(pod.node):
+                self._add_tombstone(uid)
+            return
+        if pod.outcome is not None:
+            self._found_queue(uid)
+            self._pass.nodes.stranger_gone(uid)
+            return
+        if pod.ending and not pod.node:
+            return
+        if not self._has_project(pod.grouping.project):
+            self._without_queue(pod)
+            return
+        self._found_queue(uid)
+        self._pass.nodes.stranger_gone(uid)
+        self._arrive(pod)
+
+    def _arrive(self, pod: ExternalPod) -> None:
+        workload, task = self._pass.book.add(pod)
+        self._pass.asking.read(workload, task)
+        self.say_what_is_missing(task)
+
+    def _gone(self, uid: str) -> None:
+        self._pass.book.tombstones.discard(uid)
+        self._found_queue(uid)
+        self._pass.nodes.stranger_gone(uid)
+        self._pass.places.drop_pod(uid)
+        self._pass.told.pop(uid, None)
+        self._pass.own.gone(uid)
+        self._pass.book.remove_pod(uid)
+
+    def _node(self, node: Node) -> None:
+        name, groups = node.metadata.name, self._pass.places.groups.version
+        self._pass.places.set_node(node)
+        if groups != self._pass.places.groups.version:
+            confine_waiting(self._pass.state, self._pass.places.groups, self._pass.book.workloads)
+        if self._pass.nodes.see(node):
+            self._touch_pods(name)
+        elif self._pass.nodes.is_lost(name):
+            self._lose_pods(name, ending_only=True)
+
+    def _group(self, group: NodeGroup) -> None:
+        if self._pass.places.groups.set(group.metadata.name, group.spec):
+            self._regroup()
+
+    def _regroup(self) -> None:
+        for node in self._pass.nodes.regroup():
+            self._pass.places.set_node(node)
+        confine_waiting(self._pass.state, self._pass.places.groups, self._pass.book.workloads)
+
+    def _touch_pods(self, node: str) -> None:
+        for workload in self._pass.book.workloads.values():
+            if any(task.pod is not None and task.pod.node == node for task in workload.tasks):
+                self._pass.book.touch(workload)
+
+    def _lose_pods(self, node: str, *, ending_only: bool) -> None:
+        """Pods on a node that is gone will not be heard of again: their room is free now."""
+        for workload in list(self._pass.book.workloads.values()):
+            for task in workload:
+                one = task.pod
+                if one is None or one.node != node or (ending_only and not one.ending):
+                    continue
+                self._pass.orders.notes.append(
+                    ReportEvent(one.ref, conditions.NODE_LOST, conditions.node_lost(node))
+                )
+                self._add_tombstone(one.ref.uid)
+
+    def _add_tombstone(self, uid: str) -> None:
+        self._pass.book.tombstones.add(uid)
+        self._pass.book.remove_pod(uid)
+
+    # Projects
+
+    def project_changed(self, name: str) -> None:
+        """A project may be known now, so that its pods have a queue."""
+        if not self._has_project(name):
+            return
+        for pod in list(self._pass.book.without_queue.pop(name, {}).values()):
+            self._pass.nodes.stranger_gone(pod.ref.uid)
+            self._arrive(pod)
+
+    def project_deleted(self, name: str, now: float) -> None:
+        """A project was deleted: its waiting pods wait outside, bound ones count as strangers'."""
+        self._pass.now = now
+        for workload in [
+            one for one in self._pass.book.workloads.values() if one.grouping.project == name
+        ]:
+            for task in workload:
+                one = task.pod
+                reconcile_pass.release(self._pass, workload, task, Outcome.GONE)
+                self._pass.book.close(workload, task)
+                if one is not None:
+                    self._without_queue(one)
+            reconcile_pass.settle(self._pass, workload)
+
+    def _has_project(self, name: str) -> bool:
+        slot = self._pass.state.queues.slots.get(name)
+        there = slot is not None and self._pass.state.queues.is_leaf(slot)
+        return there and name not in self._pass.draining
+
+    def _without_queue(self, pod: ExternalPod) -> None:
+        self._pass.book.without_queue.setdefault(pod.grouping.project, {})[pod.ref.uid] = pod
+        if pod.node:
+            self._pass.nodes.stranger(pod.manifest)
+        else:
+            self._pass.say(pod, conditions.NO_PROJECT, conditions.no_project(pod.grouping.project))
+
+    def _found_queue(self, uid: str) -> None:
+        for pods in self._pass.book.without_queue.values():
+            if pods.pop(uid, None) is not None:
+                return
+
+    # What came of orders
+
+    def _binding_failed(self, news: BindingFailed) -> None:
+        home = self._pass.book.task_of(news.pod.uid)
+        if home is None:
+            return
+        workload, task = home
+        if task.pod is None or task.pod.node or not task.sent:
+            return
+        log.warning("pod %s/%s was not bound: %s", news.pod.namespace, news.pod.name, news.text)
+        reconcile_pass.release(self._pass, workload, task, Outcome.AGAIN)
+        self._pass.tried[ERROR] += 1
+        task.failures += 1
+        if news.final or task.failures >= MOST_FAILURES:
+            self._pass.say(task.pod, conditions.REFUSED, news.text)
+            self._withdraw(workload)
+            self._back_off(workload, REFUSED_SECONDS)
+        elif workload.single:
+            self._back_off(workload, AGAIN_SECONDS * 2.0**task.failures)
+        self._pass.book.touch(workload)
+
+    def _back_off(self, workload: ExternalWorkload, seconds: float) -> None:
+        """The workload does not ask for room for a while."""
+        workload.not_before = self._pass.now + seconds
+        workload.reshaped = True
+        self._pass.wake(workload.not_before, workload)
+
+    def _withdraw(self, workload: ExternalWorkload) -> None:
+        """One of a gang can not start: the others give their room back rather than wait in vain."""
+        for task in workload:
+            if task.place is not None:
+                self._pass.give_way(
+                    workload, task, conditions.INCOMPLETE, conditions.incomplete(workload.name)
+                )
+
+    def _eviction_refused(self, news: EvictionRefused) -> None:
+        """It is tried again; until then nobody counts on its room, and its owner is told."""
+        log.warning("pod %s/%s does not give way: %s", news.pod.namespace, news.pod.name, news.text)
+        home = self._pass.book.task_of(news.pod.uid)
+        if home is None:
+            return
+        workload, task = home
+        if task.place is not None and task.leaving and task.pod is not None:
+            self._pass.state.apply(TaskStuck(workload.uid, task.index))
+            told = conditions.does_not_give_way(news.text)
+            self._pass.orders.notes.append(ReportEvent(task.pod.ref, conditions.PROTECTED, told))
+
+    def say_what_is_missing(self, task: ExternalTask) -> None:
+        """ReportPending a pod why no node serves it."""
+        one = task.pod
+        if task.waits and task.place is None and one is not None and not one.node:
+            self._pass.say(one, conditions.CAN_NOT_BE_PLACED, task.waits)
+
+
+def _about(news: ExternalEvent) -> tuple[Source, str]:
+    """Source and key of news, for what cannot be processed."""
+    match news:
+        case ExternalPodSeen(pod):
+            return "pod", pod.ref.uid
+        case PodDeleted(uid):
+            return "pod", uid
+        case UnmanagedPodSeen(pod) | TaskPodSeen(pod):
+            return "pod", pod.metadata.uid
+        case BindingFailed() | EvictionRefused():
+            return "pod", news.pod.uid
+        case NodeSeen(node):
+            return "node", node.metadata.name
+        case NodeDeleted(name):
+            return "node", name
+        case NodeGroupSeen(group):
+            return "node", f"group {group.metadata.name}"
+        case NodeGroupDeleted(name):
+            return "node", f"group {name}"
+        case _:
+            return "message", "Ready"

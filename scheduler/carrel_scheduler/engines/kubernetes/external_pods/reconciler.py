@@ -1,0 +1,295 @@
+"""External pods in the reconciler: taken in as events, queued in the core, placed by its plans.
+
+The API server is their record; the ledger has only rows of their past. A pass takes events in
+(``handlers``), reconciles each workload they concern once (``reconcile_pass``), decides together
+with the other workloads, and leaves orders that are carried out after it. A place is allocated in
+the core the moment it is decided on; what the cluster then shows confirms it or takes it back.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from carrel_scheduler.core.events import Outcome, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.plan import Binding, Eviction, Nomination
+from carrel_scheduler.core.reasons import Reason, ReasonClass
+from carrel_scheduler.engines.core_state import purge
+from carrel_scheduler.engines.external import (
+    DeviceHolder,
+    Disruption,
+    NodeHealth,
+    PodCounts,
+    ReconcilerAccess,
+)
+from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
+from carrel_scheduler.engines.kubernetes.external_pods.handlers import EventHandlers
+from carrel_scheduler.engines.kubernetes.external_pods.messages import Nominate, PodOrders
+from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
+    Allocation,
+    ExternalWorkload,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import (
+    STALE_SECONDS,
+    ReconcilePass,
+)
+from carrel_scheduler.engines.kubernetes.external_pods.usage import holder_of, pod_counts
+from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import Claims, confined
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_schema.objects import Workload
+
+HELD_SECONDS: Final = 5.0
+"""So long a place is held for a pod that its controller has not made again yet. Nobody makes a pod
+again that has no controller."""
+
+
+class ExternalPodReconciler:
+    """See ``engines.external.ExternalPods``.
+
+    Args:
+        access: to the reconciler.
+        stale_grace_s: so long a gang may run with too few of its pods.
+        places: what decides where pods may run beside the core.
+        storage_claim: claim of every project that all its tasks use but workspaces; empty: none.
+    """
+
+    def __init__(
+        self,
+        access: ReconcilerAccess,
+        *,
+        stale_grace_s: float = STALE_SECONDS,
+        places: Places | None = None,
+        storage_claim: str = "",
+    ) -> None:
+        self.current = ReconcilePass(access, stale_grace_s, places or Places(), storage_claim)
+        self._handlers = EventHandlers(self.current)
+
+    @property
+    def epoch(self) -> int:
+        """Of this scheduler."""
+        return self.current.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.current.epoch = epoch
+
+    def handle(self, events: Iterable[Any], now: float) -> None:
+        """Take events in; the core follows in ``reconcile``."""
+        self._handlers.handle(events, now)
+
+    def project_changed(self, name: str) -> None:
+        """A project may be known now, so that its pods have a queue."""
+        self._handlers.project_changed(name)
+
+    def project_deleted(self, name: str, now: float) -> None:
+        """A project was deleted."""
+        self._handlers.project_deleted(name, now)
+
+    def constrained(self, event: WorkloadQueued, claims: Claims = ()) -> WorkloadQueued:
+        """A workload's request with the nodes that are open to it and that its volumes reach."""
+        current = self.current
+        return current.own_volumes.confined(confined(event, current.places.groups), claims)
+
+    def reconcile(self, now: float) -> bool:
+        """Bring the core in line with what was heard; returns whether time alone asks for more."""
+        self.current.now = now
+        if not self.current.ready:
+            return False
+        due = self._due(now)
+        self._clear_leaving_nodes()
+        if self.current.book.touched or self.current.nodes.changed:
+            self.current.notify()
+        self._settle_nodes()
+        for workload in self.current.asking.again(self.current.book.workloads.values()):
+            self.current.book.touch(workload)
+            for task in workload:
+                self._handlers.say_what_is_missing(task)
+        while self.current.book.touched:
+            touched, self.current.book.touched = self.current.book.touched, {}
+            for workload in touched.values():
+                with self.current.quarantine.guard("pod", workload.uid) as guard:
+                    reconcile_pass.settle(self.current, workload)
+                if guard.failed:
+                    self._set_aside(workload)
+        self._settle_nodes()
+        self.current.own_volumes.tell(self.current.state)
+        return due
+
+    def _set_aside(self, workload: ExternalWorkload) -> None:
+        """Its pods wait outside or count as strangers' until they change."""
+        purge(self.current.state, workload.uid)
+        workload.queued = False
+        for task in tuple(workload):
+            task.place, task.leaving = None, False
+            self.current.book.close(workload, task)
+            if task.pod is not None and task.pod.node:
+                self.current.nodes.stranger(task.pod.manifest)
+
+    def _settle_nodes(self) -> None:
+        if self.current.nodes.changed:
+            for facts in self.current.nodes.settle(self.current.state, self.current.quarantine):
+                self.current.facts(facts)
+
+    @property
+    def next_due(self) -> float | None:
+        """When something falls due by itself."""
+        timer = self.current.timers[0][0] if self.current.timers else None
+        due = (timer, self.current.borrowing.due_at(self.current) if self.current.ready else None)
+        return min((when for when in due if when is not None), default=None)
+
+    def _due(self, now: float) -> bool:
+        found = False
+        while self.current.timers and self.current.timers[0][0] <= now:
+            workload = heapq.heappop(self.current.timers)[2]
+            found = True
+            if self.current.book.workloads.get(workload.uid) is workload:
+                self.current.book.touch(workload)
+        return found
+
+    def _clear_leaving_nodes(self) -> None:
+        """A node can leave the core once nothing is placed there."""
+        for name in (
+            self.current.nodes.leaving(self.current.state) if self.current.nodes.changed else ()
+        ):
+            for workload in list(self.current.book.workloads.values()):
+                for task in workload:
+                    if task.place is not None and task.place.node == name:
+                        reconcile_pass.release(self.current, workload, task, Outcome.AGAIN)
+                        self.current.book.touch(workload)
+
+    # What was decided
+
+    def place(self, binding: Binding) -> bool:
+        """Take a place that was decided on; returns whether it was for a guest."""
+        workload = self.current.book.workloads.get(binding.uid)
+        if workload is None:
+            return False
+        task = workload.at(binding.index)
+        self.current.notify()
+        self.current.state.apply(
+            TaskPlaced(workload.uid, binding.index, binding.node, binding.devices, self.current.now)
+        )
+        task.place, task.since = Allocation(binding.node, binding.devices), self.current.now
+        self.current.row(workload, task, "running")
+        if task not in workload.tasks:
+            reconcile_pass.release(self.current, workload, task, Outcome.GONE)
+        elif task.pod is None:
+            task.awaits_until = self.current.now + (
+                HELD_SECONDS if workload.grouping.controlled else 0.0
+            )
+            self.current.wake(task.awaits_until, workload)
+        elif not self.current.asking.fits(task, binding.node):
+            reconcile_pass.release(self.current, workload, task, Outcome.AGAIN)
+            self.current.book.touch(workload)
+        else:
+            reconcile_pass.order(self.current, workload, task)
+        return True
+
+    def evict(self, eviction: Eviction) -> bool:
+        """Have pods give way; returns whether they are guests."""
+        workload = self.current.book.workloads.get(eviction.uid)
+        if workload is None:
+            return False
+        tasks = [workload.at(index) for index in eviction.indices] or workload.tasks
+        told = conditions.evicted(eviction.reason, workload.grouping.project)
+        for task in tuple(tasks):
+            self.current.give_way(workload, task, *told)
+        return True
+
+    def nominate(self, nomination: Nomination) -> bool:
+        """Room is being freed for a guest; returns whether it was one."""
+        workload = self.current.book.workloads.get(nomination.uid)
+        if workload is None:
+            return False
+        indices = nomination.indices or range(len(nomination.places))
+        for index, place in zip(indices, nomination.places, strict=True):
+            one = workload.at(index).pod
+            if one is not None and not one.node:
+                self.current.orders.nominations.append(Nominate(one.ref, place[0]))
+        return True
+
+    def explain(self, uid: str, reason: Reason) -> bool:
+        """Say why a workload waits; returns whether it was a guest that did not know yet."""
+        workload = self.current.book.workloads.get(uid)
+        if workload is None:
+            return False
+        if reason.cls is ReasonClass.STARTING:
+            return False  # its binding says so
+        token, message = workload.why = conditions.waits(reason, workload.grouping.project)
+        self.current.notify()
+        told = False
+        for task in workload:
+            if task.pod is not None and task.place is None and not task.waits:
+                told |= self.current.say(task.pod, token, message)
+        return told
+
+    def act(self) -> None:
+        """Have carried out what was decided."""
+        if self.current.ready:
+            self.current.borrowing.look(self.current)
+        if self.current.orders:
+            orders, self.current.orders = self.current.orders, PodOrders()
+            self.current.execute(orders)
+
+    def clock_set_back(self, seconds: float) -> None:
+        """Move all timers with a clock that was set back."""
+        self.current.timers = [
+            (when - seconds, number, workload) for when, number, workload in self.current.timers
+        ]
+        self.current.borrowing.mend(seconds)
+        for workload in self.current.book.workloads.values():
+            workload.not_before -= seconds
+            for task in workload:
+                if task.awaits_until is not None:
+                    task.awaits_until -= seconds
+
+    # Views: see the contract
+
+    def counts(self) -> PodCounts | None:
+        """Figures, once the loop may turn."""
+        return (
+            pod_counts(self.current.book.workloads.values(), self.current.tried)
+            if self.current.ready
+            else None
+        )
+
+    def holder(
+        self, uid: str, gpu_milli: int, *, releasing: bool, color_of: Callable[[str], int | None]
+    ) -> DeviceHolder | None:
+        """A workload as the holder of a device."""
+        workload = self.current.book.workloads.get(uid)
+        if workload is None:
+            return None
+        color = color_of(workload.grouping.project)
+        return holder_of(workload, gpu_milli, releasing=releasing, color=color)
+
+    def node_health(self, name: str) -> NodeHealth:
+        """The health of a node."""
+        return self.current.nodes.health(name)
+
+    def changed_nodes(self) -> Mapping[str, NodeHealth]:
+        """The nodes whose health changed since the last call, and new ones."""
+        return self.current.nodes.health_changes()
+
+    def disruptions(self) -> Sequence[Disruption]:
+        """Disruptions of workloads' tasks since the last call."""
+        return self.current.own.disruptions()
+
+    def is_short_of_gpus(self, name: str) -> bool:
+        """Whether a node offers fewer GPUs than are in use there."""
+        return self.current.nodes.short_of_gpus(self.current.state, name)
+
+    def node_groups(self) -> frozenset[str]:
+        """Names of all node groups."""
+        return self.current.places.groups.names()
+
+    def open_node_groups(self, project: str, *, interactive: bool) -> frozenset[str] | None:
+        """The node groups that a project's work may use."""
+        return self.current.places.groups.open_to(project, interactive=interactive)
+
+    def claims_of(self, workload: Workload) -> tuple[str, ...]:
+        """The volume claims that constrain where a workload may run."""
+        return self.current.own_volumes.claims_of(workload)
+
+    def follow_volumes(self, uid: str, claims: tuple[str, ...]) -> None:
+        """Update the constraints of a queued workload when its volumes change."""
+        self.current.own_volumes.follow(uid, claims)
