@@ -69,7 +69,7 @@ class Watch:
                 gpus = sum(job.shape.requests[index].gpus for index in rows)
                 lost.setdefault(job.queue, []).append(gpus * MILLI)
         for slot, sizes in lost.items():
-            held = int(state.queues.used[slot, 0] + state.queues.promised[slot, 0]) + given[slot]
+            held = int(state.queues.used[slot, 0] + state.queues.reserved[slot, 0]) + given[slot]
             beyond = held - state.queues.rule(slot).quota.gpu_milli
             self.in_quota_victims += sum(sizes) - max(sizes) >= beyond
 

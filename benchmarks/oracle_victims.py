@@ -150,14 +150,14 @@ class Found:
 
 
 def decided(case: Case) -> Found | None:
-    """What the core does, or ``None`` when it holds no room for the claimer."""
+    """What the core does, or ``None`` when it holds no room for the preemptor."""
     state = State()
     for event in _events(case):
         state.apply(event)
     action = reclaim.run if case.excess else preempt.run
     plan = decide(state, NOW, (allocate.run, action))
-    served = any(n.uid == "claimer" for n in plan.nominations)
-    started = any(b.uid == "claimer" for b in plan.bindings)
+    served = any(n.uid == "preemptor" for n in plan.nominations)
+    started = any(b.uid == "preemptor" for b in plan.bindings)
     if not (served or started):
         return None
     return Found(
@@ -180,8 +180,8 @@ def _events(case: Case) -> Iterator[Event]:
     for job in case.jobs:
         yield from _running(job)
     yield WorkloadQueued(
-        "claimer",
-        "claimer",
+        "preemptor",
+        "preemptor",
         "claiming" if case.excess else "q",
         "user",
         HIGH,

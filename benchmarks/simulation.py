@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     CheckpointSeen,
     Event,
     InstanceRemoved,
     NodeGone,
     NodeSet,
     Outcome,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -367,14 +367,14 @@ class Simulation:
             self._stop(uid, indices)
         for n in nominations:
             if not n.places:
-                self.state.apply(RoomPromised(n.uid))
+                self.state.apply(CapacityReserved(n.uid))
         for b in bindings:
             self.state.apply(TaskPlaced(b.uid, b.index, b.node, b.devices, self.now, b.slots))
         for uid in dict.fromkeys(b.uid for b in bindings):
             self._pace(uid)
         for n in nominations:
             if n.places:
-                self.state.apply(RoomPromised(n.uid, n.places, n.indices))
+                self.state.apply(CapacityReserved(n.uid, n.places, n.indices))
 
     def _stop(self, uid: str, indices: Iterable[int]) -> None:
         """Told to stop: the tasks go on for the grace period, then wait again."""

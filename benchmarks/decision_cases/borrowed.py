@@ -29,7 +29,7 @@ PROJECTS = 20
 LONGEST_RUN_S = 86_400
 ONE_GPU = Request(gpus=1, cpu_milli=4000, memory_mib=32_768)
 WHOLE_NODE = Request(gpus=GPUS, cpu_milli=32_000, memory_mib=262_144)
-CLAIMER = "claimer"
+CLAIMER = "preemptor"
 
 Owner = Callable[[int, int], str]
 """The project of the job on a node's device."""

@@ -13,9 +13,9 @@ from benchmarks.decision_cases.timing import Times, collecting_rarely, percentil
 from benchmarks.report import Figure, median
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     Event,
     Outcome,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -88,7 +88,7 @@ class Cluster:
             self._stops.add(eviction.uid)
             self._stopping.append((self._cycles + GRACE_CYCLES, eviction.uid, indices))
         found += [
-            RoomPromised(nomination.uid, nomination.places, nomination.indices)
+            CapacityReserved(nomination.uid, nomination.places, nomination.indices)
             for nomination in plan.nominations
         ]
         return found

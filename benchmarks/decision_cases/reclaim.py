@@ -32,7 +32,7 @@ def prepared(claim: borrowed.Claim) -> State:
 
 def again(state: State, claim: borrowed.Claim) -> None:
     """The gang comes, as if it had never been there: no search for it is remembered."""
-    state.memory.searches.clear()
+    state.cache.searches.clear()
     if claim.gang.uid in state.jobs.by_uid:
         state.apply(WorkloadGone(claim.gang.uid))
     state.apply(claim.gang)

@@ -8,14 +8,14 @@ be dropped at any time.
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from carrel_scheduler.core.capacity.views import Rooms
+from carrel_scheduler.core.capacity.views import CapacityViews
 from carrel_scheduler.core.devices.device_choice import Hardware
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.resources import Triple
 
 
 @dataclass(frozen=True, slots=True)
-class Vain:
+class FailedSearch:
     """A search for victims that found nothing.
 
     Attributes:
@@ -35,7 +35,7 @@ class Vain:
 
 
 @dataclass(slots=True)
-class Memory:
+class DecisionCache:
     """All that is remembered.
 
     Attributes:
@@ -46,10 +46,10 @@ class Memory:
         hardware: slot of a node -> what was told of it, and its hardware.
         total: version of the nodes, and what they have in all; ``None`` while some take no work.
         empty: class -> how many of its tasks empty nodes would hold, as of ``empty_version``.
-        rooms: which nodes there were, and views of them as if nobody held anything.
+        views: which nodes there were, and views of them as if nobody held anything.
     """
 
-    searches: dict[Hashable, Vain] = field(default_factory=dict)
+    searches: dict[Hashable, FailedSearch] = field(default_factory=dict)
     searched_as_of: int = -1
     behind: dict[int, tuple[tuple[object, ...], Triple]] = field(default_factory=dict)
     largest: dict[Hashable, tuple[tuple[int, int], tuple[tuple[int, int], ...]]] = field(
@@ -59,7 +59,7 @@ class Memory:
     total: tuple[int, Triple] | None = None
     empty: dict[int, int] = field(default_factory=dict)
     empty_version: int = -1
-    rooms: tuple[Hashable, Rooms] | None = None
+    views: tuple[Hashable, CapacityViews] | None = None
 
     def forget(self) -> None:
         """Drop everything."""
@@ -68,9 +68,9 @@ class Memory:
         self.largest.clear()
         self.empty.clear()
         self.hardware.clear()
-        self.total = self.rooms = None
+        self.total = self.views = None
 
-    def note(self, key: Hashable, found: Vain, as_of: int) -> None:
+    def note(self, key: Hashable, found: FailedSearch, as_of: int) -> None:
         """Remember a search in vain; those of another count of changes hold no more."""
         if as_of != self.searched_as_of:
             self.searches.clear()

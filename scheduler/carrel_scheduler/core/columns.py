@@ -5,7 +5,7 @@ queues, waiting rows, capacity rows); what is read per workload stands in record
 count room. ``State`` adds how events change it.
 """
 
-from carrel_scheduler.core.cache import Memory
+from carrel_scheduler.core.cache import DecisionCache
 from carrel_scheduler.core.capacity.capacity import Capacity
 from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices.classes import Classes
@@ -35,9 +35,9 @@ class Columns:
             it, have ended, or may not start yet.
         gated: uid -> jobs that hold nothing and of which no task may start yet.
         holding: uid -> jobs with placed tasks.
-        promised: uid -> jobs for which room is held.
+        reserved: uid -> jobs for which room is held.
         stale: uid -> jobs that run with fewer tasks than their minimum.
-        memory: what decisions found out and need not find out again; no part of the state.
+        cache: what decisions found out and need not find out again; no part of the state.
     """
 
     def __init__(self, settings: Settings = DEFAULTS) -> None:
@@ -57,11 +57,11 @@ class Columns:
         self.waiting = WaitingRows(self.classes)
         self.over_quota = OverQuota(self.jobs, self.tasks)
         self.warm = WarmInstances()
-        self.memory = Memory()
+        self.cache = DecisionCache()
         self.partial: dict[str, Job] = {}
         self.gated: dict[str, Job] = {}
         self.holding: dict[str, Job] = {}
-        self.promised: dict[str, Job] = {}
+        self.reserved: dict[str, Job] = {}
         self.stale: dict[str, Job] = {}
 
     def job(self, uid: str) -> Job:

@@ -237,7 +237,7 @@ class CheckpointSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class RoomPromised:
+class CapacityReserved:
     """Room being freed is held for a waiting workload until it is placed or gone.
 
     Follows from a plan's nomination; survives cycles, so nobody slips in between. ``indices`` are
@@ -272,6 +272,6 @@ Event = (
     | TaskStuck
     | TaskReleased
     | CheckpointSeen
-    | RoomPromised
+    | CapacityReserved
     | InstanceRemoved
 )

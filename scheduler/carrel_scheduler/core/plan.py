@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.moves import Cause, Kind, ManyHeld, ManyStopped, Move
+from carrel_scheduler.core.cycle.moves import Cause, Kind, ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.events import Devices, Place
 from carrel_scheduler.core.explaining.explain import eviction_reason
 from carrel_scheduler.core.explaining.explanations import Reasons, service_order
@@ -102,14 +102,14 @@ class Plan:
     @cached_property
     def queue(self) -> tuple[str, ...]:
         """The uids of all waiting workloads in the order of service, those that start too."""
-        return service_order(self._cycle.state, self._cycle.standings.total)
+        return service_order(self._cycle.state, self._cycle.queue_usage.total)
 
     @property
     def fair_share(self) -> dict[str, int]:
         """GPU thousandths per queue in this cycle."""
-        standings = self._cycle.standings
-        names = enumerate(standings.table.names)
-        return {name: standings.fair[slot][0] for slot, name in names if name}
+        queue_usage = self._cycle.queue_usage
+        names = enumerate(queue_usage.table.names)
+        return {name: queue_usage.fair[slot][0] for slot, name in names if name}
 
     @property
     def version(self) -> int:
@@ -128,7 +128,7 @@ class Plan:
     @cached_property
     def _stays(self) -> frozenset[tuple[str, int]]:
         """Tasks that were stopped and then given their own place again: nothing happens to them."""
-        found, tasks, held = [], self._cycle.state.tasks, self._cycle.moves.held
+        found, tasks, held = [], self._cycle.state.tasks, self._cycle.moves.reserved
         for uid in held:
             job = self._cycle.state.jobs.get(uid)
             for index, place in held[uid].items():
@@ -140,11 +140,11 @@ class Plan:
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
         """Workloads that stop, whole or in part, in the order in which they were decided."""
-        stays, held = self._stays, self._cycle.moves.held
+        stays, held = self._stays, self._cycle.moves.reserved
         many: list[Eviction] = []
         stopped: dict[str, tuple[Job, Cause, list[int]]] = {}
         for move in self._cycle.moves.log:
-            if isinstance(move, ManyStopped):
+            if isinstance(move, ManyEvicted):
                 many += self._evicted_many(move)
             elif isinstance(move, Move) and move.cause is not None:
                 job = move.job
@@ -157,7 +157,7 @@ class Plan:
             many.append(Eviction(uid, self._reason(cause), which, moved))
         return tuple(many)
 
-    def _evicted_many(self, move: ManyStopped) -> list[Eviction]:
+    def _evicted_many(self, move: ManyEvicted) -> list[Eviction]:
         jobs, tasks = self._cycle.state.jobs, self._cycle.state.tasks
         reason = self._reason(move.cause)
         slots = tasks.job.take(move.rows)
@@ -185,11 +185,11 @@ class Plan:
         """The ends of promises that change, then the new ones."""
         moves, state = self._cycle.moves, self._cycle.state
         ends, new = [], []
-        for uid in sorted(moves.held.keys() | state.promised.keys()):
-            before = dict(state.jobs.get(uid).promise)
+        for uid in sorted(moves.reserved.keys() | state.reserved.keys()):
+            before = dict(state.jobs.get(uid).reservation)
             after = {
                 index: place
-                for index, place in moves.held.get(uid, {}).items()
+                for index, place in moves.reserved.get(uid, {}).items()
                 if (uid, index) not in self._stays
             }
             ends_by_start = uid in moves.started
@@ -225,7 +225,7 @@ class Plan:
     def _many_held(self) -> Iterator[Nomination]:
         names = self._cycle.state.nodes.names
         for move in self._cycle.moves.log:
-            if isinstance(move, ManyHeld):
+            if isinstance(move, ManyReserved):
                 known: dict[int, Devices] = {}
                 masks = move.masks.tolist()
                 for mask in masks:

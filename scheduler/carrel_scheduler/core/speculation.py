@@ -18,7 +18,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from carrel_scheduler.core.changes.cluster import queue_set
-from carrel_scheduler.core.changes.reservations import ask, end_promise, hold, stop_asking
+from carrel_scheduler.core.changes.reservations import (
+    ask,
+    release_reservation,
+    reserve,
+    stop_asking,
+)
 from carrel_scheduler.core.changes.workloads import check_workload, enter, forget
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
@@ -139,7 +144,7 @@ def if_ended(state: "Columns", uids: Sequence[str], waits: str, now: float) -> P
         for job in ending:
             for index in job.running():
                 fixed = cycle.is_protected(job, [index])
-                cycle.moves.stop(job, index, Cause(Token.STARTING), fixed=fixed)
+                cycle.moves.evict(job, index, Cause(Token.STARTING), fixed=fixed)
 
     actions: tuple[Action, ...] = (ACTIONS[0], end, *ACTIONS[1:])
     return preview(decide(state, now, actions, asked=waits), waits)
@@ -164,9 +169,9 @@ def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
         finally:
             forget(state, job)
         return
-    promise = old.promise
+    reservation = old.reservation
     stop_asking(state, old)
-    end_promise(state, old)
+    release_reservation(state, old)
     del state.jobs.by_uid[queued.uid]
     try:
         job = enter(state, queued)
@@ -176,7 +181,7 @@ def queued_for_now(state: "Columns", queued: WorkloadQueued) -> Iterator["Job"]:
             forget(state, job)
     finally:
         state.jobs.by_uid[queued.uid] = old
-        hold(state, old, promise)
+        reserve(state, old, reservation)
         ask(state, old)
 
 

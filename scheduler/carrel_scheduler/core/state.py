@@ -26,7 +26,7 @@ HANDLERS: Final[dict[type, Callable[[Columns, Any], None]]] = {
     events.TaskReleasing: tasks.told_to_stop,
     events.TaskStuck: tasks.found_stuck,
     events.TaskReleased: tasks.released,
-    events.RoomPromised: reservations.promised,
+    events.CapacityReserved: reservations.reserve_capacity,
 }
 
 
@@ -38,7 +38,7 @@ COUNTED: Final = frozenset(
         events.TaskPlaced,
         events.TaskReleasing,
         events.TaskReleased,
-        events.RoomPromised,
+        events.CapacityReserved,
     }
 )
 """What these change the memory of decisions can tell by counts; others are rare, and end it."""
@@ -52,7 +52,7 @@ class State(Columns):
         HANDLERS[type(event)](self, event)
         self.version += 1
         if type(event) not in COUNTED:
-            self.memory.forget()
+            self.cache.forget()
 
     @property
     def asking(self) -> int:

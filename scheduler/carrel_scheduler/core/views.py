@@ -1,11 +1,11 @@
 """What the state says about queues and workloads to those who show it: facts, made when asked for.
 
-Amounts: GPU thousandths, millicores, MiB. Rooms that are being released still count as held. A
+Amounts: GPU thousandths, millicores, MiB. What is being released still counts as held. A
 queue's figures include those of all queues below it.
 
 What the state says about nodes to those who show them: plain facts, made when asked for.
 
-Amounts: GPU thousandths, millicores, MiB. Rooms that are being released still count as held.
+Amounts: GPU thousandths, millicores, MiB. What is being released still counts as held.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ class QueueUse:
             less what was told to stop.
         gpu_borrowed_milli: held beyond the quota.
         running, waiting: numbers of workloads; one that runs and grows counts as running.
-        gpu_promised_milli: room held for waiting work.
+        gpu_reserved_milli: room held for waiting work.
         parent: the queue above, empty at the top.
         leaf: it has no queues below, so it may hold workloads.
     """
@@ -49,7 +49,7 @@ class QueueUse:
     gpu_waiting_milli: int
     running: int
     waiting: int
-    gpu_promised_milli: int = 0
+    gpu_reserved_milli: int = 0
     parent: str = ""
     leaf: bool = True
 
@@ -74,7 +74,7 @@ class WorkloadView:
         waiting: it asks for room and none of its tasks has a place.
         started_at: when it last got its place; ``None`` when it has none.
         checkpoint_at: its last checkpoint, ``None`` before the first.
-        promised: the places held for it, for the tasks ``promised_indices``.
+        reserved: the places held for it, for the tasks ``reserved_indices``.
         pending: tasks that ask for room, also of a workload that runs.
         tasks: of all it has.
         stale_since: since when it runs with fewer tasks than its minimum, or ``None``.
@@ -85,8 +85,8 @@ class WorkloadView:
     places: tuple[Place, ...]
     started_at: float | None
     checkpoint_at: float | None
-    promised: tuple[events.Place, ...]
-    promised_indices: tuple[int, ...] = ()
+    reserved: tuple[events.Place, ...]
+    reserved_indices: tuple[int, ...] = ()
     pending: tuple[int, ...] = ()
     tasks: int = 1
     stale_since: float | None = None
@@ -129,7 +129,7 @@ def _use_of(
         gpu_waiting_milli=int(columns.waiting[slot, 0]),
         running=running[slot],
         waiting=waiting[slot],
-        gpu_promised_milli=int(columns.promised[slot, 0]),
+        gpu_reserved_milli=int(columns.reserved[slot, 0]),
         parent=rule.parent,
         leaf=columns.is_leaf(slot),
     )
@@ -178,15 +178,15 @@ def workload_view(state: "Columns", job: "Job") -> WorkloadView:
         place = tasks.footprint(row)
         node, halted, stuck = names[place.node], index in job.halted, index in job.stuck
         places.append(Place(index, node, place.devices, halted, place.slots, stuck))
-    held = [(names[place.node], place.devices, place.slots) for _, place in job.promise]
+    held = [(names[place.node], place.devices, place.slots) for _, place in job.reservation]
     return WorkloadView(
         queued=job.spec,
         waiting=job.queued and not job.rows,
         places=tuple(places),
         started_at=job.started if job.rows else None,
         checkpoint_at=None if job.saved == NEVER_SAVED else job.saved,
-        promised=tuple(held),
-        promised_indices=tuple(index for index, _ in job.promise),
+        reserved=tuple(held),
+        reserved_indices=tuple(index for index, _ in job.reservation),
         pending=tuple(job.pending()),
         tasks=job.shape.tasks,
         stale_since=job.stale_since,
@@ -222,8 +222,8 @@ class DeviceView:
     """One device.
 
     Attributes:
-        promised_to: the uid of a workload that it is held for, or empty; ``promises`` all of them,
-            since shares and MIG instances of a device may be held for several.
+        reserved_for: the uid of a workload that it is reserved for, or empty; ``reservations`` all,
+            since shares and MIG instances of a device may be reserved for several.
         free_slots: bits of free memory slots where MIG instances are made, else 0.
         warm: MIG instances that nobody uses: profile and slots.
     """
@@ -232,8 +232,8 @@ class DeviceView:
     broken: bool
     free_milli: int
     holders: tuple[DeviceHolding, ...]
-    promised_to: str
-    promises: tuple[str, ...] = ()
+    reserved_for: str
+    reservations: tuple[str, ...] = ()
     free_slots: int = 0
     warm: tuple[tuple[str, int], ...] = ()
 
@@ -275,14 +275,14 @@ def node_views(state: "Columns") -> list[NodeView]:
             )
             for device in place.devices:
                 holders.setdefault((place.node, device), []).append(holding)
-    promises = _promises(state.promised.values())
-    return [_node_view(state, name, holders, promises) for name in sorted(state.nodes.slots)]
+    reservations = _reservations(state.reserved.values())
+    return [_node_view(state, name, holders, reservations) for name in sorted(state.nodes.slots)]
 
 
-def _promises(jobs: Iterable["Job"]) -> dict[Slot, list[str]]:
+def _reservations(jobs: Iterable["Job"]) -> dict[Slot, list[str]]:
     found: dict[Slot, list[str]] = {}
     for job in jobs:
-        for _, place in job.promise:
+        for _, place in job.reservation:
             for device in place.devices:
                 uids = found.setdefault((place.node, device), [])
                 if job.spec.uid not in uids:
@@ -294,13 +294,17 @@ def _node_view(
     state: "Columns",
     name: str,
     holders: dict[Slot, list[DeviceHolding]],
-    promises: dict[Slot, list[str]],
+    reservations: dict[Slot, list[str]],
 ) -> NodeView:
     nodes, slot = state.nodes, state.nodes.slots[name]
     fact = nodes.fact(slot)
     devices = tuple(
         _device_view(
-            state, slot, device, holders.get((slot, device), []), promises.get((slot, device), [])
+            state,
+            slot,
+            device,
+            holders.get((slot, device), []),
+            reservations.get((slot, device), []),
         )
         for device in range(fact.devices)
     )
@@ -322,17 +326,17 @@ def _node_view(
 
 
 def _device_view(
-    state: "Columns", slot: int, device: int, holders: list[DeviceHolding], promises: list[str]
+    state: "Columns", slot: int, device: int, holders: list[DeviceHolding], reservations: list[str]
 ) -> DeviceView:
-    nodes, uids = state.nodes, sorted(promises)
+    nodes, uids = state.nodes, sorted(reservations)
     warm = state.warm.on(slot, device) if nodes.mig[slot] else ()
     return DeviceView(
         index=device,
         broken=not bool(nodes.usable[device, slot]),
         free_milli=int(nodes.free.devices[device, slot]),
         holders=tuple(sorted(holders, key=lambda one: (one.uid, one.index))),
-        promised_to=uids[0] if uids else "",
-        promises=tuple(uids),
+        reserved_for=uids[0] if uids else "",
+        reservations=tuple(uids),
         free_slots=int(nodes.free.slots[device, slot]),
         warm=tuple((profile, bits) for profile, bits in warm),
     )

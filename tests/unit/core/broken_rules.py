@@ -18,7 +18,7 @@ from carrel_scheduler.core.changes import tasks as task_changes
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import Placing
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
-from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.preemption import (
     combining,
     consolidate,
@@ -31,7 +31,7 @@ from carrel_scheduler.core.preemption.candidates import VictimTable
 from carrel_scheduler.core.preemption.legality import Claim
 from carrel_scheduler.core.preemption.sequential import Search
 from carrel_scheduler.core.queues import usage
-from carrel_scheduler.core.queues.usage import Barrier, Standings, find_barrier
+from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, find_violation
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import ANYWHERE, Request
 from carrel_scheduler.core.resources import MILLI
@@ -57,15 +57,15 @@ class Broken:
             yield
 
 
-def _without(token: Token) -> Callable[..., Barrier | None]:
+def _without(token: Token) -> Callable[..., LimitViolation | None]:
     """Barriers that overlook one kind of bound."""
 
-    def found(table: Any, leaf: int, asked: Any, held: Any) -> Barrier | None:
+    def found(table: Any, leaf: int, asked: Any, held: Any) -> LimitViolation | None:
         bounds = list(table.bounds)
         bounds[leaf] = [bound for bound in bounds[leaf] if bound[3] is not token]
         twin = object.__new__(type(table))
         twin.__dict__.update(table.__dict__, bounds=bounds)
-        return find_barrier(twin, leaf, asked, held)
+        return find_violation(twin, leaf, asked, held)
 
     return found
 
@@ -74,7 +74,7 @@ _of, _footprint, _alike, _begin, _rows_of = (
     Eligible.of,
     Cycle.footprint,
     Placing._alike,
-    Standings.__init__,
+    QueueUsage.__init__,
     VictimTable.rows_of,
 )
 
@@ -111,12 +111,12 @@ def _no_core(job: Job) -> frozenset[int]:
     return frozenset() if job.shape.elastic else protected_members(job)
 
 
-def _used_twice(self: Standings, columns: Any, division: Any, total: Any) -> None:
+def _used_twice(self: QueueUsage, columns: Any, division: Any, total: Any) -> None:
     _begin(self, columns, division, total)
     self.used, self.fixed = columns.used.tolist(), columns.fixed.tolist()
 
 
-def _nowhere(self: Room, *_: Any, **__: Any) -> None:
+def _nowhere(self: FreeCapacity, *_: Any, **__: Any) -> None:
     """Nothing is held."""
 
 
@@ -134,17 +134,17 @@ def _all_nodes(
 BROKEN = (
     Broken(
         "limits are overlooked",
-        ((usage, "find_barrier", _without(Token.OVER_LIMIT)),),
+        ((usage, "find_violation", _without(Token.OVER_LIMIT)),),
         ("limits_held", "starts_keep_to_rules"),
     ),
     Broken(
         "non-preemptible work goes beyond quota",
-        ((usage, "find_barrier", _without(Token.NON_PREEMPTIBLE_BEYOND_QUOTA)),),
+        ((usage, "find_violation", _without(Token.NON_PREEMPTIBLE_BEYOND_QUOTA)),),
         ("non_preemptible_within_quota", "starts_keep_to_rules"),
     ),
     Broken(
         "everybody borrows",
-        ((usage, "find_barrier", _without(Token.OVER_QUOTA_OFF)),),
+        ((usage, "find_violation", _without(Token.OVER_QUOTA_OFF)),),
         ("starts_keep_to_rules",),
     ),
     Broken(
@@ -167,7 +167,11 @@ BROKEN = (
     ),
     Broken(
         "room is held from nobody",
-        ((Room, "promise", _nowhere), (Room, "lift", _nowhere), (Room, "promise_many", _nowhere)),
+        (
+            (FreeCapacity, "reserve", _nowhere),
+            (FreeCapacity, "unreserve", _nowhere),
+            (FreeCapacity, "reserve_many", _nowhere),
+        ),
         ("holds_are_honoured", "the plan contradicts the state"),
     ),
     Broken("gangs start in part", ((Placing, "_alike", _only_some),), ("gangs_start_whole",)),
@@ -208,7 +212,7 @@ BROKEN = (
     ),
     Broken(
         "two claims use one right",
-        ((Standings, "__init__", _used_twice),),
+        ((QueueUsage, "__init__", _used_twice),),
         ("starts_keep_to_rules", "limits_held", "non_preemptible_within_quota"),
     ),
     Broken(

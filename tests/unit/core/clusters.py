@@ -7,7 +7,7 @@ from carrel_scheduler.core.capacity.eligibility import Eligible
 from carrel_scheduler.core.devices.classes import Classes
 from carrel_scheduler.core.events import NodeSet
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.scoring.chooser import Chooser
@@ -46,9 +46,9 @@ class Cluster:
         self.nodes.free.subtract(Footprint(slot, devices, share, (cpu, 0)))
         self.capacity.mark(slot)
 
-    def room(self) -> Room:
+    def room(self) -> FreeCapacity:
         """The room of now; capacity follows it."""
-        room = Room(self.nodes)
+        room = FreeCapacity(self.nodes)
         self.capacity.sync(room.idle)
         return room
 

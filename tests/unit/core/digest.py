@@ -17,7 +17,7 @@ def digest(state: State) -> str:
 
 def _columns(state: State) -> list[object]:
     nodes, tasks, queues = state.nodes, state.tasks, state.queues
-    layers = [nodes.free, nodes.releasing, nodes.promised]
+    layers = [nodes.free, nodes.releasing, nodes.reserved]
     used = tasks.used()
     found: list[object] = [
         *(
@@ -28,7 +28,7 @@ def _columns(state: State) -> list[object]:
         (used.tobytes(), sorted(queues.slots.items()), queues.rules, queues.parent),
         [queues.ceiling(slot) for slot in queues.slots.values()],
         [column.tolist() for column in (queues.used, queues.fixed, queues.releasing)],
-        [column.tolist() for column in (queues.promised, queues.promised_fixed, queues.waiting)],
+        [column.tolist() for column in (queues.reserved, queues.reserved_fixed, queues.waiting)],
         queues.usage.tolist(),
     ]
     of_tasks = ("node", "mask", "share", "slots", "cls", "job", "index", "victim", "priority")
@@ -51,13 +51,13 @@ def _records(state: State) -> list[object]:
 
 
 def _groups(state: State) -> list[dict[str, Job]]:
-    return [state.partial, state.gated, state.holding, state.promised, state.stale]
+    return [state.partial, state.gated, state.holding, state.reserved, state.stale]
 
 
 def _job(job: Job) -> object:
     waits = None if job.waiting is None else job.waiting.id
     return (
         *(job.spec, job.slot, job.queue, sorted(job.rows.items()), sorted(job.halted)),
-        *(sorted(job.stuck), job.out, job.queued, waits, job.asked, job.fixed, job.promise),
+        *(sorted(job.stuck), job.out, job.queued, waits, job.asked, job.fixed, job.reservation),
         *(job.started, job.saved, job.stale_since),
     )

@@ -6,7 +6,7 @@ from typing import Any
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
-from carrel_scheduler.core.queues.usage import Standings
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts, Triple
 
 OPEN_HOST = (UNLIMITED, UNLIMITED)
@@ -53,21 +53,21 @@ def want(built: QueueColumns, name: str, amount: float) -> None:
     built.add(Sum.WAITING, built.slot(name), gpus(amount))
 
 
-def standings(
+def queue_usage(
     built: QueueColumns,
     total: float,
     used: Mapping[str, float] | None = None,
     waiting: Mapping[str, float] | None = None,
     usage_factor: int = 0,
-) -> Standings:
-    """The standings after so many GPUs were placed and asked for."""
+) -> QueueUsage:
+    """The queue_usage after so many GPUs were placed and asked for."""
     for name, amount in (used or {}).items():
         hold(built, name, amount)
     for name, amount in (waiting or {}).items():
         want(built, name, amount)
-    return Standings(built, Division(usage_factor), gpus(total, *TOTAL_HOST))
+    return QueueUsage(built, Division(usage_factor), gpus(total, *TOTAL_HOST))
 
 
-def fair(built: QueueColumns, stand: Standings) -> dict[str, float]:
+def fair(built: QueueColumns, stand: QueueUsage) -> dict[str, float]:
     """Fair shares in GPUs by name."""
     return {name: stand.fair[slot][0] / 1000 for name, slot in built.slots.items()}

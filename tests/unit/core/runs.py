@@ -11,11 +11,11 @@ from dataclasses import replace
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     CheckpointSeen,
     Event,
     InstanceRemoved,
     Outcome,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -180,11 +180,11 @@ class Run:
                 events.append(TaskReleasing(one.uid, index))
                 self.ends[one.uid, index] = now + self.grace
         nominations = plan.nominations
-        events += [RoomPromised(n.uid) for n in nominations if not n.places]
+        events += [CapacityReserved(n.uid) for n in nominations if not n.places]
         events += [
             TaskPlaced(b.uid, b.index, b.node, b.devices, now, b.slots) for b in plan.bindings
         ]
-        events += [RoomPromised(n.uid, n.places, n.indices) for n in nominations if n.places]
+        events += [CapacityReserved(n.uid, n.places, n.indices) for n in nominations if n.places]
         try:
             for event in events:
                 state.apply(event)
@@ -194,7 +194,7 @@ class Run:
     def _ended(self, uid: str, index: int, at: float) -> None:
         self.state.apply(TaskReleased(uid, index, Outcome.AGAIN, at))
         job = self.state.job(uid)
-        if not job.rows and not job.promise:
+        if not job.rows and not job.reservation:
             self.state.apply(replace(job.spec, evicted_at=at))
 
 
@@ -216,14 +216,14 @@ def fingerprint(state: State) -> str:
                 layer.slots[: there.devices, slot].tolist(),
                 layer.host[rows, slot].tolist(),
             )
-            for layer in (state.nodes.free, state.nodes.releasing, state.nodes.promised)
+            for layer in (state.nodes.free, state.nodes.releasing, state.nodes.reserved)
         ]
         kept = [state.warm.on(slot, device) for device in range(there.devices)]
         lines.append(f"{name} {there} {layers} {kept}")
     for name, slot in sorted(state.queues.slots.items()):
         sums = [
             getattr(state.queues, which)[slot].tolist()
-            for which in ("used", "fixed", "releasing", "promised", "promised_fixed", "waiting")
+            for which in ("used", "fixed", "releasing", "reserved", "reserved_fixed", "waiting")
         ]
         ceiling, usage = state.queues.ceiling(slot), state.queues.usage[slot].tolist()
         lines.append(f"{name} {state.queues.rule(slot)} {sums} {ceiling} {usage}")
@@ -234,7 +234,7 @@ def fingerprint(state: State) -> str:
 def _line(state: State, job: Job) -> str:
     names = state.nodes.names
     tasks = [(i, state.tasks.footprint(row)) for i, row in sorted(job.rows.items())]
-    places = [(i, names[p.node], replace(p, node=0)) for i, p in (*tasks, *sorted(job.promise))]
+    places = [(i, names[p.node], replace(p, node=0)) for i, p in (*tasks, *sorted(job.reservation))]
     sets = [sorted(job.halted), sorted(job.stuck), sorted((job.out or {}).items())]
     flags = (job.queued, job.started, job.saved, job.stale_since, job.uid in state.stale)
     return f"{job.spec} {places} {sets} {flags} {job.uid in state.partial}"

@@ -5,11 +5,11 @@ from typing import Any
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     Event,
     NodeSet,
     Preemptibility,
     QueueSet,
-    RoomPromised,
     TaskPlaced,
     TaskReleasing,
     WorkloadQueued,
@@ -116,7 +116,7 @@ def carry_out(state: State, plan: Plan, now: float) -> None:
         apply(state, [TaskReleasing(uid, index) for index in indices])
     for nomination in nominations:
         if not nomination.places:
-            state.apply(RoomPromised(nomination.uid))
+            state.apply(CapacityReserved(nomination.uid))
     for binding in bindings:
         state.apply(
             TaskPlaced(
@@ -125,4 +125,4 @@ def carry_out(state: State, plan: Plan, now: float) -> None:
         )
     for nomination in nominations:
         if nomination.places:
-            state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+            state.apply(CapacityReserved(nomination.uid, nomination.places, nomination.indices))

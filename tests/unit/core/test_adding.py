@@ -38,14 +38,14 @@ def leave_broken(cycle: Cycle) -> None:
     state, moves = cycle.state, cycle.moves
     by_job: dict[int, list[int]] = {}
     for row in on_broken_gpus(state).tolist():
-        if not moves.stopped[row]:
+        if not moves.evicted[row]:
             by_job.setdefault(int(state.tasks.job[row]), []).append(int(state.tasks.index[row]))
     for job in sorted(map(state.jobs.at, by_job), key=lambda job: job.order):
         if cycle.answered(job):
             continue
         mark, indices = moves.mark(), sorted(by_job[job.slot])
         for index in indices:
-            moves.stop(job, index, Cause(Token.NODE_DRAINED))
+            moves.evict(job, index, Cause(Token.NODE_DRAINED))
         if not place(cycle, job, indices, soon=True):
             moves.rollback(mark)
 
@@ -69,7 +69,7 @@ def near_own(cycle: Cycle) -> None:
 
 def start_near_own(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Start a step on the nodes with most tasks of the same queue."""
-    if cycle.barrier(job, step) is not None:
+    if cycle.over_limit(job, step) is not None:
         return Answer.NO
     return answered(place(cycle, job, step, soon=False, score=own_tasks(cycle.state, job.queue)))
 

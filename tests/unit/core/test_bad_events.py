@@ -10,12 +10,12 @@ import pytest
 
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     Event,
     NodeGone,
     NodeSet,
     QueueGone,
     QueueSet,
-    RoomPromised,
     TaskPlaced,
     TaskReleasing,
     TaskStuck,
@@ -49,7 +49,7 @@ def state() -> State:
         TaskReleasing("s", 0),
         training("w", "a", 1, tasks=2),
         training("h", "a", 1),
-        RoomPromised("h", (("m", (0,), 0),)),
+        CapacityReserved("h", (("m", (0,), 0),)),
     )
 
 
@@ -73,8 +73,8 @@ ALLOWED: list[Event] = [
     NodeGone("spare"),
     NodeGone("m"),
     TaskStuck("s", 0),
-    RoomPromised("w", (("n", (2,), 0), ("n", (3,), 0))),
-    RoomPromised("h"),
+    CapacityReserved("w", (("n", (2,), 0), ("n", (3,), 0))),
+    CapacityReserved("h"),
 ]
 
 
@@ -146,10 +146,10 @@ REFUSED: list[tuple[Event, str, str]] = [
     (TaskStuck("x", 0), "not_stopping", "index"),
     (TaskPlaced("x", 0, "n", (2,), 1.0), "bad_index", "index"),
     (TaskPlaced("w", 2, "n", (2,), 1.0), "bad_index", "index"),
-    (RoomPromised("x", (("n", (2,), 0),)), "not_waiting", "uid"),
-    (RoomPromised("w", (("n", (2,), 0),)), "bad_places", "places"),
-    (RoomPromised("w", (("n", (2,), 0),), (2,)), "bad_places", "places"),
-    (RoomPromised("w", (("n", (2,), 0), ("n", (3,), 0)), (0,)), "bad_places", "places"),
+    (CapacityReserved("x", (("n", (2,), 0),)), "not_waiting", "uid"),
+    (CapacityReserved("w", (("n", (2,), 0),)), "bad_places", "places"),
+    (CapacityReserved("w", (("n", (2,), 0),), (2,)), "bad_places", "places"),
+    (CapacityReserved("w", (("n", (2,), 0), ("n", (3,), 0)), (0,)), "bad_places", "places"),
 ]
 
 

@@ -6,15 +6,17 @@ import pytest
 
 from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
-from carrel_scheduler.core.queues.usage import lasting_barrier
+from carrel_scheduler.core.queues.usage import permanent_violation
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
-from unit.core.queue_trees import columns, gpus, hold, queue, standings
+from unit.core.queue_trees import columns, gpus, hold, queue, queue_usage
 
 
 def blocked(built: QueueColumns, name: str, demand: Triple, *, fixed: bool = False) -> Any:
     """(token, queue, held, asked, bound) of the barrier."""
-    found = standings(built, 16).barrier(built.slot(name), demand, demand if fixed else (0, 0, 0))
+    found = queue_usage(built, 16).over_limit(
+        built.slot(name), demand, demand if fixed else (0, 0, 0)
+    )
     if found is None:
         return None
     assert found.slot == built.slot(found.queue)
@@ -89,17 +91,17 @@ def test_a_resource_that_is_not_asked_for_never_stands_in_the_way() -> None:
 def test_what_stands_for_ever_is_known_from_the_rules_alone() -> None:
     built = columns(queue("dept", 4, limit=4), queue("a", 2, "dept"))
     hold(built, "a", 4)
-    stand = standings(built, 16)
+    stand = queue_usage(built, 16)
     leaf = built.slot("a")
-    now = stand.barrier(leaf, gpus(1))
+    now = stand.over_limit(leaf, gpus(1))
     assert now is not None
     assert not now.for_ever
-    assert lasting_barrier(built.table, leaf, gpus(4)) is None
-    lasting = lasting_barrier(built.table, leaf, gpus(5))
+    assert permanent_violation(built.table, leaf, gpus(4)) is None
+    lasting = permanent_violation(built.table, leaf, gpus(5))
     assert lasting is not None
     assert lasting.for_ever
     assert (lasting.queue, lasting.bound) == ("dept", 4000)
-    fixed = lasting_barrier(built.table, leaf, gpus(3), gpus(3))
+    fixed = permanent_violation(built.table, leaf, gpus(3), gpus(3))
     assert fixed is not None
     assert (fixed.queue, fixed.token) == ("a", Token.NON_PREEMPTIBLE_BEYOND_QUOTA)
 

@@ -9,7 +9,7 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event, NodeSet, QueueSet, TaskPlaced, WorkloadQueued
-from carrel_scheduler.core.explaining.impossible import to_blame
+from carrel_scheduler.core.explaining.impossible import limiting_resource
 from carrel_scheduler.core.messages.render import help_text, sentence
 from carrel_scheduler.core.reasons import Reason, Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
@@ -147,7 +147,7 @@ def test_what_could_not_be_had_alone_is_to_blame(have: tuple[int, int, int], bla
     def can_be_had(these: Sequence[int]) -> bool:
         return all(have[resource] for resource in these)
 
-    assert to_blame([0, 1, 2], can_be_had) == blamed
+    assert limiting_resource([0, 1, 2], can_be_had) == blamed
 
 
 def _situation(seed: int) -> list[Any]:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     Outcome,
     Preemptibility,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -52,7 +52,7 @@ def state() -> State:
         training("m1", "b", request=asking(0, mig_profile="3g.20gb")),
         TaskPlaced("m1", 0, "m", (0,), 1.0, 0b00001111),
         training("w", "b", 2),
-        RoomPromised("w", (("n2", (0, 1), 0),)),
+        CapacityReserved("w", (("n2", (0, 1), 0),)),
         training("q", "a", 1),
         training("r", "a", 1),
     )  # fmt: skip
@@ -102,7 +102,7 @@ def job(uid: str, **facts: Any) -> Falsify:
     [
         *(
             (layer(name, part, place, 1), {"layers_equal_recount"})
-            for name in ("releasing", "promised")
+            for name in ("releasing", "reserved")
             for part, place in (("devices", (3, "n1")), ("host", (1, "n1")), ("host", (2, "n1")),
                                 ("slots", (1, "n1")))
         ),
@@ -110,11 +110,11 @@ def job(uid: str, **facts: Any) -> Falsify:
         (layer("free", "devices", (3, "n1"), -1), {"layers_equal_recount"}),
         *(
             (sums(name, project, resource), {"queue_sums_equal_recount"})
-            for name in ("used", "releasing", "fixed", "waiting", "promised", "promised_fixed")
+            for name in ("used", "releasing", "fixed", "waiting", "reserved", "reserved_fixed")
             for project, resource in (("a", 0), ("top", 1), ("b", 2))
         ),
         (lambda s: s.holding.pop("i"), {"indexes_equal_recount"}),
-        (lambda s: s.promised.pop("w"), {"indexes_equal_recount"}),
+        (lambda s: s.reserved.pop("w"), {"indexes_equal_recount"}),
         (lambda s: s.stale.update(g=s.job("g")), {"indexes_equal_recount"}),
         (lambda s: s.partial.pop("g"), {"indexes_equal_recount", "class_counts_equal_recount"}),
         (lambda s: s.jobs.in_queue.update({s.job("q").queue: 7}), {"indexes_equal_recount"}),
@@ -128,9 +128,9 @@ def job(uid: str, **facts: Any) -> Falsify:
         (column("index", "g", 2), {"no_row_has_two_tasks"}),
         (column("stopping", "s", value=False), {"no_row_has_two_tasks"}),
         (column("stuck", "s", value=True), {"no_row_has_two_tasks"}),
-        (job("w", promise=()), {"layers_equal_recount", "queue_sums_equal_recount",
+        (job("w", reservation=()), {"layers_equal_recount", "queue_sums_equal_recount",
                                 "indexes_equal_recount"}),
-        (job("w", promise_fixed=True), {"queue_sums_equal_recount"}),
+        (job("w", reservation_fixed=True), {"queue_sums_equal_recount"}),
     ],
 )  # fmt: skip
 def test_what_is_kept_wrongly_is_noticed(
@@ -198,11 +198,11 @@ def test_instances_that_overlap_are_noticed(state: State) -> None:
 
 
 def promise(state: State, uid: str, *places: tuple[int, Footprint]) -> None:
-    state.job(uid).promise = places
+    state.job(uid).reservation = places
 
 
 def test_promises_are_within_what_is_there(state: State) -> None:
-    one = state.job("w").promise[0]
+    one = state.job("w").reservation[0]
     promise(state, "q", (0, replace(one[1], devices=(1,), share=1)))
     assert check(state) == [
         f"promised_once: device {(state.nodes.slot('n2'), 1)} is promised 1001 of 1000"

@@ -14,18 +14,18 @@ import pytest
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.actions import allocate
-from carrel_scheduler.core.cache import Memory
+from carrel_scheduler.core.cache import DecisionCache
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     CheckpointSeen,
     Event,
     NodeSet,
     Outcome,
     Preemptibility,
     QueueSet,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     WorkloadGone,
@@ -59,12 +59,12 @@ def told(plan: Plan) -> str:
 
 def without_memory(state: State, now: float, tell: Callable[[Plan], str] = told) -> str:
     """The next plan, with nothing remembered; what was remembered is there again afterwards."""
-    memory, division = state.memory, state.division
-    state.memory, state.division = Memory(), Division(state.settings.usage_factor_millionths)
+    memory, division = state.cache, state.division
+    state.cache, state.division = DecisionCache(), Division(state.settings.usage_factor_millionths)
     try:
         return tell(decide(state, now))
     finally:
-        state.memory, state.division = memory, division
+        state.cache, state.division = memory, division
 
 
 def check_equal(state: State, now: float) -> None:
@@ -94,9 +94,9 @@ def told_alike(seed: int, steps: int) -> None:
         check_equal(state, now)
         asked = random_workload(dice, f"asked-{number}", dice.choice(story.leaves), now)
         first = what_if(state, asked, now)
-        state.memory, memory = Memory(), state.memory
+        state.cache, memory = DecisionCache(), state.cache
         assert what_if(state, asked, now) == first
-        state.memory = memory
+        state.cache = memory
         assert told(decide(state, now)) == without_memory(state, now)
 
 
@@ -166,7 +166,7 @@ def crowded_alike(seed: int, steps: int) -> None:
         else:
             run.wait(2.0)
         check_equal(run.state, run.now)
-        recalled += len(run.state.memory.searches)
+        recalled += len(run.state.cache.searches)
     assert recalled, "nothing was remembered"
 
 
@@ -250,7 +250,7 @@ def test_it_is_made_again_with_other_values_of_room(searches: list[str]) -> None
 
 def test_a_search_for_other_places_than_those_held_is_remembered_too(searches: list[str]) -> None:
     run = beset()
-    run.tell(RoomPromised("w", (("n0", (0, 1, 2, 3), 0),), (0,)))
+    run.tell(CapacityReserved("w", (("n0", (0, 1, 2, 3), 0),), (0,)))
     late = run.state.settings.patience_s + 1.0
     decide(run.state, late)
     decide(run.state, late)
@@ -279,5 +279,5 @@ def test_counts_follow_a_cycle_also_when_another_has_looked_in_between() -> None
     allocate.run(first)
     assert first.moves.started
     for cycle in (first, Cycle(state, run.now), first):
-        counted = state.capacity.counts(cycle.room.idle, cls)
+        counted = state.capacity.counts(cycle.free_capacity.idle, cls)
         assert cycle.counts(cls, soon=False).tolist() == counted.tolist()

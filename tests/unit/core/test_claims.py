@@ -13,10 +13,10 @@ from carrel_scheduler.core.preemption.minimum_runtimes import preempt_protects_s
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.queues.usage import Standings
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import UNLIMITED, Amounts, Triple
-from unit.core.queue_trees import columns, gpus, hold, queue, standings, want
+from unit.core.queue_trees import columns, gpus, hold, queue, queue_usage, want
 
 
 class Case:
@@ -26,7 +26,7 @@ class Case:
         self, *queues: QueueSet, total: float, used: dict[str, float], waiting: dict[str, float]
     ) -> None:
         self.built = columns(*queues)
-        self.stand = standings(self.built, total, used, waiting)
+        self.stand = queue_usage(self.built, total, used, waiting)
 
     def slot(self, name: str) -> int:
         return self.built.slot(name)
@@ -77,7 +77,7 @@ def test_the_fair_share_of_every_resource_counts_even_if_it_is_not_asked_for() -
     built = columns(QueueSet("a", Amounts(4000, 1000, UNLIMITED), weight=(0, 0, 0)))
     built.add(Sum.USED, 0, (0, 2000, 0))
     want(built, "a", 4)
-    refusal = Claim(Standings(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
+    refusal = Claim(QueueUsage(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
     assert refusal is not None
     assert (refusal.token, refusal.resource) == (Token.QUOTA_USED, 1)
 
@@ -191,7 +191,7 @@ def test_only_what_is_asked_for_and_held_makes_a_victim() -> None:
     )
     built.add(Sum.USED, 1, (4000, 6000, 0))
     built.add(Sum.WAITING, 0, (4000, 4000, 0))
-    stand = Standings(built, Division(), (8000, 8000, 8))
+    stand = QueueUsage(built, Division(), (8000, 8000, 8))
     assert not Claim(stand, 0, (1000, 0, 0)).legal(1, (1000, 1000, 0))
     claim = Claim(stand, 0, (1000, 1000, 0))
     assert claim.excess(1) == [(1, (0, 5000, 0))]
@@ -313,14 +313,14 @@ drawn_leaves = st.lists(
 )
 
 
-def drawn_case(drawn: list[tuple[float, int, int, int]]) -> tuple[QueueColumns, Standings]:
+def drawn_case(drawn: list[tuple[float, int, int, int]]) -> tuple[QueueColumns, QueueUsage]:
     built = columns(queue("d0", 2), queue("d1", 3, rank=1), queue("t", 1, "d1"))
     for n, (quota, used, waiting, rank) in enumerate(drawn):
         name = f"p{n}"
         built.set(queue(name, quota, ("d0", "d1", "t", "")[n % 4], rank=rank))
         hold(built, name, used)
         want(built, name, waiting)
-    return built, Standings(built, Division(), gpus(12, 64, 64))
+    return built, QueueUsage(built, Division(), gpus(12, 64, 64))
 
 
 def legal_by_budgets(claim: Claim, path: tuple[int, ...], amounts: Triple) -> bool:
@@ -382,7 +382,7 @@ PROTECTED = (
 
 
 @pytest.mark.parametrize(
-    ("claimer", "victim", "seconds"),
+    ("preemptor", "victim", "seconds"),
     [
         ("a", "x", 120.0),  # between departments the department decides
         ("y", "x", 5.0),  # inside it the project
@@ -392,10 +392,10 @@ PROTECTED = (
     ],
 )
 def test_against_other_queues_the_queue_below_the_common_one_decides(
-    claimer: str, victim: str, seconds: float
+    preemptor: str, victim: str, seconds: float
 ) -> None:
     built = columns(*PROTECTED)
-    found = reclaim_protects_s(built.table, built.slot(claimer), built.slot(victim), 33.0)
+    found = reclaim_protects_s(built.table, built.slot(preemptor), built.slot(victim), 33.0)
     assert found == seconds
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.decision_cases.loading import Listing, load
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     NodeGone,
     Outcome,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -80,7 +80,7 @@ def test_nodes(state: State) -> None:
         assert not nodes.capacity[:, slot].any()
         assert nodes.names[slot] == ""
     assert sorted([*nodes.slots.values(), *nodes._spare]) == list(range(len(nodes.names)))
-    layers = (nodes.free, nodes.releasing, nodes.promised)
+    layers = (nodes.free, nodes.releasing, nodes.reserved)
     assert {layer.devices.shape for layer in layers} == {nodes.usable.shape}
     assert {layer.slots.shape for layer in layers} == {nodes.usable.shape}
     assert {layer.host.shape for layer in layers} == {nodes.capacity.shape}
@@ -105,14 +105,14 @@ def test_a_task_that_ends_leaves_an_empty_row() -> None:
 
 def test_a_promise_ends_with_its_workload() -> None:
     state = state_of(node("n", 2), queue("a"), training("x", "a"))
-    assert not state.job("x").promise_fixed
-    state.apply(RoomPromised("x", (("n", (0,), 0),)))
-    assert state.nodes.promised.devices.sum() == 1000
-    assert state.queues.promised[0].tolist() == [1000, 1000, 1024]
+    assert not state.job("x").reservation_fixed
+    state.apply(CapacityReserved("x", (("n", (0,), 0),)))
+    assert state.nodes.reserved.devices.sum() == 1000
+    assert state.queues.reserved[0].tolist() == [1000, 1000, 1024]
     state.apply(WorkloadGone("x"))
-    assert not state.nodes.promised.devices.any()
-    assert not state.queues.promised.any()
-    assert not state.promised
+    assert not state.nodes.reserved.devices.any()
+    assert not state.queues.reserved.any()
+    assert not state.reserved
     assert not state.queues.waiting.any()
 
 

@@ -275,7 +275,7 @@ def test_who_holds_places_and_waits_for_others_to_end_is_tried_again() -> None:
     run = Run(*base, urgent(), settings=Settings(patience_s=10.0))
     run.now = NOW
     run.step()
-    assert "urgent" in run.state.promised
+    assert "urgent" in run.state.reserved
     assert not run.evicted
     run.now = 2000.0
     run.step()

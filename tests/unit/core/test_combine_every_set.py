@@ -53,24 +53,24 @@ def makes_room(state: State, gone: Sequence[str], tasks: int, gpus: int) -> bool
 
 def lawful(state: State, gone: Sequence[str]) -> bool:
     """Whether these may give way, the own ones first, the others in some order."""
-    standings, urgent = Cycle(state, NOW).standings, state.job("urgent")
+    queue_usage, urgent = Cycle(state, NOW).queue_usage, state.job("urgent")
     others = []
     for uid in gone:
         job = state.job(uid)
         if job.queue == urgent.queue:
-            standings.add(job.queue, job.shape.total, sign=-1)
+            queue_usage.add(job.queue, job.shape.total, sign=-1)
         else:
             others.append((job.queue, job.shape.total))
-    claim = Claim(standings, urgent.queue, urgent.shape.first)
+    claim = Claim(queue_usage, urgent.queue, urgent.shape.first)
 
     def legal(left: list[tuple[int, tuple[int, int, int]]]) -> bool:
         for victim in set(left):
             if claim.legal(*victim):
-                standings.add(*victim, sign=-1)
+                queue_usage.add(*victim, sign=-1)
                 rest = left.copy()
                 rest.remove(victim)
                 fine = legal(rest)
-                standings.add(*victim)
+                queue_usage.add(*victim)
                 if fine:
                     return True
         return not left

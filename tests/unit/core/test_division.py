@@ -13,12 +13,12 @@ from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.resources import OPEN, UNLIMITED, Amounts
-from unit.core.queue_trees import TOTAL_HOST, columns, fair, gpus, queue, standings, want
+from unit.core.queue_trees import TOTAL_HOST, columns, fair, gpus, queue, queue_usage, want
 
 
 def shares(total: float, demand: Mapping[str, float], *queues: QueueSet) -> dict[str, float]:
     built = columns(*queues)
-    return fair(built, standings(built, total, waiting=demand))
+    return fair(built, queue_usage(built, total, waiting=demand))
 
 
 def test_quotas_of_three_to_one_divide_the_surplus_75_to_25() -> None:
@@ -128,7 +128,7 @@ def test_every_resource_is_divided_alone() -> None:
 def time_based(usage_factor: int, part: int) -> dict[str, float]:
     built = columns(queue("a", 0, weight=1), queue("b", 0, weight=1))
     built.set_usage(UsageSeen("a", (part, 0, 0)))
-    stand = standings(built, 100, waiting={"a": 200, "b": 200}, usage_factor=usage_factor)
+    stand = queue_usage(built, 100, waiting={"a": 200, "b": 200}, usage_factor=usage_factor)
     return fair(built, stand)
 
 
@@ -151,7 +151,7 @@ def test_past_use_lowers_the_weight(factor: int, part: int, expected: float) -> 
 def test_past_use_never_touches_the_quota() -> None:
     built = columns(queue("a", 3), queue("b", 1))
     built.set_usage(UsageSeen("a", (1_000_000, 0, 0)))
-    stand = standings(built, 8, waiting={"a": 9, "b": 9}, usage_factor=10_000_000)
+    stand = queue_usage(built, 8, waiting={"a": 9, "b": 9}, usage_factor=10_000_000)
     assert fair(built, stand) == {"a": 3, "b": 5}
 
 
@@ -253,7 +253,7 @@ def drawn_tree(drawn: list[Drawn], order: list[int]) -> QueueColumns:
 @given(total=st.integers(0, 20), drawn=drawn_queues)
 def test_every_division_is_sound(total: int, drawn: list[Drawn]) -> None:
     built = drawn_tree(drawn, list(range(len(drawn))))
-    stand = standings(built, total)
+    stand = queue_usage(built, total)
     table = built.table
     for parent in (-1, *range(len(table.names))):
         children = table.tops if parent < 0 else table.children[parent]
@@ -284,7 +284,7 @@ def test_the_order_in_which_queues_are_set_does_not_matter(
     first = drawn_tree(drawn, order)
     shuffle.shuffle(order)
     second = drawn_tree(drawn, order)
-    assert fair(first, standings(first, total)) == fair(second, standings(second, total))
+    assert fair(first, queue_usage(first, total)) == fair(second, queue_usage(second, total))
 
 
 @settings(max_examples=50)

@@ -4,7 +4,7 @@ from typing import Any
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
-    RoomPromised,
+    CapacityReserved,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -100,7 +100,7 @@ def test_who_starts_on_its_held_room_grows_into_what_is_free_and_stops_nobody() 
         *running(training("u", "b"), "n", 1),
         *running(training("v", "b"), "n", 2),
         elastic("e", "a", 2, 1),
-        RoomPromised("e", (("n", (0,), 0),), (0,)),
+        CapacityReserved("e", (("n", (0,), 0),), (0,)),
     )
     plan = decide(state, NOW)
     assert [(one.index, one.devices) for one in plan.bindings] == [(0, (0,)), (1, (3,))]
@@ -152,7 +152,7 @@ def test_a_promise_to_a_group_whose_other_half_has_ended_starts_nothing() -> Non
         queue("a", 9),
         training("e", "a", gang=Group(groups=(one, Group(groups=(one, one))), min_groups=1)),
         TaskPlaced("e", 0, "n", (0,), at=1.0),
-        RoomPromised("e", (("n", (1,), 0),), (1,)),
+        CapacityReserved("e", (("n", (1,), 0),), (1,)),
     )
     assert decide(state, NOW).bindings == ()
     apply(state, [node("n", 3)])

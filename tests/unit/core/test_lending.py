@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.starvation import barred
+from carrel_scheduler.core.cycle.starvation import rows_over_limit
 from carrel_scheduler.core.events import (
     NodeSet,
     Outcome,
@@ -22,7 +22,7 @@ from carrel_scheduler.core.preemption.node_prefilter import in_reach, likely_nod
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import NONE, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.tasks import COLUMNS, Lending
+from carrel_scheduler.core.work.tasks import COLUMNS, PreemptibleUsage
 
 NODES, QUEUES = 6, 4
 
@@ -40,7 +40,7 @@ def cluster() -> State:
 def lived(seed: int, steps: int = 120) -> State:
     """A cluster on which jobs came, were told to stop and ended."""
     chance, state = random.Random(seed), cluster()
-    _ = state.tasks.lending
+    _ = state.tasks.preemptible_usage
     running: list[str] = []
     for step in range(steps):
         if running and chance.random() < 0.4:
@@ -65,7 +65,7 @@ def lived(seed: int, steps: int = 120) -> State:
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_kept_equals_a_recount(seed: int) -> None:
     state = lived(seed)
-    kept, counted = state.tasks.lending, Lending(state.tasks)
+    kept, counted = state.tasks.preemptible_usage, PreemptibleUsage(state.tasks)
     for number in range(NODES):
         node = np.array([number])
         rows = np.flatnonzero(state.tasks.node == number)
@@ -82,10 +82,10 @@ def test_what_is_kept_equals_a_recount(seed: int) -> None:
 
 def test_queues_that_share_a_column_are_counted_together() -> None:
     state = cluster()
-    lending = state.tasks.lending
+    lending = state.tasks.preemptible_usage
     lending.enter(0, 0)
-    lending.lend(1, 0, 500, 100)
-    lending.lend(1 + COLUMNS, 0, 300, 10)
+    lending.add(1, 0, 500, 100)
+    lending.add(1 + COLUMNS, 0, 300, 10)
     giving = np.zeros(2 * COLUMNS, np.bool_)
     giving[1] = True
     assert lending.of(giving, 1).tolist() == [[800], [110]]
@@ -113,10 +113,10 @@ def test_rows_are_barred_where_their_first_job_is(seed: int) -> None:
     state = lived(seed)
     cycle = Cycle(state, 1000.0)
     rows = np.flatnonzero(state.waiting.need)
-    found = barred(cycle, rows).tolist()
+    found = rows_over_limit(cycle, rows).tolist()
     for number, is_barred in zip(rows.tolist(), found, strict=True):
         row = state.waiting.rows[number]
         assert row is not None
         demand = row.shape.first
         fixed = demand if row.preemptible is not Preemptibility.YES else NONE
-        assert is_barred == (cycle.standings.barrier(row.queue, demand, fixed) is not None)
+        assert is_barred == (cycle.queue_usage.over_limit(row.queue, demand, fixed) is not None)

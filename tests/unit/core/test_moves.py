@@ -45,7 +45,7 @@ def rows_of(state: State, *uids: str) -> np.ndarray[tuple[int, ...], np.dtype[np
 
 
 def used(cycle: Cycle, name: str) -> list[int]:
-    return cycle.standings.used[cycle.state.queues.slots[name]]
+    return cycle.queue_usage.used[cycle.state.queues.slots[name]]
 
 
 def taken(cycle: Cycle, before: dict[str, list[int]]) -> dict[str, tuple[int, ...]]:
@@ -60,21 +60,21 @@ def test_many_that_stop_leave_their_queues_with_that_much_less(state: State) -> 
     cycle = Cycle(state, NOW)
     before = {name: list(used(cycle, name)) for name in ("a", "b", "dep", "else")}
     mark = cycle.moves.mark()
-    cycle.moves.stop_many(rows_of(state, "x", "y", "z"), Cause(Token.RECLAIMED))
+    cycle.moves.evict_many(rows_of(state, "x", "y", "z"), Cause(Token.RECLAIMED))
     assert taken(cycle, before) == {
         "a": (2500, 10_000, 16 * GIB),
         "b": (1000, 13_000, 17 * GIB),
         "dep": (3500, 23_000, 33 * GIB),
         "else": (0, 0, 0),
     }
-    soon, slot = cycle.room.soon, state.nodes.slots["n"]
+    soon, slot = cycle.free_capacity.soon, state.nodes.slots["n"]
     assert soon.devices[:3, slot].tolist() == [1000, 1000, 1000]
-    assert cycle.room.idle.devices[:3, slot].tolist() == [0, 0, 500]
-    assert [cycle.moves.stopped_of(state.job(uid)) for uid in "xyzg"] == [[0], [0], [0], []]
+    assert cycle.free_capacity.idle.devices[:3, slot].tolist() == [0, 0, 500]
+    assert [cycle.moves.evicted_of(state.job(uid)) for uid in "xyzg"] == [[0], [0], [0], []]
     cycle.moves.rollback(mark)
     assert taken(cycle, before) == dict.fromkeys(before, (0, 0, 0))
-    assert not cycle.moves.stopped.any()
-    assert cycle.room.soon.devices[:3, slot].tolist() == [0, 0, 500]
+    assert not cycle.moves.evicted.any()
+    assert cycle.free_capacity.soon.devices[:3, slot].tolist() == [0, 0, 500]
 
 
 def test_places_held_for_many_count_for_their_queue_at_once(state: State) -> None:
@@ -86,10 +86,10 @@ def test_places_held_for_many_count_for_their_queue_at_once(state: State) -> Non
     masks = np.array([0b11000, 0b1100000], np.uint64)
     for fixed, kept in ((False, 0), (True, 4000)):
         mark = cycle.moves.mark()
-        cycle.moves.hold_many(job, (0, 1), nodes, masks, fixed=fixed)
+        cycle.moves.reserve_many(job, (0, 1), nodes, masks, fixed=fixed)
         held = (-4000, -6000, -10 * GIB)
         assert taken(cycle, before) == {"a": held, "dep": held}
-        assert cycle.standings.fixed[state.queues.slots["a"]][0] == kept
+        assert cycle.queue_usage.fixed[state.queues.slots["a"]][0] == kept
         assert cycle.answered(job)
         cycle.moves.rollback(mark)
         assert taken(cycle, before) == dict.fromkeys(before, (0, 0, 0))
@@ -102,12 +102,12 @@ def stopped(state: State, *uids: str, many: bool, but: int | None = None) -> lis
     cause = Cause(Token.RECLAIMED)
     if many:
         rows = rows_of(state, *uids)
-        cycle.moves.stop_many(rows[rows != (-1 if but is None else but)], cause)
+        cycle.moves.evict_many(rows[rows != (-1 if but is None else but)], cause)
     else:
         for uid in uids:
             for index in state.job(uid).running():
                 if state.job(uid).rows[index] != but:
-                    cycle.moves.stop(state.job(uid), index, cause)
+                    cycle.moves.evict(state.job(uid), index, cause)
     return list(Plan(cycle).evictions)
 
 
@@ -131,10 +131,10 @@ def test_who_stops_and_starts_elsewhere_moves_if_all_of_it_does(state: State) ->
         cycle = Cycle(state, NOW)
         job: Job = state.job("g")
         for index in job.running():
-            cycle.moves.stop(job, index, Cause(Token.CONSOLIDATED))
+            cycle.moves.evict(job, index, Cause(Token.CONSOLIDATED))
         for index in indices:
             place = Footprint(state.nodes.slots["n"], (4 + 2 * index % 4,), 1000, (0, 0))
-            cycle.moves.hold(job, index, place, fixed=False)
+            cycle.moves.reserve(job, index, place, fixed=False)
         return [(one.uid, one.indices, one.moved) for one in Plan(cycle).evictions]
 
     assert told(0, 2) == [("g", (), True)]

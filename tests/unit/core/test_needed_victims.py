@@ -2,7 +2,7 @@
 
 import pytest
 
-from carrel_scheduler.core.events import Event, RoomPromised, TaskPlaced
+from carrel_scheduler.core.events import CapacityReserved, Event, TaskPlaced
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Nomination
 from carrel_scheduler.core.queues.rules import NO_BOUND
@@ -15,8 +15,8 @@ NEEDLESS = ["victims_are_needed"]
 
 @pytest.mark.parametrize("token", [Token.RECLAIMED, Token.PREEMPTED])
 def test_nobody_gives_way_for_what_there_is_room_for(token: Token) -> None:
-    claimer, needless = "b", ["victims_are_needed"]
-    project = claimer if token is Token.PREEMPTED else "a"
+    preemptor, needless = "b", ["victims_are_needed"]
+    project = preemptor if token is Token.PREEMPTED else "a"
     evictions = [stop("v", token, "w")]
     events = [*full(project=project), queue("b", 4), node("n2", 2)]
     assert complaints(events, evictions=evictions, nominations=[hold("w", "n1", 0, 1)]) == []
@@ -24,7 +24,7 @@ def test_nobody_gives_way_for_what_there_is_room_for(token: Token) -> None:
     moved = [stop("v", token, "w", moved=True)]
     places = [hold("w", "n1", 0, 1), hold("v", "n2", 0, 1)]
     assert complaints(events, evictions=moved, nominations=places) == []
-    reserved = [*events, RoomPromised("w", (("n2", (0, 1), 0),), (0,))]
+    reserved = [*events, CapacityReserved("w", (("n2", (0, 1), 0),), (0,))]
     kept = complaints(reserved, evictions=evictions, nominations=[])
     assert "victims_are_needed" not in kept
     if token is Token.PREEMPTED:  # its leaving may be what the claim on others stands on

@@ -54,8 +54,8 @@ def test_what_nodes_have_is_looked_at_anew_when_they_change(
     monkeypatch.setattr(impossible, "MOST_LOOKS", 1)
     for cpu in (63, 64, 66):
         assert (never(state, training("y", "open", 1, cpu=cpu)) is None) == (cpu < 66)
-    assert state.memory.rooms is not None
-    assert state.memory.rooms[1].looks <= 1
+    assert state.cache.views is not None
+    assert state.cache.views[1].looks <= 1
 
 
 def facts(reason: Reason | None) -> tuple[object, ...]:

@@ -11,12 +11,12 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.order import Service, VictimOrder, queue_key
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
-from carrel_scheduler.core.queues.usage import Standings
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.resources import Amounts, Triple
-from unit.core.queue_trees import columns, gpus, queue, standings
+from unit.core.queue_trees import columns, gpus, queue, queue_usage
 
 
-def first(stand: Standings, **heads: float) -> str:
+def first(stand: QueueUsage, **heads: float) -> str:
     """Which queue is served first, with these candidates."""
     slots = {name: slot for slot, name in enumerate(stand.table.names)}
     wants = {slots[name]: gpus(amount) for name, amount in heads.items()}
@@ -34,52 +34,53 @@ def test_1_a_queue_beyond_its_fair_share_in_everything_comes_last() -> None:
         built = columns(*rules)
         built.add(Sum.USED, built.slot("a"), amounts)
         built.add(Sum.USED, built.slot("b"), (2000, 1000, 1000))
-        assert first(standings(built, 8), a=1, b=1) == expected
+        assert first(queue_usage(built, 8), a=1, b=1) == expected
 
 
 def test_2_a_queue_within_its_quota_with_the_candidate_comes_first() -> None:
     built = columns(queue("a", 2, rank=5), queue("b", 2))
-    stand = standings(built, 8, used={"a": 2, "b": 1})
+    stand = queue_usage(built, 8, used={"a": 2, "b": 1})
     assert first(stand, a=1, b=1) == "b"
     assert first(stand, a=1, b=2) == "a"
 
 
 def test_3_the_higher_rank_comes_first() -> None:
     built = columns(queue("a", 4), queue("b", 4, rank=1))
-    assert first(standings(built, 8, used={"b": 2}), a=1, b=1) == "b"
+    assert first(queue_usage(built, 8, used={"b": 2}), a=1, b=1) == "b"
 
 
 def test_4_a_queue_without_any_share_of_something_it_would_hold_comes_last() -> None:
     built = columns(queue("a", 0, weight=0), queue("b", 0, weight=1, created_at=1.0))
-    stand = standings(built, 8, used={"b": 7}, waiting={"a": 1, "b": 9})
+    stand = queue_usage(built, 8, used={"b": 7}, waiting={"a": 1, "b": 9})
     assert first(stand, a=1, b=1) == "b"
     assert first(stand, a=0, b=1) == "a"
 
 
 def test_5_the_smaller_dominant_share_with_the_candidate_comes_first() -> None:
     built = columns(queue("a", 1), queue("b", 3, created_at=1.0))
-    stand = standings(built, 8, used={"a": 1, "b": 2}, waiting={"a": 1, "b": 1})
+    stand = queue_usage(built, 8, used={"a": 1, "b": 2}, waiting={"a": 1, "b": 1})
     assert first(stand, a=1, b=1) == "b"
     built = columns(queue("a", 4), queue("b", 4, created_at=1.0))
-    stand = standings(built, 8)
+    stand = queue_usage(built, 8)
     assert first(stand, a=2, b=1) == "b"
 
 
 def test_6_then_the_smaller_share_without_it() -> None:
     built = columns(queue("a", 4), queue("b", 4, created_at=1.0))
-    assert first(standings(built, 8, used={"a": 2, "b": 1}), a=1, b=2) == "b"
+    assert first(queue_usage(built, 8, used={"a": 2, "b": 1}), a=1, b=2) == "b"
 
 
 def test_7_then_the_smaller_allocatable_amounts() -> None:
     built = columns(queue("a", 4), queue("b", 2, created_at=1.0))
-    assert first(standings(built, 8, used={"a": 2, "b": 1}), a=2, b=1) == "b"
+    assert first(queue_usage(built, 8, used={"a": 2, "b": 1}), a=2, b=1) == "b"
 
 
 def test_8_then_the_older_queue_then_the_name() -> None:
     assert (
-        first(standings(columns(queue("a", 1, created_at=5.0), queue("b", 1)), 4), a=1, b=1) == "b"
+        first(queue_usage(columns(queue("a", 1, created_at=5.0), queue("b", 1)), 4), a=1, b=1)
+        == "b"
     )
-    assert first(standings(columns(queue("b", 1), queue("a", 1)), 4), a=1, b=1) == "a"
+    assert first(queue_usage(columns(queue("b", 1), queue("a", 1)), 4), a=1, b=1) == "a"
 
 
 def test_a_department_is_chosen_before_a_project_of_it() -> None:
@@ -91,7 +92,7 @@ def test_a_department_is_chosen_before_a_project_of_it() -> None:
         queue("q", 2, "d1"),
         queue("r", 4, "d2"),
     )
-    stand = standings(built, 8, used={"q": 3, "r": 2})
+    stand = queue_usage(built, 8, used={"q": 3, "r": 2})
     assert first(stand, p=1, q=1, r=1) == "r"
     stand.add(built.slot("r"), gpus(1))
     assert first(stand, p=1, q=1, r=1) == "p"
@@ -102,7 +103,7 @@ class Backlog:
 
     def __init__(self, built: QueueColumns, waiting: dict[str, int], total: float) -> None:
         self.left = {built.slot(name): count for name, count in waiting.items()}
-        self.stand = standings(built, total, waiting={n: float(c) for n, c in waiting.items()})
+        self.stand = queue_usage(built, total, waiting={n: float(c) for n, c in waiting.items()})
         self.service = Service(self.stand, self.head, self.left)
         self.names = built.table.names
 
@@ -135,7 +136,7 @@ def test_saturated_queues_of_three_to_one_get_six_and_two_then_seven() -> None:
 
 def test_a_leaf_that_is_not_updated_does_not_return() -> None:
     built = columns(queue("a", 1), queue("b", 1))
-    stand = standings(built, 8)
+    stand = queue_usage(built, 8)
     service = Service(stand, lambda leaf: gpus(1), [0, 1])
     assert [service.pop(), service.pop(), service.pop()] == [0, 1, None]
     service.update(1)
@@ -152,7 +153,7 @@ def test_only_leaves_with_candidates_are_asked() -> None:
         asked.append(leaf)
         return gpus(1)
 
-    service = Service(standings(built, 8), head, [2, 5])
+    service = Service(queue_usage(built, 8), head, [2, 5])
     service.pop()
     service.update(2)
     assert asked == [2, 5, 2]
@@ -167,7 +168,7 @@ def test_a_changed_standing_of_an_idle_leaf_moves_the_queues_above_it() -> None:
         queue("q", 2, "d1"),
         queue("r", 4, "d2"),
     )
-    stand = standings(built, 8, used={"q": 3, "r": 2})
+    stand = queue_usage(built, 8, used={"q": 3, "r": 2})
     p, q, r = (built.slot(name) for name in "pqr")
     wants = {p: gpus(1), r: gpus(1)}
     service = Service(stand, wants.get, wants)
@@ -176,7 +177,7 @@ def test_a_changed_standing_of_an_idle_leaf_moves_the_queues_above_it() -> None:
     assert service.pop() == p
 
 
-def sequence(order: Service, stand: Standings, amounts: Triple, sign: int) -> Iterable[int]:
+def sequence(order: Service, stand: QueueUsage, amounts: Triple, sign: int) -> Iterable[int]:
     while (leaf := order.pop()) is not None:
         yield leaf
         stand.add(leaf, amounts, sign=sign)
@@ -187,7 +188,7 @@ def test_victims_come_from_the_queue_that_is_furthest_beyond() -> None:
     built = columns(
         queue("a", 1, weight=0), queue("b", 1, weight=0), queue("c", 1, weight=0, rank=1)
     )
-    stand = standings(built, 9, used={"a": 2, "b": 4, "c": 3})
+    stand = queue_usage(built, 9, used={"a": 2, "b": 4, "c": 3})
     order = VictimOrder(
         stand, lambda leaf: gpus(1) if stand.used[leaf][0] > 1000 else None, range(3)
     )
@@ -198,7 +199,7 @@ def test_victims_come_from_the_queue_that_is_furthest_beyond() -> None:
 def test_queues_give_by_what_the_next_victim_would_leave_them() -> None:
     """Held alike, `b`'s next victim is larger: after it `a` would still be the fuller one."""
     built = columns(queue("a", 4), queue("b", 4, created_at=-1.0))
-    stand = standings(built, 8, used={"a": 2, "b": 2})
+    stand = queue_usage(built, 8, used={"a": 2, "b": 2})
     heads = {0: gpus(1), 1: gpus(2)}
     assert VictimOrder(stand, heads.get, heads).pop() == 0
 
@@ -225,7 +226,7 @@ def random_tree(drawn: list[tuple[float, int, int, int, int]]) -> QueueColumns:
     return built
 
 
-def best_of(stand: Standings, wants: dict[int, Triple], slots: Iterable[int]) -> int | None:
+def best_of(stand: QueueUsage, wants: dict[int, Triple], slots: Iterable[int]) -> int | None:
     """The next leaf, by looking at everything anew."""
     found = []
     for slot in slots:
@@ -242,7 +243,7 @@ def test_the_tree_of_heaps_gives_what_looking_at_everything_gives(
     drawn: list[tuple[float, int, int, int, int]], chance: Random
 ) -> None:
     built = random_tree(drawn)
-    stand = Standings(built, Division(), gpus(8, 64, 64))
+    stand = QueueUsage(built, Division(), gpus(8, 64, 64))
     leaves = [built.slot(f"p{n}") for n in range(len(drawn))]
     wants = {leaf: gpus(1 + drawn[n][4]) for n, leaf in enumerate(leaves) if drawn[n][3]}
     service = Service(stand, wants.get, leaves)
@@ -268,7 +269,7 @@ def test_queues_served_first_give_last(seed: int) -> None:
     chance = Random(seed)
     built = columns(*(queue(f"p{n}", 3, rank=chance.randint(0, 1)) for n in range(6)))
     held = dict(zip((f"p{n}" for n in range(6)), chance.sample(range(1, 12), 6), strict=True))
-    stand = standings(built, 40, used=held)
+    stand = queue_usage(built, 40, used=held)
     gone = VictimOrder(stand, lambda leaf: gpus(1), range(6))
     backwards = [gone.pop() for _ in range(6)]
     for leaf in range(6):

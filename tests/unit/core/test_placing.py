@@ -39,7 +39,7 @@ def placed(
             scores[state.nodes.slots[name]] = value
     before = len(cycle.moves.log)
     found = place(cycle, job, mine, soon=soon, score=scores)
-    kept = (cycle.moves.held if soon else cycle.moves.started).get(uid, {})
+    kept = (cycle.moves.reserved if soon else cycle.moves.started).get(uid, {})
     assert found == bool(kept)
     assert found or len(cycle.moves.log) == before
     return [state.nodes.names[kept[index].node] for index in mine] if found else []

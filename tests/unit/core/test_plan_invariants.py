@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     Event,
     Preemptibility,
-    RoomPromised,
     TaskPlaced,
     TaskReleasing,
     TopologySet,
@@ -88,11 +88,11 @@ def test_room_that_is_promised_is_left_alone() -> None:
         *running(training("v", "a"), "n1", 0),
         TaskReleasing("v", 0),
         training("x", "b"),
-        RoomPromised("x", (("n1", (0,), 0),)),
+        CapacityReserved("x", (("n1", (0,), 0),)),
         training("y", "b"),
     ]
     assert complaints(events, bindings=[start("y", "n1", 1)]) == []
-    taken = [*events, RoomPromised("x", (("n1", (1,), 0),))]
+    taken = [*events, CapacityReserved("x", (("n1", (1,), 0),))]
     assert complaints(taken, bindings=[start("y", "n1", 1)]) == ["holds_are_honoured"]
     assert complaints(taken, bindings=[start("x", "n1", 1)]) == []
     late = [*events, training("w", "b")]

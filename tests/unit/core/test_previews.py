@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import Event, RoomPromised, TaskReleasing, TaskStuck
+from carrel_scheduler.core.events import CapacityReserved, Event, TaskReleasing, TaskStuck
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Where
@@ -60,7 +60,7 @@ def test_a_place_beside_it_is_kept() -> None:
         node("n1", 2), queue("a", 2),
         *(event for n in range(2) for event in running(training(f"v{n}", "a"), "n1", n)),
         TaskReleasing("v0", 0), TaskReleasing("v1", 0),
-        training("w", "a"), RoomPromised("w", (("n1", (1,), 0),)),
+        training("w", "a"), CapacityReserved("w", (("n1", (1,), 0),)),
         TaskStuck("v0", 0),
     )  # fmt: skip
     assert [one for one in decide(state, NOW).nominations if not one.places] == []

@@ -48,8 +48,8 @@ def test_the_sums_are_apart_from_each_other(which: Sum) -> None:
         built.used,
         built.fixed,
         built.releasing,
-        built.promised,
-        built.promised_fixed,
+        built.reserved,
+        built.reserved_fixed,
         built.waiting,
     ]
     assert [bool(array.any()) for array in sums] == [other is which for other in Sum]
@@ -187,7 +187,7 @@ def test_unknown_queues_and_bad_usage_are_refused() -> None:
 def test_what_is_held_beyond_a_lowered_rule_is_the_bound_until_the_rules_are_set_again() -> None:
     built = tree()
     hold(built, "lone", 5, fixed=True)
-    built.add(Sum.PROMISED, built.slot("lone"), gpus(1))
+    built.add(Sum.RESERVED, built.slot("lone"), gpus(1))
     lone = built.slot("lone")
     built.set(queue("lone", 2, limit=3))
     assert built.ceiling(lone).fixed == (5000, NO_BOUND, NO_BOUND)

@@ -4,10 +4,10 @@ import pytest
 
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     NodeSet,
     Preemptibility,
     QueueSet,
-    RoomPromised,
     TaskPlaced,
     TaskReleasing,
     TopologySet,
@@ -451,7 +451,7 @@ def test_room_held_for_another() -> None:
         *running(workspace("x", "a"), "n", 0),
         TaskReleasing("x", 0),
         training("big", "a", 2),
-        RoomPromised("big", (("n", (0, 1), 0),)),
+        CapacityReserved("big", (("n", (0, 1), 0),)),
         training("small", "b"),
     )
     found = decide(state, NOW).reasons["small"]
@@ -466,7 +466,7 @@ def test_places_kept_for_who_waited_long() -> None:
         *running(workspace("x", "a", 2), "n", 0, 1),
         settings=settings,
     )
-    apply(state, [training("y", "a", 2), RoomPromised("y", (("n", (0, 1), 0),))])
+    apply(state, [training("y", "a", 2), CapacityReserved("y", (("n", (0, 1), 0),))])
     found = decide(state, NOW).reasons["y"]
     assert found.token in (Token.RESERVED, Token.QUOTA_USED)
 

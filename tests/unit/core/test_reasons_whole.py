@@ -11,9 +11,9 @@ from dataclasses import fields
 import pytest
 
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     Event,
     Preemptibility,
-    RoomPromised,
     TaskPlaced,
     TaskReleasing,
     TopologySet,
@@ -183,7 +183,7 @@ CASES: list[tuple[Sequence[Event], dict[str, str]]] = [
             queue("b"),
             *running(training("x", "a", 3), "n", 0, 1, 2),
             training("w", "a", 2),
-            RoomPromised("w", (("n", (0, 3), 0),)),
+            CapacityReserved("w", (("n", (0, 3), 0),)),
             TaskReleasing("x", 0),
             training("v", "a", 1),
             training("u", "b", 0.5),

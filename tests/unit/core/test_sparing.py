@@ -5,7 +5,7 @@ import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.events import Event, RoomPromised
+from carrel_scheduler.core.events import CapacityReserved, Event
 from carrel_scheduler.core.preemption import pruning
 from carrel_scheduler.core.preemption.combining import _after
 from carrel_scheduler.core.preemption.legality import Budgets
@@ -45,11 +45,11 @@ def staying(own: OwnSide, rights: Budgets | None, *, taken: bool = False) -> set
     for share in leaving:
         for index in share.indices:
             cycle.moves.take_back(share.job, index, own.causes(own.most)[1])
-    assert place(cycle, own.claimer, own.step, soon=True)
+    assert place(cycle, own.preemptor, own.step, soon=True)
     if taken:
-        cycle.moves.hold(cycle.state.job("waits"), 0, room, fixed=False)
+        cycle.moves.reserve(cycle.state.job("waits"), 0, room, fixed=False)
     pruning.spare(own, leaving, before, rights)
-    return {share.job.uid for share in leaving} & set(cycle.moves.held)
+    return {share.job.uid for share in leaving} & set(cycle.moves.reserved)
 
 
 def test_whose_room_is_of_no_use_stays() -> None:
@@ -59,7 +59,7 @@ def test_whose_room_is_of_no_use_stays() -> None:
 
 def test_who_runs_on_room_that_is_held_for_others_later_stays() -> None:
     """It was so before, and nobody may make it leave earlier for that."""
-    own = own_side(RoomPromised("waits", (("n", (0,), 0),)))
+    own = own_side(CapacityReserved("waits", (("n", (0,), 0),)))
     assert staying(own, None) == {"far"}
 
 
@@ -77,9 +77,9 @@ def test_rights_keep_nobody_away_where_only_the_own_queue_gave_way() -> None:
     own = own_side(quota=2, far=2)
     leaving = [share for share in own.shares if share.job.uid == "far"]
     assert _after(own, None, leaving)
-    assert own.cycle.moves.stopped_of(own.cycle.state.job("near")) == [0]
-    assert own.cycle.moves.stopped_of(own.cycle.state.job("lent")) == []
-    assert "far" in own.cycle.moves.held
+    assert own.cycle.moves.evicted_of(own.cycle.state.job("near")) == [0]
+    assert own.cycle.moves.evicted_of(own.cycle.state.job("lent")) == []
+    assert "far" in own.cycle.moves.reserved
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -88,8 +88,8 @@ def test_only_what_other_queues_lose_needs_a_right(*, together: bool) -> None:
     moves, cause, jobs = own.cycle.moves, own.causes(own.most)[0], own.cycle.state.job
     for uid, lost in (("near", False), ("lent", True)):
         if together:
-            moves.stop_many(np.array([jobs(uid).rows[0]]), cause)
+            moves.evict_many(np.array([jobs(uid).rows[0]]), cause)
         else:
-            moves.stop(jobs(uid), 0, cause)
+            moves.evict(jobs(uid), 0, cause)
         assert pruning.others_lose(own, 0) is lost
     assert not pruning.others_lose(own, moves.mark())

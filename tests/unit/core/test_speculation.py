@@ -7,7 +7,7 @@ import pytest
 from carrel_scheduler.core.cycle import cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
-from carrel_scheduler.core.events import QueueSet, RoomPromised, TaskPlaced, WorkloadQueued
+from carrel_scheduler.core.events import CapacityReserved, QueueSet, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import node_prefilter
@@ -95,7 +95,7 @@ def test_a_waiting_workload_may_be_asked_about_in_another_form(state: State) -> 
 
 
 def test_places_held_for_it_are_still_held_afterwards(state: State) -> None:
-    apply(state, [node("m", 1), RoomPromised("wait", (("m", (0,), 0),))])
+    apply(state, [node("m", 1), CapacityReserved("wait", (("m", (0,), 0),))])
     before = digest(state)
     assert what_if(state, training("wait", "a", 2), 10.0).reason.cls is ReasonClass.NOT_NOW
     assert digest(state) == before

@@ -6,9 +6,9 @@ from carrel_scheduler.core.events import QueueSet
 from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
-from carrel_scheduler.core.queues.usage import SCALE, Standings, dominant_share
+from carrel_scheduler.core.queues.usage import SCALE, QueueUsage, dominant_share
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
-from unit.core.queue_trees import columns, gpus, queue, standings
+from unit.core.queue_trees import columns, gpus, queue, queue_usage
 
 TREE = (queue("d", 4), queue("p", 2, "d"), queue("u", 1, "p"), queue("other", 1))
 
@@ -16,16 +16,16 @@ TREE = (queue("d", 4), queue("p", 2, "d"), queue("u", 1, "p"), queue("other", 1)
 def test_what_is_promised_counts_as_had() -> None:
     built = columns(*TREE)
     leaf = built.slot("u")
-    for which in (Sum.USED, Sum.PROMISED, Sum.PROMISED_FIXED, Sum.RELEASING, Sum.WAITING):
+    for which in (Sum.USED, Sum.RESERVED, Sum.RESERVED_FIXED, Sum.RELEASING, Sum.WAITING):
         built.add(which, leaf, gpus(1))
-    stand = Standings(built, Division(), gpus(8))
+    stand = QueueUsage(built, Division(), gpus(8))
     assert stand.used[built.slot("d")][0] == 2000
     assert stand.fixed[built.slot("d")][0] == 1000
 
 
 def test_adding_goes_to_the_top_and_is_undone_by_the_other_sign() -> None:
     built = columns(*TREE)
-    stand = standings(built, 8, used={"u": 1, "other": 1})
+    stand = queue_usage(built, 8, used={"u": 1, "other": 1})
     before = stand.copy()
     stand.add(built.slot("u"), (500, 7, 9), (100, 7, 0))
     for name in ("u", "p", "d"):
@@ -39,7 +39,7 @@ def test_adding_goes_to_the_top_and_is_undone_by_the_other_sign() -> None:
 
 def test_the_columns_do_not_notice_what_is_tried() -> None:
     built = columns(*TREE)
-    stand = standings(built, 8)
+    stand = queue_usage(built, 8)
     stand.add(built.slot("u"), gpus(1))
     assert not built.used.any()
 
@@ -58,13 +58,13 @@ def test_the_columns_do_not_notice_what_is_tried() -> None:
 )
 def test_what_a_queue_may_keep(rules: QueueSet, kept: int) -> None:
     built = columns(rules)
-    stand = standings(built, 8, waiting={"a": 4})
+    stand = queue_usage(built, 8, waiting={"a": 4})
     assert stand.allocatable[0][0] == kept
     assert stand.measure[0][0] == (8000 if kept == NO_BOUND else kept)
 
 
 def test_without_borrowing_the_quota_is_the_cap() -> None:
-    stand = standings(columns(queue("a", 2, over_quota=False, limit=9)), 8)
+    stand = queue_usage(columns(queue("a", 2, over_quota=False, limit=9)), 8)
     assert stand.cap[0] == (2000, NO_BOUND, NO_BOUND)
 
 
@@ -75,6 +75,6 @@ def test_the_dominant_share_is_the_largest_part() -> None:
     assert dominant_share((1, 0, 0), (0, 0, 0)) == SCALE * 1000
     assert dominant_share((0, 0, 0), (0, 0, 0)) == 0
     built = columns(QueueSet("a", Amounts(2000, UNLIMITED, UNLIMITED)))
-    stand = standings(built, 8, used={"a": 1})
+    stand = queue_usage(built, 8, used={"a": 1})
     assert stand.share(0) == SCALE // 2
     assert stand.share(0, gpus(0.5)) == SCALE * 3 // 4

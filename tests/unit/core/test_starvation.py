@@ -57,7 +57,7 @@ def test_small_work_of_its_own_queue_does_not_hold_it_up_for_ever() -> None:
 def test_nor_do_older_claims_that_can_never_be_served() -> None:
     run = full_of_small(queue("z", 0, limit=1, created_at=1.0))
     for number in range(9):
-        run.submit(training(f"barred-{number}", "z", 2, cpu=1 + number, created_at=-1.0))
+        run.submit(training(f"violation-{number}", "z", 2, cpu=1 + number, created_at=-1.0))
     run.submit(training("nowhere", "a", 8, nodes=["elsewhere"], created_at=-1.0))
     took = waits(run, "a")
     assert took is not None
@@ -99,7 +99,7 @@ def reserved() -> Run:
     run.wait(0)
     run.submit(training("big", "b", 8))
     run.wait(PATIENCE_S + 1)
-    assert "big" in run.state.promised
+    assert "big" in run.state.reserved
     return run
 
 
@@ -122,11 +122,11 @@ def test_work_moves_for_who_waits_on_others_to_end() -> None:
 
 def test_places_that_are_being_freed_are_waited_for() -> None:
     run = reserved()
-    (held,) = {place.node for _, place in run.state.promised["big"].promise}
+    (held,) = {place.node for _, place in run.state.reserved["big"].reservation}
     name = run.state.nodes.names[held]
     for uid in [uid for uid in run.running() if run.nodes_of(uid) == [name]]:
         run.stop(uid)
-    before = run.state.promised["big"].promise
+    before = run.state.reserved["big"].reservation
     run.wait(1)
-    assert run.state.promised["big"].promise == before
+    assert run.state.reserved["big"].reservation == before
     assert run.evicted == {}

@@ -5,6 +5,7 @@ import pytest
 from carrel_scheduler.core import State
 from carrel_scheduler.core.errors import InvalidEvent, UnknownWorkload
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     CheckpointSeen,
     Event,
     NodeGone,
@@ -12,7 +13,6 @@ from carrel_scheduler.core.events import (
     Outcome,
     QueueGone,
     QueueSet,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -40,7 +40,7 @@ def state() -> State:
         training("gang", "a", tasks=2, created_at=2.0),
         workspace("desk", "b", created_at=3.0),
         TaskPlaced("pair", 0, "n1", (0, 1), at=10.0),
-        RoomPromised("desk", (("n2", (1,), 0),)),
+        CapacityReserved("desk", (("n2", (1,), 0),)),
     ):
         state.apply(event)
     return state
@@ -82,10 +82,10 @@ BAD_EVENTS: list[tuple[str, str, Event]] = [
     ("device_taken", "devices", TaskPlaced("gang", 0, "n1", (0,), at=1.0)),
     ("not_placed", "index", TaskReleasing("gang", 0)),
     ("not_placed", "index", TaskReleased("pair", 1)),
-    ("not_waiting", "uid", RoomPromised("pair", (("n2", (0, 1), 0),))),
-    ("bad_places", "places", RoomPromised("gang", (("n2", (0,), 0),))),
-    ("device_taken", "devices", RoomPromised("gang", (("n2", (0,), 0), ("n2", (0,), 0)))),
-    ("device_taken", "devices", RoomPromised("gang", (("n2", (0,), 0), ("n2", (1,), 0)))),
+    ("not_waiting", "uid", CapacityReserved("pair", (("n2", (0, 1), 0),))),
+    ("bad_places", "places", CapacityReserved("gang", (("n2", (0,), 0),))),
+    ("device_taken", "devices", CapacityReserved("gang", (("n2", (0,), 0), ("n2", (0,), 0)))),
+    ("device_taken", "devices", CapacityReserved("gang", (("n2", (0,), 0), ("n2", (1,), 0)))),
 ]
 
 
@@ -119,7 +119,7 @@ def test_views_tell_who_holds_what(state: State) -> None:
     assert [d.holders[0].uid for d in first.devices] == ["pair", "pair"]
     assert first.devices[0].holders[0].releasing
     assert (first.cpu_allocated_milli, first.memory_allocated_mib) == (1000, 1024)
-    assert [(d.broken, d.free_milli, d.promised_to) for d in second.devices] == [
+    assert [(d.broken, d.free_milli, d.reserved_for) for d in second.devices] == [
         (True, 1000, ""),
         (False, 1000, "desk"),
     ]
@@ -148,28 +148,28 @@ def test_a_workload_is_told_in_full(state: State) -> None:
     assert [(p.index, p.node, p.devices, p.releasing) for p in view.places] == [
         (0, "n1", (0, 1), False)
     ]
-    assert state.workload("desk").promised == (("n2", (1,), 0),)
+    assert state.workload("desk").reserved == (("n2", (1,), 0),)
     with pytest.raises(UnknownWorkload):
         state.workload("x")
 
 
 def test_a_promise_ends_when_its_workload_starts_or_goes(state: State) -> None:
     state.apply(TaskPlaced("desk", 0, "n2", (0,), at=5.0))
-    assert state.workload("desk").promised == ()
+    assert state.workload("desk").reserved == ()
     assert check(state) == []
 
 
 def test_a_promise_can_be_taken_back_and_replaced(state: State) -> None:
-    state.apply(RoomPromised("desk", (("n2", (0,), 0),)))
-    assert state.workload("desk").promised == (("n2", (0,), 0),)
-    state.apply(RoomPromised("desk", ()))
-    assert state.workload("desk").promised == ()
+    state.apply(CapacityReserved("desk", (("n2", (0,), 0),)))
+    assert state.workload("desk").reserved == (("n2", (0,), 0),)
+    state.apply(CapacityReserved("desk", ()))
+    assert state.workload("desk").reserved == ()
     assert check(state) == []
 
 
 def test_a_promise_ends_with_its_node(state: State) -> None:
     state.apply(NodeGone("n2"))
-    assert state.workload("desk").promised == ()
+    assert state.workload("desk").reserved == ()
     state.apply(node("n0", 4))
     assert [view.name for view in state.node_views()] == ["n0", "n1"]
     assert check(state) == []
@@ -194,7 +194,7 @@ def test_a_waiting_workload_can_be_queued_with_other_wishes(state: State) -> Non
 
 
 def test_one_task_of_a_gang_may_end_before_the_others(state: State) -> None:
-    state.apply(RoomPromised("desk", ()))
+    state.apply(CapacityReserved("desk", ()))
     for index in (0, 1):
         state.apply(TaskPlaced("gang", index, "n2", (index,), at=5.0))
     state.apply(TaskReleased("gang", 0))
@@ -256,10 +256,10 @@ def test_room_held_for_work_that_is_gone_is_free(state: State) -> None:
     for event in (
         training("grows", "b", gang=members),
         TaskPlaced("grows", 0, "n2", (0,), at=10.0),
-        RoomPromised("desk"),
-        RoomPromised("grows", (("n2", (1,), 0),), (1,)),
+        CapacityReserved("desk"),
+        CapacityReserved("grows", (("n2", (1,), 0),), (1,)),
         TaskReleased("grows", 0, Outcome.GONE, 20.0),
     ):
         state.apply(event)
-    assert (check(state), dict(state.promised)) == ([], {})
-    assert not state.nodes.promised.devices.any()
+    assert (check(state), dict(state.reserved)) == ([], {})
+    assert not state.nodes.reserved.devices.any()

@@ -96,9 +96,9 @@ def test_what_is_not_told_is_nothing_in_particular() -> None:
     place = Place(0, "n", (), releasing=False)
     assert (place.slots, place.stuck) == (0, False)
     view = WorkloadView(
-        work, waiting=True, places=(), started_at=None, checkpoint_at=None, promised=()
+        work, waiting=True, places=(), started_at=None, checkpoint_at=None, reserved=()
     )
-    assert (view.promised_indices, view.pending, view.tasks, view.stale_since) == ((), (), 1, None)
+    assert (view.reserved_indices, view.pending, view.tasks, view.stale_since) == ((), (), 1, None)
     seen = NodeView(
         "n",
         schedulable=True,

@@ -41,9 +41,9 @@ def borrowers(*checkpoints: CheckpointSeen, claim: int = 1) -> State:
     """Project `a` runs three trainings without any quota; `b` claims so many GPUs."""
     run = {uid: ("n", (d,), 100.0) for d, uid in enumerate(("old", "mid", "new"))}
     trainings = [training(uid, "a", created_at=float(n)) for n, uid in enumerate(run)]
-    claimer = workspace("claim", "b", claim)
+    preemptor = workspace("claim", "b", claim)
     base = (node("n", 3), queue("a", 0), queue("b", 3), *trainings)
-    return situation(*base, *checkpoints, claimer, run=run)
+    return situation(*base, *checkpoints, preemptor, run=run)
 
 
 def test_the_youngest_goes_first_when_all_lose_the_same() -> None:

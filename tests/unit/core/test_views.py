@@ -4,9 +4,9 @@ import pytest
 
 from carrel_scheduler.core.errors import UnknownWorkload
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     CheckpointSeen,
     Outcome,
-    RoomPromised,
     TaskPlaced,
     TaskReleased,
     TaskReleasing,
@@ -42,13 +42,13 @@ def test_promised_room_is_told_on_devices_and_queues() -> None:
         node("n", 2),
         queue("a", 2),
         training("x", "a", 2),
-        RoomPromised("x", (("n", (0, 1), 0),)),
+        CapacityReserved("x", (("n", (0, 1), 0),)),
     )
     (view,) = state.node_views()
-    assert [device.promised_to for device in view.devices] == ["x", "x"]
-    assert state.project_use("a").gpu_promised_milli == 2000
-    assert state.workload("x").promised == (("n", (0, 1), 0),)
-    assert state.workload("x").promised_indices == (0,)
+    assert [device.reserved_for for device in view.devices] == ["x", "x"]
+    assert state.project_use("a").gpu_reserved_milli == 2000
+    assert state.workload("x").reserved == (("n", (0, 1), 0),)
+    assert state.workload("x").reserved_indices == (0,)
     assert state.workload("x").waiting
     assert state.project_use("a").waiting == 1
 

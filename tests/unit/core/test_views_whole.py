@@ -3,10 +3,10 @@
 from dataclasses import asdict
 
 from carrel_scheduler.core.events import (
+    CapacityReserved,
     CheckpointSeen,
     Preemptibility,
     QueueSet,
-    RoomPromised,
     TaskPlaced,
     TaskReleasing,
     TaskStuck,
@@ -40,7 +40,7 @@ def situation() -> State:
         TaskReleasing("s", 0),
         TaskStuck("s", 0),
         training("w", "b", 0.25, created_at=8.0),
-        RoomPromised("w", (("n1", (2,), 0),)),
+        CapacityReserved("w", (("n1", (2,), 0),)),
         training("x", "b", 2, created_at=9.0),
         training("y", "a", 1, created_at=4.0),
     )  # fmt: skip
@@ -52,20 +52,20 @@ def test_queues() -> None:
         name="a", gpu_milli=2000, cpu_milli=4000, memory_mib=6 * GIB,
         gpu_fixed_milli=1000, cpu_fixed_milli=2000, memory_fixed_mib=3 * GIB,
         gpu_borrowed_milli=0, gpu_waiting_milli=2000, running=1, waiting=1,
-        gpu_promised_milli=0, parent="top", leaf=True,
+        gpu_reserved_milli=0, parent="top", leaf=True,
     )  # fmt: skip
     assert state.project_use("b") == QueueUse(
         name="b", gpu_milli=1500, cpu_milli=5000, memory_mib=12 * GIB,
         gpu_fixed_milli=500, cpu_fixed_milli=4000, memory_fixed_mib=5 * GIB,
         gpu_borrowed_milli=1000, gpu_waiting_milli=2250, running=2, waiting=2,
-        gpu_promised_milli=250, parent="top", leaf=True,
+        gpu_reserved_milli=250, parent="top", leaf=True,
     )  # fmt: skip
     assert state.use_of_all() == {name: state.project_use(name) for name in ("a", "b", "top")}
     assert state.project_use("top") == QueueUse(
         name="top", gpu_milli=3500, cpu_milli=9000, memory_mib=18 * GIB,
         gpu_fixed_milli=1500, cpu_fixed_milli=6000, memory_fixed_mib=8 * GIB,
         gpu_borrowed_milli=2500, gpu_waiting_milli=4250, running=3, waiting=3,
-        gpu_promised_milli=250, parent="", leaf=False,
+        gpu_reserved_milli=250, parent="", leaf=False,
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def test_nodes() -> None:
         "memory_mib": 64 * GIB, "memory_allocated_mib": 11 * GIB, "draining": False,
         "mig_model": "", "extended": (("nic", 5, 0),),
     }  # fmt: skip
-    facts = ("index", "broken", "free_milli", "promised_to", "promises", "free_slots", "warm")
+    facts = ("index", "broken", "free_milli", "reserved_for", "reservations", "free_slots", "warm")
     assert [tuple(one[name] for name in facts) for one in devices] == [
         (0, False, 0, "", (), 0, ()),
         (1, False, 0, "", (), 0, ()),
@@ -116,5 +116,5 @@ def test_workloads() -> None:
     assert waiting.waiting is True
     assert waiting.started_at is None
     assert waiting.checkpoint_at is None
-    assert waiting.promised == (("n1", (2,), 0),)
-    assert waiting.promised_indices == (0,)
+    assert waiting.reserved == (("n1", (2,), 0),)
+    assert waiting.reserved_indices == (0,)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from carrel_scheduler.core.decide import decide
-from carrel_scheduler.core.events import Preemptibility, QueueSet, RoomPromised
+from carrel_scheduler.core.events import CapacityReserved, Preemptibility, QueueSet
 from carrel_scheduler.core.invariants import state as invariants
 from carrel_scheduler.core.resources import UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
@@ -130,7 +130,9 @@ class World:
         for eviction in plan.evictions:
             assert self.guests.evict(eviction)
         for nomination in plan.nominations:
-            self.state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+            self.state.apply(
+                CapacityReserved(nomination.uid, nomination.places, nomination.indices)
+            )
             assert self.guests.nominate(nomination)
         self.guests.reconcile(self.now)
         self.guests.act()

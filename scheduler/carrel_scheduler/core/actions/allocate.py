@@ -8,7 +8,7 @@ time at the end of its queue's line.
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer
-from carrel_scheduler.core.cycle.offers import Offers, Openings
+from carrel_scheduler.core.cycle.offers import FeasibleRows, Offers
 from carrel_scheduler.core.cycle.placing import place
 from carrel_scheduler.core.cycle.starvation import is_held_back
 from carrel_scheduler.core.layers import Footprint
@@ -17,38 +17,38 @@ from carrel_scheduler.core.work.jobs import Job
 
 def run(cycle: Cycle) -> None:
     """Start what fits now, hold room for what fits soon."""
-    openings = Openings(cycle)
+    feasible = FeasibleRows(cycle)
     singles = [
         job
         for uid, job in sorted(cycle.state.partial.items())
         if not _waits_for_its_own(cycle, job)
-        and (uid in cycle.moves.held or not is_held_back(cycle, job))
+        and (uid in cycle.moves.reserved or not is_held_back(cycle, job))
     ]
-    offers = Offers(cycle, openings.rows(), singles, openings)
-    offers.run(lambda job, step: _attempt(cycle, openings, job, step))
+    offers = Offers(cycle, feasible.rows(), singles, feasible)
+    offers.run(lambda job, step: _attempt(cycle, feasible, job, step))
 
 
-def _attempt(cycle: Cycle, openings: Openings, job: Job, step: tuple[int, ...]) -> Answer:
-    if job.spec.uid in cycle.moves.held:
+def _attempt(cycle: Cycle, feasible: FeasibleRows, job: Job, step: tuple[int, ...]) -> Answer:
+    if job.spec.uid in cycle.moves.reserved:
         return _start_elsewhere(cycle, job)
-    if cycle.barrier(job, step) is not None:
+    if cycle.over_limit(job, step) is not None:
         return Answer.NO
-    if openings.now(job, step) and place(cycle, job, step, soon=False):
+    if feasible.now(job, step) and place(cycle, job, step, soon=False):
         return Answer.SERVED
-    if openings.soon(job) and place(cycle, job, step, soon=True):
+    if feasible.soon(job) and place(cycle, job, step, soon=True):
         return Answer.SERVED
     return Answer.NO
 
 
 def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
-    places = cycle.moves.held[job.spec.uid]
+    places = cycle.moves.reserved[job.spec.uid]
     held = sorted(places)
     if any(index in job.rows for index in held):
         return Answer.NOT_THIS  # it moves, and has not stopped yet
     fixed = cycle.is_fixed(job)
     mark = cycle.moves.mark()
     for index in held:
-        cycle.moves.lift(job, index, fixed=fixed)
+        cycle.moves.unreserve(job, index, fixed=fixed)
     if place(cycle, job, held, soon=False) and cycle.works(job, held):
         return Answer.SERVED
     cycle.moves.rollback(mark)
@@ -57,7 +57,7 @@ def _start_elsewhere(cycle: Cycle, job: Job) -> Answer:
 
 def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
     """Whether a single task has room held and finds none elsewhere, which is plain at once."""
-    places = cycle.moves.held.get(job.spec.uid)
+    places = cycle.moves.reserved.get(job.spec.uid)
     if places is None or job.shape.tasks > 1 or cycle.state.capacity.total(job.shape.cls) > 0:
         return False
     return not _has_own(cycle, places[0])
@@ -65,7 +65,7 @@ def _waits_for_its_own(cycle: Cycle, job: Job) -> bool:
 
 def _has_own(cycle: Cycle, held: Footprint) -> bool:
     """Whether a task may find room on the node where its room is held, by what is free there."""
-    free, node = cycle.room.free, held.node
+    free, node = cycle.free_capacity.free, held.node
     if any(amount > free.host.item(row, node) for row, amount in enumerate(held.host) if amount):
         return False
     there = free.devices[:, node].tolist()

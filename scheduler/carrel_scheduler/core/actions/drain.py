@@ -26,7 +26,7 @@ def run(cycle: Cycle) -> None:
     rows = np.flatnonzero(np.isin(state.tasks.node, draining) & ~state.tasks.stopping)
     by_job: dict[int, list[int]] = {}
     for row in rows.tolist():
-        if not cycle.moves.stopped[row]:
+        if not cycle.moves.evicted[row]:
             by_job.setdefault(int(state.tasks.job[row]), []).append(int(state.tasks.index[row]))
     jobs = sorted(by_job, key=lambda slot: state.jobs.at(slot).order)
     for slot in jobs:
@@ -34,7 +34,7 @@ def run(cycle: Cycle) -> None:
 
 
 def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
-    if job.spec.preemptible is Preemptibility.NO or job.promise or cycle.answered(job):
+    if job.spec.preemptible is Preemptibility.NO or job.reservation or cycle.answered(job):
         return
     moves, nodes, tasks = cycle.moves, cycle.state.nodes, cycle.state.tasks
     left = {nodes.names[tasks.node.item(job.rows[index])] for index in indices}
@@ -42,12 +42,12 @@ def _leave(cycle: Cycle, job: Job, indices: list[int]) -> None:
     mark = moves.mark()
     fixed = cycle.is_protected(job, indices)
     for index in indices:
-        moves.stop(job, index, cause, fixed=fixed)
+        moves.evict(job, index, cause, fixed=fixed)
     if place(cycle, job, indices, soon=True):
         return
     moves.rollback(mark)
     for index in _with_dependents(cycle, job, set(indices)):
-        moves.stop(job, index, cause, fixed=cycle.is_protected(job, [index]))
+        moves.evict(job, index, cause, fixed=cycle.is_protected(job, [index]))
 
 
 def _with_dependents(cycle: Cycle, job: Job, indices: set[int]) -> list[int]:

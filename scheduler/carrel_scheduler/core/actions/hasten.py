@@ -19,9 +19,9 @@ def run(cycle: Cycle) -> None:
     patience = cycle.settings.patience_s
     if patience < 0 or not cycle.has_victims:
         return
-    for uid in sorted(cycle.state.promised):
-        job = cycle.state.promised[uid]
-        held = cycle.moves.held.get(uid, {})
+    for uid in sorted(cycle.state.reserved):
+        job = cycle.state.reserved[uid]
+        held = cycle.moves.reserved.get(uid, {})
         late = held and not job.rows and cycle.waited_s(job) > patience
         if late and not _is_coming(cycle, held.values()):
             _try(cycle, job)
@@ -30,9 +30,9 @@ def run(cycle: Cycle) -> None:
 def _try(cycle: Cycle, job: Job) -> None:
     moves = cycle.moves
     mark, fixed = moves.mark(), cycle.is_fixed(job)
-    step = tuple(sorted(moves.held[job.spec.uid]))
+    step = tuple(sorted(moves.reserved[job.spec.uid]))
     for index in step:
-        moves.lift(job, index, fixed=fixed)
+        moves.unreserve(job, index, fixed=fixed)
     for attempt in (
         consolidate.attempt,
         reclaim.attempt,
@@ -46,7 +46,7 @@ def _try(cycle: Cycle, job: Job) -> None:
 
 def _is_coming(cycle: Cycle, places: Iterable[Footprint]) -> bool:
     """Whether these places are free or being released."""
-    free, releasing = cycle.room.free, cycle.room.releasing
+    free, releasing = cycle.free_capacity.free, cycle.free_capacity.releasing
     for place in places:
         for device in place.devices:
             there = free.devices.item(device, place.node) + releasing.devices.item(

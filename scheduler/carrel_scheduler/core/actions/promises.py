@@ -20,26 +20,26 @@ from carrel_scheduler.core.work.tasks import device_mask
 def run(cycle: Cycle) -> None:
     """Start on, keep or end every promise."""
     stuck = np.flatnonzero(cycle.state.tasks.stuck).tolist()
-    for uid in sorted(cycle.state.promised):
-        _settle(cycle, cycle.state.promised[uid], stuck)
+    for uid in sorted(cycle.state.reserved):
+        _settle(cycle, cycle.state.reserved[uid], stuck)
 
 
 def _settle(cycle: Cycle, job: Job, stuck: Sequence[int]) -> None:
-    indices = [index for index, _ in job.promise]
-    places = [place for _, place in job.promise]
+    indices = [index for index, _ in job.reservation]
+    places = [place for _, place in job.reservation]
     lost = _is_lost(cycle, places, stuck)
     if not lost and _stays(cycle, job, indices, places):
         return
     mark = cycle.moves.mark()
     for index in indices:
-        cycle.moves.lift(job, index, fixed=job.promise_fixed)
+        cycle.moves.unreserve(job, index, fixed=job.reservation_fixed)
     lifted = cycle.moves.mark()
     fixed = cycle.is_fixed(job)
-    if lost or cycle.barrier(job, indices) is not None:
+    if lost or cycle.over_limit(job, indices) is not None:
         return
     gone = not any(index in job.rows for index in indices)
-    if gone and cycle.room.has(places, soon=False):
-        for index, place in job.promise:
+    if gone and cycle.free_capacity.has(places, soon=False):
+        for index, place in job.reservation:
             cycle.moves.start(job, index, place, fixed=fixed)
         if not cycle.works(job, indices):
             cycle.moves.rollback(lifted)
@@ -52,16 +52,16 @@ def _stays(cycle: Cycle, job: Job, indices: Sequence[int], places: Sequence[Foot
     if job.shape.elastic or _free(cycle, places):
         return False
     held = added(place.amounts for place in places)
-    fixed = held if job.promise_fixed else NONE
-    cycle.standings.add(job.queue, held, fixed, -1)
-    barred = cycle.barrier(job, indices) is not None
-    cycle.standings.add(job.queue, held, fixed, 1)
-    return not barred
+    fixed = held if job.reservation_fixed else NONE
+    cycle.queue_usage.add(job.queue, held, fixed, -1)
+    violation = cycle.over_limit(job, indices) is not None
+    cycle.queue_usage.add(job.queue, held, fixed, 1)
+    return not violation
 
 
 def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
     """Whether each of these places, taken by itself, lies on free room."""
-    free = cycle.room.free
+    free = cycle.free_capacity.free
     return all(
         all(free.devices.item(device, place.node) >= place.share for device in place.devices)
         and all(free.host.item(r, place.node) >= a for r, a in enumerate(place.host) if a)
@@ -71,7 +71,7 @@ def _free(cycle: Cycle, places: Sequence[Footprint]) -> bool:
 
 def _is_lost(cycle: Cycle, places: Sequence[Footprint], stuck: Sequence[int]) -> bool:
     """Whether a place will not come free, or not be of use."""
-    tasks, room = cycle.state.tasks, cycle.room
+    tasks, room = cycle.state.tasks, cycle.free_capacity
     if any(room.usable(place) < len(place.devices) for place in places):
         return True
     if any(not room.nodes.schedulable.item(place.node) for place in places):

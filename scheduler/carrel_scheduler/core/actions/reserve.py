@@ -25,13 +25,13 @@ from carrel_scheduler.core.work.jobs import Job
 
 def run(cycle: Cycle) -> None:
     """Hold places for one of those who starve."""
-    if len(cycle.moves.held) >= cycle.settings.most_reserved:
+    if len(cycle.moves.reserved) >= cycle.settings.most_reserved:
         return
     for job in starving(cycle):
         step = job.shape.first_step
         if cycle.answered(job) or not cycle.within_share(job, step):
             continue
-        if cycle.barrier(job, step) is None and _reserve(cycle, job, step):
+        if cycle.over_limit(job, step) is None and _reserve(cycle, job, step):
             return
 
 
@@ -42,20 +42,20 @@ def _reserve(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     cluster only nodes that lack little are looked at.
     """
     moves, nodes = cycle.moves, None
-    everybody = np.ones(len(cycle.standings.used), np.bool_)
+    everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
     if job.shape.plain and not looks_at_all(cycle, len(step)):
         nodes = likely_nodes(cycle, job.shape.cls, len(step), everybody)
-    idle = cycle.room.idle.devices.sum(axis=0, dtype=np.int64)
+    idle = cycle.free_capacity.idle.devices.sum(axis=0, dtype=np.int64)
     mark = moves.mark()
     _cancel_starts(cycle, None if nodes is None else set(nodes.tolist()))
     victims = victims_of(cycle, everybody, members=True, nodes=nodes)
-    moves.stop_many(victims.rows, Cause(Token.STARTING))
+    moves.evict_many(victims.rows, Cause(Token.STARTING))
     found = place(cycle, job, step, soon=True, score=idle)
-    places = dict(moves.held.get(job.spec.uid, {})) if found else {}
+    places = dict(moves.reserved.get(job.spec.uid, {})) if found else {}
     moves.rollback(mark)
     fixed = cycle.is_fixed(job)
     for index in sorted(places):
-        moves.hold(job, index, places[index], fixed=fixed)
+        moves.reserve(job, index, places[index], fixed=fixed)
     return found
 
 

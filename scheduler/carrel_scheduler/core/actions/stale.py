@@ -14,7 +14,7 @@ def run(cycle: Cycle) -> None:
         if _is_over(cycle, job) and not cycle.answered(job):
             for index in stale_tasks(job.shape.structure, cycle.states_of(job)):
                 fixed = cycle.is_protected(job, [index])
-                cycle.moves.stop(job, index, Cause(Token.GANG_INCOMPLETE), fixed=fixed)
+                cycle.moves.evict(job, index, Cause(Token.GANG_INCOMPLETE), fixed=fixed)
 
 
 def _is_over(cycle: Cycle, job: Job) -> bool:

@@ -16,15 +16,15 @@ from carrel_scheduler.core.devices import device_choice
 from carrel_scheduler.core.devices.classes import Classes, Form, GpuKind
 from carrel_scheduler.core.layers import Bools, Counts, Layer
 from carrel_scheduler.core.mig import MODELS, full_slots
-from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.nodes.nodes import NodeColumns
 from carrel_scheduler.core.resources import MILLI
 
 GPU = 0
 
 
-class Sight(Enum):
-    """Which room is looked at."""
+class CapacityView(Enum):
+    """Which free is looked at."""
 
     BEFORE = auto()
     """Idle when the cycle began."""
@@ -41,7 +41,7 @@ class Sight(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class FitCounts:
     """Of one class in one view.
 
     Attributes:
@@ -65,7 +65,7 @@ class Parts:
         return int(self.counts(resources).sum())
 
 
-class Rooms:
+class CapacityViews:
     """All views of one cycle, made when asked for."""
 
     def __init__(
@@ -73,62 +73,62 @@ class Rooms:
         nodes: NodeColumns,
         classes: Classes,
         eligible: Eligible,
-        room: Room | None = None,
+        free: FreeCapacity | None = None,
     ) -> None:
-        """``room``: of the cycle; without it only ``EMPTY`` and ``WHOLE`` are known."""
-        self._nodes, self._classes, self._eligible, self._room = nodes, classes, eligible, room
-        self._layers: dict[Sight, Layer] = {}
-        self._parts: dict[tuple[Sight, int], Parts] = {}
-        self._totals: dict[tuple[Sight, int, tuple[int, ...] | None], int] = {}
-        self._gpus: dict[tuple[Sight, GpuKind], Counts] = {}
-        self._hosts: dict[tuple[Sight, int, int], Counts] = {}
+        """``free``: of the cycle; without it only ``EMPTY`` and ``WHOLE`` are known."""
+        self._nodes, self._classes, self._eligible, self._free = nodes, classes, eligible, free
+        self._layers: dict[CapacityView, Layer] = {}
+        self._parts: dict[tuple[CapacityView, int], FitCounts] = {}
+        self._totals: dict[tuple[CapacityView, int, tuple[int, ...] | None], int] = {}
+        self._gpus: dict[tuple[CapacityView, GpuKind], Counts] = {}
+        self._hosts: dict[tuple[CapacityView, int, int], Counts] = {}
         self._asked: dict[int, dict[int, int]] = {}
-        self._same: dict[Sight, Sight] = {}
+        self._same: dict[CapacityView, CapacityView] = {}
 
     @property
     def looks(self) -> int:
         """How many classes stand here, each in one view."""
         return len(self._parts)
 
-    def layer(self, sight: Sight) -> Layer:
-        """The room in a view."""
-        sight = self._plain(sight)
-        found = self._layers.get(sight)
+    def layer(self, view: CapacityView) -> Layer:
+        """The free in a view."""
+        view = self._plain(view)
+        found = self._layers.get(view)
         if found is None:
-            found = self._layers[sight] = self._make(sight)
+            found = self._layers[view] = self._make(view)
         return found
 
-    def parts(self, sight: Sight, cls: int) -> Parts:
+    def parts(self, view: CapacityView, cls: int) -> FitCounts:
         """What is there for a class."""
-        key = (self._plain(sight), cls)
+        key = (self._plain(view), cls)
         found = self._parts.get(key)
         if found is None:
             found = self._parts[key] = self._look(*key)
         return found
 
-    def total(self, sight: Sight, cls: int, resources: tuple[int, ...] | None = None) -> int:
+    def total(self, view: CapacityView, cls: int, resources: tuple[int, ...] | None = None) -> int:
         """How many tasks of a class fit, as far as these resources go."""
-        key = (self._plain(sight), cls, resources)
+        key = (self._plain(view), cls, resources)
         found = self._totals.get(key)
         if found is None:
-            found = self._totals[key] = self.parts(sight, cls).total(resources)
+            found = self._totals[key] = self.parts(view, cls).total(resources)
         return found
 
-    def amounts(self, sight: Sight, resource: int) -> Counts:
+    def amounts(self, view: CapacityView, resource: int) -> Counts:
         """(N,) of a resource on each node."""
-        layer = self.layer(sight)
+        layer = self.layer(view)
         if resource == GPU:
             gpus: Counts = layer.devices.sum(axis=0, dtype=np.int64)
             return gpus
         host: Counts = layer.host[resource - 1]
         return host
 
-    def pieces(self, sight: Sight, resource: int, cls: int) -> Counts:
+    def pieces(self, view: CapacityView, resource: int, cls: int) -> Counts:
         """``amounts``, of GPUs only what one task can use: whole devices, or one device's rest."""
         form = self._classes.kinds[cls].form
         if resource != GPU or form in (Form.NONE, Form.MIG):
-            return self.amounts(sight, resource)
-        devices = self.layer(sight).devices
+            return self.amounts(view, resource)
+        devices = self.layer(view).devices
         if form is Form.WHOLE:
             found: Counts = (devices >= MILLI).sum(axis=0, dtype=np.int64) * MILLI
             return found
@@ -148,70 +148,70 @@ class Rooms:
             self._asked[cls] = found
         return found
 
-    def _look(self, sight: Sight, cls: int) -> Parts:
+    def _look(self, view: CapacityView, cls: int) -> FitCounts:
         request, kind = self._classes.request(cls), self._classes.kinds[cls]
-        ever = sight is Sight.WHOLE
+        ever = view is CapacityView.WHOLE
         mask = self._eligible.ever(request) if ever else self._eligible.of(request)
         found: dict[int, Counts] = {}
         if kind.form is not Form.NONE:
-            found[GPU] = self._by_gpu(sight, kind)
+            found[GPU] = self._by_gpu(view, kind)
         for row, amount in enumerate(self._classes.host(cls)):
             if amount:
-                found[row + 1] = self._by_host(sight, row, amount)
-        return Parts(mask, found)
+                found[row + 1] = self._by_host(view, row, amount)
+        return FitCounts(mask, found)
 
-    def _by_gpu(self, sight: Sight, kind: GpuKind) -> Counts:
-        found = self._gpus.get((sight, kind))
+    def _by_gpu(self, view: CapacityView, kind: GpuKind) -> Counts:
+        found = self._gpus.get((view, kind))
         if found is None:
-            layer = self.layer(sight)
+            layer = self.layer(view)
             memory, models = self._nodes.gpu_memory, self._eligible.models()
             found = device_choice.capacity(kind, layer.devices, layer.slots, memory, models)
-            self._gpus[sight, kind] = found
+            self._gpus[view, kind] = found
         return found
 
-    def _by_host(self, sight: Sight, row: int, amount: int) -> Counts:
-        found = self._hosts.get((sight, row, amount))
+    def _by_host(self, view: CapacityView, row: int, amount: int) -> Counts:
+        found = self._hosts.get((view, row, amount))
         if found is None:
-            found = self._hosts[sight, row, amount] = self.layer(sight).host[row] // amount
+            found = self._hosts[view, row, amount] = self.layer(view).host[row] // amount
         return found
 
-    def _plain(self, sight: Sight) -> Sight:
+    def _plain(self, view: CapacityView) -> CapacityView:
         """A view that holds the same as this one, the same for all that do."""
-        found = self._same.get(sight)
+        found = self._same.get(view)
         if found is None:
-            found = self._same[sight] = self._equal_to(sight)
+            found = self._same[view] = self._equal_to(view)
         return found
 
-    def _equal_to(self, sight: Sight) -> Sight:
-        nodes, room = self._nodes, self._room
-        if sight is Sight.WHOLE:
+    def _equal_to(self, view: CapacityView) -> CapacityView:
+        nodes, free = self._nodes, self._free
+        if view is CapacityView.WHOLE:
             there = np.arange(len(nodes.usable))[:, None] < nodes.devices
             present = np.array([fact is not None for fact in nodes.facts], np.bool_)
             works = bool(nodes.schedulable[: len(present)][present].all())
-            return Sight.EMPTY if works and bool((nodes.usable == there).all()) else sight
-        if room is None or sight in (Sight.EMPTY, Sight.IDLE):
-            return sight
-        if sight is Sight.SOON:
-            coming = room.releasing.devices.any() or room.releasing.host.any()
-            return sight if coming else Sight.IDLE
-        if sight is Sight.BEFORE:
-            return sight if room.log else Sight.IDLE
-        held = room.promised.devices.any() or room.promised.host.any()
-        return sight if held else Sight.IDLE
+            return CapacityView.EMPTY if works and bool((nodes.usable == there).all()) else view
+        if free is None or view in (CapacityView.EMPTY, CapacityView.IDLE):
+            return view
+        if view is CapacityView.SOON:
+            coming = free.releasing.devices.any() or free.releasing.host.any()
+            return view if coming else CapacityView.IDLE
+        if view is CapacityView.BEFORE:
+            return view if free.log else CapacityView.IDLE
+        held = free.reserved.devices.any() or free.reserved.host.any()
+        return view if held else CapacityView.IDLE
 
-    def _make(self, sight: Sight) -> Layer:
+    def _make(self, view: CapacityView) -> Layer:
         nodes = self._nodes
-        if sight in (Sight.EMPTY, Sight.WHOLE):
-            return self._full(working=sight is Sight.EMPTY)
-        if self._room is None:
+        if view in (CapacityView.EMPTY, CapacityView.WHOLE):
+            return self._full(working=view is CapacityView.EMPTY)
+        if self._free is None:
             raise RuntimeError("no cycle to look at")
-        if sight is Sight.BEFORE:
-            return Room(nodes).idle
-        if sight is Sight.UNPROMISED:
-            free, is_open = self._room.free, self._room.open
+        if view is CapacityView.BEFORE:
+            return FreeCapacity(nodes).idle
+        if view is CapacityView.UNPROMISED:
+            free, is_open = self._free.free, self._free.open
             host = np.maximum(free.host, 0) * nodes.schedulable
             return Layer(free.devices * is_open, host, free.slots * is_open)
-        return self._room.idle if sight is Sight.IDLE else self._room.soon
+        return self._free.idle if view is CapacityView.IDLE else self._free.soon
 
     def _full(self, *, working: bool) -> Layer:
         nodes = self._nodes

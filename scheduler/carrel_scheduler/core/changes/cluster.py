@@ -5,7 +5,7 @@ What workloads ask for is counted again when the kinds of GPUs in the cluster ch
 GPU memory and MIG profiles count as what they take at most on the nodes that are known.
 """
 
-from carrel_scheduler.core.changes.reservations import ask, end_promise, stop_asking
+from carrel_scheduler.core.changes.reservations import ask, release_reservation, stop_asking
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import (
@@ -35,11 +35,11 @@ def node_gone(state: Columns, event: NodeGone) -> None:
     slot = state.nodes.slot(event.name)
     if state.tasks.rows_on(slot):
         raise InvalidEvent("node_in_use", "name", event.name, "a node without tasks")
-    for uid in sorted(state.promised):
-        job = state.promised[uid]
-        if any(place.node == slot for _, place in job.promise):
+    for uid in sorted(state.reserved):
+        job = state.reserved[uid]
+        if any(place.node == slot for _, place in job.reservation):
             stop_asking(state, job)
-            end_promise(state, job)
+            release_reservation(state, job)
             ask(state, job)
     state.warm.forget(slot)
     before = set(state.nodes.hardware)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.devices.classes import Classes, Form
 from carrel_scheduler.core.errors import InvalidEvent
-from carrel_scheduler.core.events import Place, Preemptibility, RoomPromised
+from carrel_scheduler.core.events import CapacityReserved, Place, Preemptibility
 from carrel_scheduler.core.layers import Footprint, Layer
 from carrel_scheduler.core.mig import full_slots
 from carrel_scheduler.core.nodes.nodes import NodeColumns
@@ -30,7 +30,7 @@ from carrel_scheduler.core.work.jobs import NOTHING, Job, has_core, leaf_states,
 
 def ask(state: Columns, job: Job) -> None:
     """Enter a job among those that ask for room, where it belongs now."""
-    if job.fresh and not job.promise:
+    if job.fresh and not job.reservation:
         job.asked = job.shape.total
         state.waiting.add(job)
     else:
@@ -110,7 +110,7 @@ def _within(amounts: Triple, most: Triple) -> bool:
     return all(amount <= bound for amount, bound in zip(amounts, most, strict=True))
 
 
-def promised(state: Columns, event: RoomPromised) -> None:
+def reserve_capacity(state: Columns, event: CapacityReserved) -> None:
     """Hold places for a workload instead of those held before; no places end the promise."""
     job = state.jobs.get(event.uid)
     pending = {*job.pending(), *job.halted}
@@ -129,57 +129,57 @@ def promised(state: Columns, event: RoomPromised) -> None:
         footprint_of(state.nodes, state.classes, job.shape.classes[index], place)
         for index, place in zip(indices, event.places, strict=True)
     )
-    before = job.promise
+    before = job.reservation
     stop_asking(state, job)
-    end_promise(state, job)
+    release_reservation(state, job)
     try:
-        check_promises(state.nodes.promised, places)
+        check_reservations(state.nodes.reserved, places)
     except InvalidEvent:
-        hold(state, job, before)
+        reserve(state, job, before)
         raise
     else:
-        hold(state, job, tuple(zip(indices, places, strict=True)))
+        reserve(state, job, tuple(zip(indices, places, strict=True)))
     finally:
         ask(state, job)
 
 
-def end_promise(state: Columns, job: Job) -> None:
+def release_reservation(state: Columns, job: Job) -> None:
     """What was held for it is free for others."""
-    if not job.promise:
+    if not job.reservation:
         return
-    for _, place in job.promise:
-        state.nodes.promised.subtract(place)
+    for _, place in job.reservation:
+        state.nodes.reserved.subtract(place)
         state.capacity.mark(place.node)
     _count(state, job, -1)
-    job.promise, job.promise_fixed = (), False
-    del state.promised[job.spec.uid]
+    job.reservation, job.reservation_fixed = (), False
+    del state.reserved[job.spec.uid]
 
 
-def hold(state: Columns, job: Job, promise: tuple[tuple[int, Footprint], ...]) -> None:
-    """Hold places for a job that holds none; ``end_promise`` undoes it."""
-    if not promise:
+def reserve(state: Columns, job: Job, reservation: tuple[tuple[int, Footprint], ...]) -> None:
+    """Hold places for a job that holds none; ``release_reservation`` undoes it."""
+    if not reservation:
         return
-    for _, place in promise:
-        state.nodes.promised.add(place)
+    for _, place in reservation:
+        state.nodes.reserved.add(place)
         state.capacity.mark(place.node)
-    job.promise, job.promise_fixed = promise, next_is_fixed(job)
-    state.promised[job.spec.uid] = job
+    job.reservation, job.reservation_fixed = reservation, next_is_fixed(job)
+    state.reserved[job.spec.uid] = job
     _count(state, job, 1)
 
 
 def follow_minimum(state: Columns, job: Job) -> None:
     """Whether what is held for it is for its minimum may have changed with its tasks."""
-    if job.promise and job.promise_fixed != next_is_fixed(job):
+    if job.reservation and job.reservation_fixed != next_is_fixed(job):
         _count(state, job, -1)
-        job.promise_fixed = not job.promise_fixed
+        job.reservation_fixed = not job.reservation_fixed
         _count(state, job, 1)
 
 
 def _count(state: Columns, job: Job, sign: int) -> None:
-    amounts = added(place.amounts for _, place in job.promise)
-    state.queues.add(Sum.PROMISED, job.queue, amounts, sign=sign)
-    if job.promise_fixed:
-        state.queues.add(Sum.PROMISED_FIXED, job.queue, amounts, sign=sign)
+    amounts = added(place.amounts for _, place in job.reservation)
+    state.queues.add(Sum.RESERVED, job.queue, amounts, sign=sign)
+    if job.reservation_fixed:
+        state.queues.add(Sum.RESERVED_FIXED, job.queue, amounts, sign=sign)
 
 
 def footprint_of(nodes: NodeColumns, classes: Classes, cls: int, place: Place) -> Footprint:
@@ -220,7 +220,7 @@ def check_free(free: Layer, place: Footprint) -> None:
             raise InvalidEvent("device_taken", "devices", place.devices, "devices with room")
 
 
-def check_promises(promised: Layer, places: tuple[Footprint, ...]) -> None:
+def check_reservations(reserved: Layer, places: tuple[Footprint, ...]) -> None:
     """Refuse places that are promised twice, to others or among themselves.
 
     What is promised may still run: the promise then waits for its end.
@@ -229,7 +229,7 @@ def check_promises(promised: Layer, places: tuple[Footprint, ...]) -> None:
     for place in places:
         for device in place.devices:
             key = (device, place.node)
-            shares[key] = shares.get(key, int(promised.devices[key])) + place.share
-            if shares[key] > MILLI or int(promised.slots[key]) & place.slots:
+            shares[key] = shares.get(key, int(reserved.devices[key])) + place.share
+            if shares[key] > MILLI or int(reserved.slots[key]) & place.slots:
                 expected = "devices that are promised to nobody else"
                 raise InvalidEvent("device_taken", "devices", place.devices, expected)

@@ -3,10 +3,10 @@
 from carrel_scheduler.core.changes.reservations import (
     ask,
     check_free,
-    end_promise,
     follow_minimum,
     footprint_of,
     next_is_fixed,
+    release_reservation,
     settle_core,
     stop_asking,
 )
@@ -36,7 +36,7 @@ def placed(state: Columns, event: TaskPlaced) -> None:
     check_free(state.nodes.free, place)
     new = frozenset((event.index,)) if next_is_fixed(job) else NOTHING
     stop_asking(state, job)
-    end_promise(state, job)
+    release_reservation(state, job)
     if not job.rows:
         job.started = event.at
         state.holding[event.uid] = job
@@ -114,14 +114,14 @@ def released(state: Columns, event: TaskReleased) -> None:
     stop_asking(state, job)
     if event.outcome is not Outcome.AGAIN:
         state.chooser.ended()
-        if event.index in dict(job.promise):
-            end_promise(state, job)
+        if event.index in dict(job.reservation):
+            release_reservation(state, job)
     state.tasks.drop(row)
     del job.rows[event.index]
     state.jobs.placed[job.slot] -= 1
     _note_outcome(job, event)
     if not job.queued:
-        end_promise(state, job)
+        release_reservation(state, job)
     if not job.rows:
         del state.holding[event.uid]
     _settle(state, job, event.at)

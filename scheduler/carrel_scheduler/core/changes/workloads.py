@@ -1,6 +1,6 @@
 """Workloads come and go."""
 
-from carrel_scheduler.core.changes.reservations import ask, end_promise, stop_asking
+from carrel_scheduler.core.changes.reservations import ask, release_reservation, stop_asking
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.errors import InvalidEvent
 from carrel_scheduler.core.events import CheckpointSeen, WorkloadGone, WorkloadQueued
@@ -57,7 +57,7 @@ def saved(state: Columns, event: CheckpointSeen) -> None:
 def forget(state: Columns, job: Job) -> None:
     """Drop a workload that holds no room."""
     stop_asking(state, job)
-    end_promise(state, job)
+    release_reservation(state, job)
     state.stale.pop(job.spec.uid, None)
     state.jobs.drop(job)
 

@@ -1,1 +1,1 @@
-"""One cycle: the room and the standings as its moves leave them, and the offers that try moves."""
+"""One scheduling cycle: free capacity and queue usage as its moves leave them."""

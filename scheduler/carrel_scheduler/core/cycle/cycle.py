@@ -26,8 +26,8 @@ from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.devices.device_choice import Hardware, View, choose, hardware_of
 from carrel_scheduler.core.events import NodeSet, Preemptibility
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts, Footprint
-from carrel_scheduler.core.nodes.free_capacity import Room
-from carrel_scheduler.core.queues.usage import Barrier, StandingColumns, Standings
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
+from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, QueueUsageColumns
 from carrel_scheduler.core.resources import MILLI, NONE, Triple, added
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.work.gang_steps import LeafState, next_step, satisfied, stale_tasks
@@ -45,7 +45,7 @@ class Cycle:
     Attributes:
         asked: the workload that a question is about, if one is.
         time_asked: somebody asked what time it is, since this was last unset.
-        standings, moves: the overlay of the queues and the log.
+        queue_usage, moves: the overlay of the queues and the log.
         starving: see ``starving``; ``None`` before the first look.
         not_found: numbers of waiting rows whose search for victims ended at its limits.
         places_of_victims: queue -> what it held and its ``victim_key`` then, kept by whoever asks.
@@ -54,15 +54,15 @@ class Cycle:
     def __init__(self, state: Columns, now: float, asked: str | None = None) -> None:
         """``asked``: the uid of the workload that a question is about."""
         self.state = state
-        self.room = Room(state.nodes)
+        self.free_capacity = FreeCapacity(state.nodes)
         self._seen = 0
         self._kept: dict[tuple[int, bool], tuple[int, Counts]] = {}
         state.capacity.forget_tried()
         self.asked = None if asked is None else state.job(asked)
         self._now, self.time_asked = now, False
-        self.standings = Standings(state.queues, state.division, cluster_total(state))
-        self.columns = StandingColumns(self.standings, state.queues)
-        self.moves = Moves(state, self.room, self.standings)
+        self.queue_usage = QueueUsage(state.queues, state.division, cluster_total(state))
+        self.queue_columns = QueueUsageColumns(self.queue_usage, state.queues)
+        self.moves = Moves(state, self.free_capacity, self.queue_usage)
         self.settings: Settings = state.settings
         self.not_found: set[int] = set()
         self.starving: tuple[Job, ...] | None = None
@@ -82,8 +82,8 @@ class Cycle:
     def states_of(self, job: Job) -> tuple[LeafState, ...]:
         """Where its tasks are, counting what this cycle places and stops."""
         uid, moves = job.spec.uid, self.moves
-        placed = {**moves.started.get(uid, {}), **moves.held.get(uid, {})}
-        return leaf_states(job, placed, moves.stopped_of(job) if job.rows else ())
+        placed = {**moves.started.get(uid, {}), **moves.reserved.get(uid, {})}
+        return leaf_states(job, placed, moves.evicted_of(job) if job.rows else ())
 
     def next_step(self, job: Job) -> tuple[int, ...]:
         """Indices of the tasks that are offered a place next."""
@@ -96,7 +96,7 @@ class Cycle:
         """Whether some of its tasks start or have room held."""
         uid = job.spec.uid
         moves = self.moves
-        return uid in moves.started or uid in moves.held or uid in moves.held_many
+        return uid in moves.started or uid in moves.reserved or uid in moves.reserved_many
 
     def started(self, job: Job) -> bool:
         """Whether some of its tasks start in this cycle."""
@@ -144,16 +144,16 @@ class Cycle:
         moves = self.moves
         if self._given[0] != len(moves.log):
             by_leaf: dict[int, list[Triple]] = {}
-            for places in (moves.started, moves.held):
+            for places in (moves.started, moves.reserved):
                 for uid, by_index in places.items():
-                    if uid in self.state.promised and places is moves.held:
+                    if uid in self.state.reserved and places is moves.reserved:
                         continue
                     amounts = by_leaf.setdefault(self.state.jobs.get(uid).queue, [])
                     amounts += [place.amounts for place in by_index.values()]
             found: dict[int, list[Triple]] = {}
             for leaf, each in by_leaf.items():
                 together = added(each)
-                for slot in self.standings.table.path[leaf]:
+                for slot in self.queue_usage.table.path[leaf]:
                     found.setdefault(slot, []).append(together)
             self._given = (len(moves.log), {slot: added(each) for slot, each in found.items()})
         return self._given[1]
@@ -164,8 +164,8 @@ class Cycle:
 
     def within_share(self, job: Job, indices: Sequence[int]) -> bool:
         """Whether its queue stays within its fair share with these tasks."""
-        standings = self.standings
-        return standings.within(standings.fair[job.queue], job.queue, self.demand(job, indices))
+        queue_usage = self.queue_usage
+        return queue_usage.within(queue_usage.fair[job.queue], job.queue, self.demand(job, indices))
 
     def demand(self, job: Job, indices: Sequence[int]) -> Triple:
         """What these tasks count for."""
@@ -174,11 +174,11 @@ class Cycle:
             return job.shape.total
         return added(amounts[index] for index in indices)
 
-    def barrier(self, job: Job, indices: Sequence[int]) -> Barrier | None:
+    def over_limit(self, job: Job, indices: Sequence[int]) -> LimitViolation | None:
         """The limit or quota that keeps these tasks from starting, if there is one."""
         demand = self.demand(job, indices)
         fixed = demand if self.is_fixed(job) else NONE
-        return self.standings.barrier(job.queue, demand, fixed)
+        return self.queue_usage.over_limit(job.queue, demand, fixed)
 
     # Who still looks, and who may give way
 
@@ -192,9 +192,9 @@ class Cycle:
             job = self.state.jobs.get(uid)
             if job.shape.elastic:
                 asking[uid] = job
-        held, stopped_of = self.moves.held, self.moves.stopped_of
-        jobs = [asking[uid] for uid in sorted(asking) if uid not in held]
-        return [job for job in jobs if not stopped_of(job)]
+        reserved, evicted_of = self.moves.reserved, self.moves.evicted_of
+        jobs = [asking[uid] for uid in sorted(asking) if uid not in reserved]
+        return [job for job in jobs if not evicted_of(job)]
 
     def delayed(self, job: Job, *, reclaiming: bool = False) -> bool:
         """Whether it may not make others give way yet; ``reclaiming``: those of other queues."""
@@ -220,7 +220,7 @@ class Cycle:
         if self.state.tasks.victims:
             return True
         moves, get = self.moves, self.state.jobs.get
-        new = chain(moves.started, moves.held, moves.held_many)
+        new = chain(moves.started, moves.reserved, moves.reserved_many)
         return any(get(uid).spec.preemptible is not Preemptibility.NO for uid in new)
 
     @property
@@ -229,10 +229,10 @@ class Cycle:
         moves, known = self.moves, self._lowest
         found = known[1] if known[0] == len(moves.log) else None
         if found is None:
-            found = np.full(len(self.standings.used), LARGEST, np.int64)
+            found = np.full(len(self.queue_usage.used), LARGEST, np.int64)
             for queue, counts in self.state.tasks.victims.items():
                 found[queue] = min(counts)
-            for uid in (*moves.started, *moves.held):
+            for uid in (*moves.started, *moves.reserved):
                 job = self.state.jobs.get(uid)
                 found[job.queue] = min(int(found[job.queue]), job.spec.priority)
             self._lowest = len(moves.log), found
@@ -264,32 +264,32 @@ class Cycle:
         Also those to which this cycle gave room: nothing starts that would give way at once. Room
         that was promised earlier is not taken back, nor room for which others gave way.
         """
-        moves, claimers = self.moves, self.moves.claimers()
+        moves, preemptors = self.moves, self.moves.preemptors()
         jobs = dict(self.state.holding)
-        for uid in (*moves.started, *moves.held):
+        for uid in (*moves.started, *moves.reserved):
             jobs[uid] = self.state.jobs.get(uid)
         return [
             job
             for uid, job in jobs.items()
             if (job.evictable or uid not in self.state.holding)
             and job.spec.preemptible is not Preemptibility.NO
-            and self.is_left_alone(job, claimers)
+            and self.is_left_alone(job, preemptors)
         ]
 
-    def is_left_alone(self, job: Job, claimers: set[str]) -> bool:
+    def is_left_alone(self, job: Job, preemptors: set[str]) -> bool:
         """Whether nothing of a job gives way so far, and nothing is held for it that was before.
 
-        ``claimers``: uids of those for whom others give way; they keep what they got.
+        ``preemptors``: uids of those for whom others give way; they keep what they got.
         """
         uid = job.spec.uid
-        return not (uid in self.state.promised or uid in claimers or self.moves.stopped_of(job))
+        return not (uid in self.state.reserved or uid in preemptors or self.moves.evicted_of(job))
 
     @cached_property
     def borrowers(self) -> Bools:
         """(Q,) queues beyond what they keep against a claim, when this was first asked."""
-        return np.asarray((self.columns.used > self.columns.kept).any(axis=1))
+        return np.asarray((self.queue_columns.used > self.queue_columns.kept).any(axis=1))
 
-    def lendable(self, giving: Bools) -> tuple[Counts, Counts]:
+    def preemptible_on_nodes(self, giving: Bools) -> tuple[Counts, Counts]:
         """(N,) thousandths of GPUs and millicores that queues, (Q,), could give at most.
 
         As of the beginning of the cycle; what it has stopped since is told once more by ``room``.
@@ -297,7 +297,9 @@ class Cycle:
         key = giving.tobytes()
         found = self._lendable.get(key)
         if found is None:
-            gpu, cpu = self.state.tasks.lending.of(giving, len(self.state.nodes.schedulable))
+            gpu, cpu = self.state.tasks.preemptible_usage.of(
+                giving, len(self.state.nodes.schedulable)
+            )
             found = self._lendable[key] = (gpu, cpu)
         return found
 
@@ -305,32 +307,35 @@ class Cycle:
 
     def free_in_all(self) -> Triple:
         """The room of all nodes together, coming room included."""
-        view = self.room.soon
+        view = self.free_capacity.soon
         devices = int(view.devices.sum(dtype=np.int64))
         return devices, int(view.host[0].sum()), int(view.host[1].sum())
 
     def sync(self) -> None:
         """Bring the capacity rows up to date with the moves."""
-        log, capacity = self.room.log, self.state.capacity
-        if not capacity.sees(self.room.idle):
+        log, capacity = self.free_capacity.log, self.state.capacity
+        if not capacity.sees(self.free_capacity.idle):
             self._seen = 0
         if self._seen < len(log):
             capacity.mark_tried(log[self._seen :])
             self._seen = len(log)
-        elif capacity.follows(self.room.idle):
+        elif capacity.follows(self.free_capacity.idle):
             return
-        capacity.sync(self.room.idle)
+        capacity.sync(self.free_capacity.idle)
 
     def counts(self, cls: int, *, soon: bool) -> Counts:
         """(N,) how many tasks of a class fit on each node, at once or soon."""
         if soon:
-            return self.state.capacity.counts(self.room.soon, cls)
+            return self.state.capacity.counts(self.free_capacity.soon, cls)
         self.sync()
         return self.state.capacity.column(cls).astype(np.int64)
 
     def counts_kept(self, cls: int, *, soon: bool) -> Counts:
         """``counts``, kept for the cycle and brought up to date. Do not change it."""
-        log, view = self.room.log, self.room.soon if soon else self.room.idle
+        log, view = (
+            self.free_capacity.log,
+            self.free_capacity.soon if soon else self.free_capacity.idle,
+        )
         seen, found = self._kept.get((cls, soon), (0, None))
         if found is None or len(log) - seen > FEW_MOVES:
             found = self.state.capacity.counts(view, cls)
@@ -342,7 +347,7 @@ class Cycle:
     def footprint(self, cls: int, node: int, *, soon: bool, tasks: int = 1) -> Footprint | None:
         """What a task of this class takes on a node, or ``None`` where it does not fit."""
         state = self.state
-        view = self.room.soon if soon else self.room.idle
+        view = self.free_capacity.soon if soon else self.free_capacity.idle
         host = state.classes.host(cls)
         for row, amount in enumerate(host):
             if amount and amount > view.host.item(row, node):
@@ -356,7 +361,7 @@ class Cycle:
             if device >= 0:
                 return Footprint(node, (device,), kind.amount, host, counted=counted)
         fact = state.nodes.fact(node)
-        idle = self.room.idle
+        idle = self.free_capacity.idle
         choice = choose(
             kind,
             self._hardware(node, fact),
@@ -371,9 +376,9 @@ class Cycle:
 
     def _hardware(self, node: int, fact: NodeSet) -> Hardware:
         """``hardware_of`` a node, kept as long as it stays what it is."""
-        known = self.state.memory.hardware.get(node)
+        known = self.state.cache.hardware.get(node)
         if known is None or known[0] is not fact:
-            known = self.state.memory.hardware[node] = fact, hardware_of(fact)
+            known = self.state.cache.hardware[node] = fact, hardware_of(fact)
         return known[1]
 
     def nodes_of(self, job: Job, indices: Sequence[int]) -> Bools:
@@ -382,9 +387,9 @@ class Cycle:
         uid, moves = job.spec.uid, self.moves
         for index in indices:
             row = job.rows.get(index)
-            if row is not None and index not in job.halted and not moves.stopped[row]:
+            if row is not None and index not in job.halted and not moves.evicted[row]:
                 mask[self.state.tasks.node[row]] = True
-            for places in (moves.started.get(uid), moves.held.get(uid)):
+            for places in (moves.started.get(uid), moves.reserved.get(uid)):
                 if places and index in places:
                     mask[places[index].node] = True
         return mask
@@ -392,7 +397,7 @@ class Cycle:
 
 def cluster_total(state: Columns) -> Triple:
     """GPU thousandths, millicores and MiB; counted anew when nodes changed, or some rest."""
-    nodes, memory = state.nodes, state.memory
+    nodes, memory = state.nodes, state.cache
     version = nodes.version + nodes.amounts_version
     if memory.total is not None and memory.total[0] == version:
         return memory.total[1]

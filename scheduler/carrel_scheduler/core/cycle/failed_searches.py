@@ -13,9 +13,9 @@ What becomes of an offer.
 from collections.abc import Callable
 from enum import Enum, auto
 
-from carrel_scheduler.core.cache import Vain
+from carrel_scheduler.core.cache import FailedSearch
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.moves import ManyHeld, ManyStopped, Move
+from carrel_scheduler.core.cycle.moves import ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.queues.usage import Watched
 from carrel_scheduler.core.work.jobs import Job
 
@@ -50,7 +50,7 @@ NO_ROW = -1
 Find = Callable[[Cycle, Job, tuple[int, ...]], Answer]
 
 
-def unless_in_vain(
+def unless_failed_before(
     cycle: Cycle, action: str, job: Job, step: tuple[int, ...], find: Find
 ) -> Answer:
     """The answer of ``find``, without asking it where it is known to find nothing.
@@ -62,9 +62,9 @@ def unless_in_vain(
         step: which of its tasks.
         find: searches; what it finds in vain leaves no trace but in ``Cycle.not_found``.
     """
-    row, memory = job.waiting, cycle.state.memory
+    row, memory = job.waiting, cycle.state.cache
     spec = job.spec
-    promised = spec.uid in cycle.state.promised and not job.rows
+    promised = spec.uid in cycle.state.reserved and not job.rows
     if (row is None and not promised) or len(cycle.moves.log) > MOST_MOVES:
         return find(cycle, job, step)
     number, alone = (NO_ROW, spec.uid) if row is None else (row.id, "")
@@ -77,25 +77,27 @@ def unless_in_vain(
         return Answer.PLAINLY_NO if known.plainly else Answer.NO
     before = number in cycle.not_found
     cycle.not_found.discard(number)
-    cycle.time_asked, every = False, cycle.standings.fair
-    cycle.standings.fair = fair = Watched(every)
+    cycle.time_asked, every = False, cycle.queue_usage.fair
+    cycle.queue_usage.fair = fair = Watched(every)
     try:
         answer = find(cycle, job, step)
     finally:
-        cycle.standings.fair = every
+        cycle.queue_usage.fair = every
     not_found = number in cycle.not_found
     if answer in REFUSED:
         asked = moment if cycle.time_asked else None
-        found = Vain(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
+        found = FailedSearch(stamp, fair.asked(), asked, answer is Answer.PLAINLY_NO, not_found)
         memory.note(key, found, cycle.state.queues.changes)
     if before:
         cycle.not_found.add(number)
     return answer
 
 
-def _holds(cycle: Cycle, known: Vain, stamp: tuple[object, ...], moment: tuple[float, int]) -> bool:
+def _holds(
+    cycle: Cycle, known: FailedSearch, stamp: tuple[object, ...], moment: tuple[float, int]
+) -> bool:
     """Whether everything that a search followed from is the same."""
-    fair = cycle.standings.fair
+    fair = cycle.queue_usage.fair
     return (
         known.moment in (None, moment)
         and known.stamp == stamp
@@ -105,20 +107,20 @@ def _holds(cycle: Cycle, known: Vain, stamp: tuple[object, ...], moment: tuple[f
 
 def _stamp(cycle: Cycle) -> tuple[object, ...]:
     """What every search follows from, but for the time."""
-    state, standings = cycle.state, cycle.standings
+    state, queue_usage = cycle.state, cycle.queue_usage
     return (
-        *(state.queues.changes, state.nodes.version, standings.table, state.chooser.value.prices),
-        *(standings.allocatable, cycle.borrowers.tobytes()),
+        *(state.queues.changes, state.nodes.version, queue_usage.table, state.chooser.value.prices),
+        *(queue_usage.allocatable, cycle.borrowers.tobytes()),
         tuple(map(_told, cycle.moves.log)),
     )
 
 
-def _told(move: Move | ManyStopped | ManyHeld) -> tuple[object, ...]:
+def _told(move: Move | ManyEvicted | ManyReserved) -> tuple[object, ...]:
     """A move without the records that it names."""
-    if isinstance(move, ManyHeld):
+    if isinstance(move, ManyReserved):
         where = move.nodes.tobytes(), move.masks.tobytes()
         return move.kind, move.job.spec.uid, move.indices, *where, move.fixed
-    claimer = move.cause.claimer.spec.uid if move.cause and move.cause.claimer else ""
-    if isinstance(move, ManyStopped):
-        return move.kind, move.rows.tobytes(), claimer
-    return move.kind, move.job.spec.uid, move.index, move.place, move.fixed, claimer
+    preemptor = move.cause.preemptor.spec.uid if move.cause and move.cause.preemptor else ""
+    if isinstance(move, ManyEvicted):
+        return move.kind, move.rows.tobytes(), preemptor
+    return move.kind, move.job.spec.uid, move.index, move.place, move.fixed, preemptor

@@ -1,7 +1,7 @@
 """What a cycle decides, on overlays: every move can be undone, and what is left is the plan.
 
 Three kinds of moves: a task starts on free room, room is held for a task, a running task is told to
-stop. Each changes the room and the standings at once, so that whatever is tried next sees it.
+stop. Each changes the room and the queue usage at once, so that whatever is tried next sees it.
 Moves of many tasks are one entry of the log.
 """
 
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
-from carrel_scheduler.core.nodes.free_capacity import Room
-from carrel_scheduler.core.queues.usage import Standings
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
@@ -27,7 +27,7 @@ class Cause:
     """Why tasks are told to stop: which rule, and for whom; or which nodes are being emptied."""
 
     token: Token
-    claimer: Job | None = None
+    preemptor: Job | None = None
     within_quota: bool = False
     nodes: tuple[str, ...] = ()
 
@@ -36,15 +36,15 @@ class Kind(Enum):
     """Kinds of entries in the log."""
 
     START = auto()
-    HOLD = auto()
-    LIFT = auto()
+    RESERVE = auto()
+    UNRESERVE = auto()
     CANCEL = auto()
-    STOP = auto()
-    STOP_MANY = auto()
-    HOLD_MANY = auto()
+    EVICT = auto()
+    EVICT_MANY = auto()
+    RESERVE_MANY = auto()
 
 
-TAKEN = frozenset({Kind.LIFT, Kind.CANCEL, Kind.STOP})  # of a single task
+TAKEN = frozenset({Kind.UNRESERVE, Kind.CANCEL, Kind.EVICT})  # of a single task
 
 
 @dataclass(slots=True)
@@ -60,17 +60,17 @@ class Move:
 
 
 @dataclass(slots=True)
-class ManyStopped:
+class ManyEvicted:
     """Many running tasks, by row."""
 
     rows: Counts
     cause: Cause
     sums: list[tuple[int, Triple]]
-    kind: Kind = Kind.STOP_MANY
+    kind: Kind = Kind.EVICT_MANY
 
 
 @dataclass(slots=True)
-class ManyHeld:
+class ManyReserved:
     """Room for many tasks of a job that hold whole devices."""
 
     job: Job
@@ -78,7 +78,7 @@ class ManyHeld:
     nodes: Counts
     masks: Masks
     fixed: bool
-    kind: Kind = Kind.HOLD_MANY
+    kind: Kind = Kind.RESERVE_MANY
 
 
 class Moves:
@@ -87,19 +87,21 @@ class Moves:
     Attributes:
         log: all moves, in order.
         started, held: uid -> index -> place.
-        held_many: uids of jobs for which room was held by one entry.
-        stopped: (T,) rows of tasks that are told to stop; ``any_stopped`` whether there are any.
+        reserved_many: uids of jobs for which room was held by one entry.
+        stopped: (T,) rows of tasks that are told to stop; ``any_evicted`` whether there are any.
     """
 
-    def __init__(self, state: Columns, room: Room, standings: Standings) -> None:
-        self.state, self.room, self.standings = state, room, standings
-        self.log: list[Move | ManyStopped | ManyHeld] = []
+    def __init__(
+        self, state: Columns, free_capacity: FreeCapacity, queue_usage: QueueUsage
+    ) -> None:
+        self.state, self.free_capacity, self.queue_usage = state, free_capacity, queue_usage
+        self.log: list[Move | ManyEvicted | ManyReserved] = []
         self.started: dict[str, dict[int, Footprint]] = {}
-        self.held: dict[str, dict[int, Footprint]] = {
-            uid: dict(job.promise) for uid, job in state.promised.items()
+        self.reserved: dict[str, dict[int, Footprint]] = {
+            uid: dict(job.reservation) for uid, job in state.reserved.items()
         }
-        self.held_many: set[str] = set()
-        self.stopped: Bools = np.zeros(len(state.tasks.node), np.bool_)
+        self.reserved_many: set[str] = set()
+        self.evicted: Bools = np.zeros(len(state.tasks.node), np.bool_)
 
     def mark(self) -> int:
         """A place in the log to roll back to."""
@@ -109,40 +111,40 @@ class Moves:
         """Undo everything after ``mark``."""
         while len(self.log) > mark:
             move = self.log.pop()
-            if isinstance(move, ManyStopped):
-                self._many_stopped(move, -1)
-            elif isinstance(move, ManyHeld):
-                self._many_held(move, -1)
+            if isinstance(move, ManyEvicted):
+                self._many_evicted(move, -1)
+            elif isinstance(move, ManyReserved):
+                self._many_reserved(move, -1)
             else:
                 self._undo(move)
 
     def start(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
         """A task starts on free room."""
-        self.room.bind(place)
+        self.free_capacity.bind(place)
         self._count(job, place, fixed, 1)
         self.started.setdefault(job.spec.uid, {})[index] = place
         self.log.append(Move(Kind.START, job, index, place, fixed))
 
-    def hold(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
+    def reserve(self, job: Job, index: int, place: Footprint, *, fixed: bool) -> None:
         """Room, free or coming, is held for a task."""
-        self.room.promise(place)
+        self.free_capacity.reserve(place)
         self._count(job, place, fixed, 1)
-        self.held.setdefault(job.spec.uid, {})[index] = place
-        self.log.append(Move(Kind.HOLD, job, index, place, fixed))
+        self.reserved.setdefault(job.spec.uid, {})[index] = place
+        self.log.append(Move(Kind.RESERVE, job, index, place, fixed))
 
-    def lift(self, job: Job, index: int, *, fixed: bool) -> None:
+    def unreserve(self, job: Job, index: int, *, fixed: bool) -> None:
         """Room is held for a task no longer."""
-        place = self.held[job.spec.uid][index]
-        self._drop(self.held, job.spec.uid, index)
-        self.room.lift(place)
+        place = self.reserved[job.spec.uid][index]
+        self._drop(self.reserved, job.spec.uid, index)
+        self.free_capacity.unreserve(place)
         self._count(job, place, fixed, -1)
-        self.log.append(Move(Kind.LIFT, job, index, place, fixed))
+        self.log.append(Move(Kind.UNRESERVE, job, index, place, fixed))
 
     def cancel(self, job: Job, index: int, *, fixed: bool) -> None:
         """A task that was to start in this cycle does not."""
         place = self.started[job.spec.uid][index]
         self._drop(self.started, job.spec.uid, index)
-        self.room.unbind(place)
+        self.free_capacity.unbind(place)
         self._count(job, place, fixed, -1)
         self.log.append(Move(Kind.CANCEL, job, index, place, fixed))
 
@@ -151,37 +153,37 @@ class Moves:
         uid = job.spec.uid
         if index in self.started.get(uid, ()):
             self.cancel(job, index, fixed=False)
-        elif index in self.held.get(uid, ()):
-            self.lift(job, index, fixed=False)
+        elif index in self.reserved.get(uid, ()):
+            self.unreserve(job, index, fixed=False)
         else:
-            self.stop(job, index, cause)
+            self.evict(job, index, cause)
 
-    def claimers(self) -> set[str]:
+    def preemptors(self) -> set[str]:
         """Uids of those for whom others are told to stop."""
         return {
-            move.cause.claimer.spec.uid
+            move.cause.preemptor.spec.uid
             for move in self.log
-            if not isinstance(move, ManyHeld) and move.cause and move.cause.claimer
+            if not isinstance(move, ManyReserved) and move.cause and move.cause.preemptor
         }
 
     def place_of(self, job: Job, index: int) -> Footprint:
         """Where a task lies, or will."""
         uid = job.spec.uid
-        for places in (self.started.get(uid), self.held.get(uid)):
+        for places in (self.started.get(uid), self.reserved.get(uid)):
             if places is not None and index in places:
                 return places[index]
         return self.state.tasks.footprint(job.rows[index])
 
-    def stop(self, job: Job, index: int, cause: Cause, *, fixed: bool = False) -> None:
+    def evict(self, job: Job, index: int, cause: Cause, *, fixed: bool = False) -> None:
         """A running task is told to stop."""
         row = job.rows[index]
         place = self.state.tasks.footprint(row)
-        self.room.evict(place)
+        self.free_capacity.evict(place)
         self._count(job, place, fixed, -1)
-        self.stopped[row] = True
-        self.log.append(Move(Kind.STOP, job, index, place, fixed, cause))
+        self.evicted[row] = True
+        self.log.append(Move(Kind.EVICT, job, index, place, fixed, cause))
 
-    def stop_many(self, rows: Counts, cause: Cause) -> None:
+    def evict_many(self, rows: Counts, cause: Cause) -> None:
         """Many preemptible tasks are told to stop at once."""
         tasks = self.state.tasks
         queue = self.state.jobs.queue.take(tasks.job.take(rows))
@@ -191,21 +193,21 @@ class Moves:
             (leaf, (int(sums[0][leaf]), int(sums[1][leaf]), int(sums[2][leaf])))
             for leaf in np.flatnonzero(np.bincount(queue)).tolist()
         ]
-        move = ManyStopped(rows, cause, found)
-        self._many_stopped(move, 1)
+        move = ManyEvicted(rows, cause, found)
+        self._many_evicted(move, 1)
         self.log.append(move)
 
-    def hold_many(
+    def reserve_many(
         self, job: Job, indices: tuple[int, ...], nodes: Counts, masks: Masks, *, fixed: bool
     ) -> None:
         """Whole devices are held for many tasks of one class, one of ``nodes`` for each."""
-        move = ManyHeld(job, indices, nodes, masks, fixed)
-        self._many_held(move, 1)
+        move = ManyReserved(job, indices, nodes, masks, fixed)
+        self._many_reserved(move, 1)
         self.log.append(move)
 
-    def stopped_of(self, job: Job) -> list[int]:
+    def evicted_of(self, job: Job) -> list[int]:
         """Indices of the tasks of a job that are told to stop."""
-        stopped = self.stopped
+        stopped = self.evicted
         return [index for index, row in job.rows.items() if stopped[row]]
 
     # The two directions
@@ -213,24 +215,24 @@ class Moves:
     def _undo(self, move: Move) -> None:
         uid, job, place = move.job.spec.uid, move.job, move.place
         if move.kind is Kind.START:
-            self.room.unbind(place)
+            self.free_capacity.unbind(place)
             self._drop(self.started, uid, move.index)
             self._count(job, place, move.fixed, -1)
-        elif move.kind is Kind.HOLD:
-            self.room.lift(place)
-            self._drop(self.held, uid, move.index)
+        elif move.kind is Kind.RESERVE:
+            self.free_capacity.unreserve(place)
+            self._drop(self.reserved, uid, move.index)
             self._count(job, place, move.fixed, -1)
-        elif move.kind is Kind.LIFT:
-            self.room.promise(place)
-            self.held.setdefault(uid, {})[move.index] = place
+        elif move.kind is Kind.UNRESERVE:
+            self.free_capacity.reserve(place)
+            self.reserved.setdefault(uid, {})[move.index] = place
             self._count(job, place, move.fixed, 1)
         elif move.kind is Kind.CANCEL:
-            self.room.bind(place)
+            self.free_capacity.bind(place)
             self.started.setdefault(uid, {})[move.index] = place
             self._count(job, place, move.fixed, 1)
         else:
-            self.room.keep(place)
-            self.stopped[job.rows[move.index]] = False
+            self.free_capacity.keep(place)
+            self.evicted[job.rows[move.index]] = False
             self._count(job, place, move.fixed, 1)
 
     def _drop(self, places: dict[str, dict[int, Footprint]], uid: str, index: int) -> None:
@@ -240,31 +242,31 @@ class Moves:
 
     def _count(self, job: Job, place: Footprint, fixed: bool, sign: int) -> None:
         amounts = place.amounts
-        self.standings.add(job.queue, amounts, amounts if fixed else NONE, sign)
+        self.queue_usage.add(job.queue, amounts, amounts if fixed else NONE, sign)
 
-    def _many_stopped(self, move: ManyStopped, sign: int) -> None:
+    def _many_evicted(self, move: ManyEvicted, sign: int) -> None:
         tasks, rows = self.state.tasks, move.rows
-        self.room.evict_many(
+        self.free_capacity.evict_many(
             tasks.node.take(rows),
             tasks.mask.take(rows),
             tasks.share.take(rows).astype(np.int64) * sign,
             tasks.host.take(rows, 1) * sign,
             tasks.slots.take(rows).astype(np.int64),
         )
-        self.stopped[rows] = sign > 0
+        self.evicted[rows] = sign > 0
         for leaf, amounts in move.sums:
-            self.standings.add(leaf, amounts, sign=-sign)
+            self.queue_usage.add(leaf, amounts, sign=-sign)
 
-    def _many_held(self, move: ManyHeld, sign: int) -> None:
+    def _many_reserved(self, move: ManyReserved, sign: int) -> None:
         job = move.job
         if sign > 0:
-            self.held_many.add(job.spec.uid)
+            self.reserved_many.add(job.spec.uid)
         else:
-            self.held_many.discard(job.spec.uid)
+            self.reserved_many.discard(job.spec.uid)
         cls = job.shape.classes[move.indices[0]]
         host, counted = self.state.classes.host(cls), self.state.classes.request(cls).counted_milli
         count = len(move.indices)
-        self.room.promise_many(
+        self.free_capacity.reserve_many(
             move.nodes,
             move.masks,
             np.full(count, sign * MILLI, np.int64),
@@ -272,7 +274,7 @@ class Moves:
         )
         devices = int(popcount(move.masks).sum())
         amounts = (devices * MILLI + counted * count, host[0] * count, host[1] * count)
-        self.standings.add(job.queue, amounts, amounts if move.fixed else NONE, sign)
+        self.queue_usage.add(job.queue, amounts, amounts if move.fixed else NONE, sign)
 
 
 def popcount(masks: Masks) -> Counts:

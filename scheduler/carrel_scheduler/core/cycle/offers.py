@@ -19,7 +19,7 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import REFUSED, SEARCHED, Answer
-from carrel_scheduler.core.cycle.starvation import barred, held_back
+from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
 from carrel_scheduler.core.layers import LARGEST, Bools, Counts
 from carrel_scheduler.core.queues.order import Service
 from carrel_scheduler.core.resources import Triple
@@ -30,7 +30,7 @@ MISSES = 8
 Key = tuple[int, int, float, str]
 
 
-class Openings:
+class FeasibleRows:
     """What the waiting rows of a cycle can still reach.
 
     Attributes:
@@ -39,13 +39,13 @@ class Openings:
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        room, waiting, capacity = cycle.room, cycle.state.waiting, cycle.state.capacity
+        room, waiting, capacity = cycle.free_capacity, cycle.state.waiting, cycle.state.capacity
         coming = room.releasing.devices.any(axis=0) | room.releasing.host.any(axis=0)
         self._coming = np.flatnonzero(coming)
         self.has_coming = bool(len(self._coming))
         self._of_node = {node: place for place, node in enumerate(self._coming.tolist())}
         used = waiting.used()
-        self._rows = used.compress(~(barred(cycle, used) | held_back(cycle, used)))
+        self._rows = used.compress(~(rows_over_limit(cycle, used) | held_back(cycle, used)))
         cycle.sync()
         self._classes = capacity.classes
         self._column = capacity.columns_of(waiting.cls)
@@ -135,13 +135,13 @@ class Openings:
         classes = self._classes
         if not len(nodes) or not len(classes):
             return np.zeros((len(nodes), len(classes)), np.int64)
-        capacity, room = self._cycle.state.capacity, self._cycle.room
-        more: Counts = capacity.counts_many(room.soon, classes, nodes)
+        capacity, free = self._cycle.state.capacity, self._cycle.free_capacity
+        more: Counts = capacity.counts_many(free.soon, classes, nodes)
         more -= capacity.rows(nodes)
         return more
 
 
-class Line:
+class Candidate:
     """Jobs of one queue that look alike, or one job by itself."""
 
     __slots__ = ("_rest", "job", "row", "step")
@@ -177,8 +177,8 @@ class Line:
 class Offers:
     """All that waits and may be worth trying, by queue.
 
-    Rows stand sorted in columns and become lines only when their turn is near: of thousands few are
-    ever looked at. The first candidates of all queues are read from the columns at once.
+    Rows are sorted as columns and become candidates only when their turn is near: of thousands of
+    rows few are ever tried. The first candidates of all queues are read from the columns at once.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Offers:
         cycle: Cycle,
         rows: Counts,
         singles: Iterable[Job],
-        openings: Openings | None = None,
+        feasible: FeasibleRows | None = None,
     ) -> None:
         """What is offered, in the room as it is now.
 
@@ -194,14 +194,14 @@ class Offers:
             cycle: the cycle.
             rows: numbers of waiting rows that fit now.
             singles: jobs that stand in no row.
-            openings: tells which rows may still find room; those that may not are dropped when
+            feasible: tells which rows may still find room; those that may not are dropped when
                 their turn comes.
         """
-        self._cycle, self._openings = cycle, openings
+        self._cycle, self._openings = cycle, feasible
         self._singles = 0
         self._missed = 0
         self._first: dict[int, Triple] = {}
-        self._heaps: dict[int, list[tuple[Key, Line]]] = {}
+        self._heaps: dict[int, list[tuple[Key, Candidate]]] = {}
         self._numbers = self._above = self._leaves = rows[:0]
         self._since = np.zeros(0, np.float64)
         self._next: dict[int, int] = {}
@@ -230,48 +230,52 @@ class Offers:
         leaves = self._next.keys() | self._heaps.keys()
         if not leaves:
             return
-        service = Service(self._cycle.standings, self._head, leaves)
+        service = Service(self._cycle.queue_usage, self._head, leaves)
         left, more = -1 if most is None else most, -1 if served is None else served
         while left and more and (leaf := service.pop()) is not None:
-            line = self._take(leaf)
-            if line is None and self._is_exhausted():
+            candidate = self._take(leaf)
+            if candidate is None and self._is_exhausted():
                 return
-            answer = Answer.PLAINLY_NO if line is None else attempt(line.job, line.step)
+            answer = (
+                Answer.PLAINLY_NO if candidate is None else attempt(candidate.job, candidate.step)
+            )
             left -= answer in SEARCHED
-            if line is None or answer is not Answer.SERVED:
+            if candidate is None or answer is not Answer.SERVED:
                 self._miss(service)
             more -= answer is Answer.SERVED
             if not (left and more):
                 return
-            if line is not None and answer not in REFUSED:
-                self._go_on(line, service, answer, touches_all=touches_all)
+            if candidate is not None and answer not in REFUSED:
+                self._go_on(candidate, service, answer, touches_all=touches_all)
             service.update(leaf)
 
-    def _go_on(self, line: Line, service: Service, answer: Answer, *, touches_all: bool) -> None:
+    def _go_on(
+        self, candidate: Candidate, service: Service, answer: Answer, *, touches_all: bool
+    ) -> None:
         """Offer the next job of a row, and what more a job that was served asks for."""
-        job = line.job
-        if line.next(self._cycle):
-            self._push(line, stage=0)
+        job = candidate.job
+        if candidate.next(self._cycle):
+            self._push(candidate, stage=0)
         if answer is Answer.SERVED:
             if job.shape.elastic:
                 self._push_single(job)
             if touches_all:
                 service.update_all()
 
-    def _take(self, leaf: int) -> Line | None:
+    def _take(self, leaf: int) -> Candidate | None:
         """The candidate of a queue; ``None`` where its room has gone since, or it has given way."""
         heap = self._heaps.setdefault(leaf, [])
         if self._first.pop(leaf, None) is not None:
             place = self._next[leaf]
             self._next[leaf] = place + 1
-            self._line_of(place, heap)
-        line = heapq.heappop(heap)[1]
-        if line.row is None:
+            self._candidate_of(place, heap)
+        candidate = heapq.heappop(heap)[1]
+        if candidate.row is None:
             self._singles -= 1
-            return None if self._cycle.moves.stopped_of(line.job) else line
-        if self._openings is not None and not self._openings.fits_row(line.row.id):
+            return None if self._cycle.moves.evicted_of(candidate.job) else candidate
+        if self._openings is not None and not self._openings.fits_row(candidate.row.id):
             return None
-        return line
+        return candidate
 
     def _is_exhausted(self) -> bool:
         return not self._singles and self._openings is not None and self._openings.exhausted()
@@ -304,7 +308,7 @@ class Offers:
     def _served_leaves(self) -> set[int]:
         """Queues of those in rows whom this cycle has served: their first may be another by now."""
         moves, state = self._cycle.moves, self._cycle.state
-        served = {*moves.started, *moves.held, *moves.held_many} - state.promised.keys()
+        served = {*moves.started, *moves.reserved, *moves.reserved_many} - state.reserved.keys()
         return {state.jobs.get(uid).queue for uid in served}
 
     def _miss(self, service: Service) -> None:
@@ -322,53 +326,53 @@ class Offers:
         step = self._cycle.next_step(job)
         if step:
             self._forget_first(job.queue)
-            self._push(Line(job, None, step), stage=self._cycle.stage(job))
+            self._push(Candidate(job, None, step), stage=self._cycle.stage(job))
             self._singles += 1
 
     def _forget_first(self, leaf: int) -> None:
         """Let the first row of a queue be compared with what does not stand in rows."""
         self._first.pop(leaf, None)
 
-    def _push(self, line: Line, *, stage: int) -> None:
-        heap = self._heaps.setdefault(line.job.queue, [])
-        heapq.heappush(heap, (line.key(stage=stage), line))
+    def _push(self, candidate: Candidate, *, stage: int) -> None:
+        heap = self._heaps.setdefault(candidate.job.queue, [])
+        heapq.heappush(heap, (candidate.key(stage=stage), candidate))
 
-    def _pull(self, leaf: int, heap: list[tuple[Key, Line]]) -> None:
-        """Make lines of the rows that may come before what stands in the heap."""
+    def _pull(self, leaf: int, heap: list[tuple[Key, Candidate]]) -> None:
+        """Make candidates of the rows that may come before what stands in the heap."""
         place, end = self._next.get(leaf, 0), self._ends.get(leaf, 0)
-        openings = self._openings
+        feasible = self._openings
         while place < end:
             if heap:
                 above, stage, since, _ = heap[0][0]
                 if (above, stage, since) < (self._above.item(place), 0, self._since.item(place)):
                     break
-            if openings is not None:
-                place = openings.first(self._numbers, place, end)
+            if feasible is not None:
+                place = feasible.first(self._numbers, place, end)
                 if place >= end:
                     break
-            self._line_of(place, heap)
+            self._candidate_of(place, heap)
             place += 1
         self._next[leaf] = place
 
-    def _line_of(self, place: int, heap: list[tuple[Key, Line]]) -> None:
-        """Make a line of a row, unless all its jobs were answered."""
+    def _candidate_of(self, place: int, heap: list[tuple[Key, Candidate]]) -> None:
+        """Make a candidate of a row, unless all its jobs were answered."""
         row = self._cycle.state.waiting.rows[self._numbers.item(place)]
         job = None if row is None else row.first()
         if job is not None:
-            line = Line(job, row, job.shape.first_step)
-            if not self._cycle.answered(job) or line.next(self._cycle):
-                heapq.heappush(heap, (line.key(stage=0), line))
+            candidate = Candidate(job, row, job.shape.first_step)
+            if not self._cycle.answered(job) or candidate.next(self._cycle):
+                heapq.heappush(heap, (candidate.key(stage=0), candidate))
 
     def _head(self, leaf: int) -> Triple | None:
         first = self._first.get(leaf)
         if first is not None:
             return first
-        heap, openings = self._heaps.setdefault(leaf, []), self._openings
+        heap, feasible = self._heaps.setdefault(leaf, []), self._openings
         while True:
             self._pull(leaf, heap)
             if not heap:
                 return None
-            line = heap[0][1]
-            if openings is None or line.row is None or openings.fits_row(line.row.id):
-                return self._cycle.demand(line.job, line.step)
+            candidate = heap[0][1]
+            if feasible is None or candidate.row is None or feasible.fits_row(candidate.row.id):
+                return self._cycle.demand(candidate.job, candidate.step)
             heapq.heappop(heap)

@@ -83,7 +83,7 @@ class Placing:
         apart = cycle.state.classes.request(cls).where.apart
         if apart:
             return self._apart(cls, indices, within, score, apart)
-        view = cycle.room.idle
+        view = cycle.free_capacity.idle
         counts = cycle.counts(cls, soon=self._soon)
         if len(indices) == 1:
             node = chooser.pick(cls, counts, view, within, self._score(cls, score))
@@ -112,7 +112,7 @@ class Placing:
         taken = np.unique(domains[cycle.nodes_of(self._job, members)])
         left &= ~np.isin(domains, taken)
         for index in indices:
-            view = cycle.room.idle
+            view = cycle.free_capacity.idle
             counts = cycle.counts(cls, soon=self._soon)
             node = cycle.state.chooser.pick(cls, counts, view, left, self._score(cls, score))
             if node < 0 or not self._take(cls, [index], node):
@@ -123,7 +123,7 @@ class Placing:
     def _take(self, cls: int, indices: Sequence[int], node: int) -> bool:
         """Put tasks on a node."""
         moves = self._cycle.moves
-        move = moves.hold if self._soon else moves.start
+        move = moves.reserve if self._soon else moves.start
         for done, index in enumerate(indices):
             place = self._cycle.footprint(cls, node, soon=self._soon, tasks=len(indices) - done)
             if place is None:
@@ -149,7 +149,7 @@ class Placing:
         running = pinned if pinned.any() else None
         classes = {shape.classes[index] for index in indices}
         topologies = cycle.state.topologies
-        view = cycle.room.soon if self._soon else cycle.room.idle
+        view = cycle.free_capacity.soon if self._soon else cycle.free_capacity.idle
         if len(classes) == 1:
             counts = cycle.counts(classes.pop(), soon=self._soon)
             free = view.devices.sum(axis=0, dtype=np.int64)
@@ -193,15 +193,17 @@ def _place_one(cycle: Cycle, job: Job, index: int, *, soon: bool) -> bool:
     """``place`` for what nearly all work is: one task that may lie anywhere."""
     cls, state = job.shape.cls, cycle.state
     if soon:
-        node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=False), cycle.room.idle)
+        node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=False), cycle.free_capacity.idle)
         if node < 0:
-            node = state.chooser.pick(cls, cycle.counts_kept(cls, soon=True), cycle.room.idle)
+            node = state.chooser.pick(
+                cls, cycle.counts_kept(cls, soon=True), cycle.free_capacity.idle
+            )
     else:
         cycle.sync()
-        node = state.chooser.pick(cls, state.capacity.column(cls), cycle.room.idle)
+        node = state.chooser.pick(cls, state.capacity.column(cls), cycle.free_capacity.idle)
     footprint = cycle.footprint(cls, node, soon=soon) if node >= 0 else None
     if footprint is None:
         return False
-    move = cycle.moves.hold if soon else cycle.moves.start
+    move = cycle.moves.reserve if soon else cycle.moves.start
     move(job, index, footprint, fixed=cycle.is_fixed(job))
     return True

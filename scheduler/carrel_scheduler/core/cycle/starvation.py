@@ -25,15 +25,15 @@ LOOKS = 8
 """So many of those who have waited longest are looked at in a cycle."""
 
 
-def barred(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
+def rows_over_limit(cycle: Cycle, rows: Counts, *, for_ever: bool = False) -> Bools:
     """(r,) whether the first step of these rows breaks a bound of its queue or of one above.
 
-    The same as ``Standings.barrier``: a resource that is not asked for never stands in the way.
+    The same as ``QueueUsage.barrier``: a resource that is not asked for never stands in the way.
     With ``for_ever`` as if nobody held anything.
     """
     if not len(rows):
         return np.zeros(0, np.bool_)
-    waiting, table, columns = cycle.state.waiting, cycle.standings.table, cycle.columns
+    waiting, table, columns = cycle.state.waiting, cycle.queue_usage.table, cycle.queue_columns
     left = table.caps if for_ever else table.caps - columns.used
     found = ~waiting.within(rows, table.tree.least_on_paths(np.maximum(left, 0)))
     some = waiting.fixed.take(rows).nonzero()[0]
@@ -99,9 +99,9 @@ def _late_rows(cycle: Cycle) -> Counts:
     late = large & (waiting.since.take(rows) + cycle.settings.patience_s < cycle.now)
     if not late.any():
         return rows[:0]
-    possible = ~barred(cycle, rows, for_ever=True)
+    possible = ~rows_over_limit(cycle, rows, for_ever=True)
     rows, every = rows[late & possible], rows[possible]
-    highest = np.full(len(cycle.standings.used), -LARGEST, np.int64)
+    highest = np.full(len(cycle.queue_usage.used), -LARGEST, np.int64)
     np.maximum.at(highest, waiting.queue.take(every), waiting.priority.take(every))
     rows = rows[waiting.priority.take(rows) == highest.take(waiting.queue.take(rows))]
     ordered: Counts = rows.take(np.lexsort((rows, waiting.since.take(rows))))
@@ -109,27 +109,27 @@ def _late_rows(cycle: Cycle) -> Counts:
 
 
 def _has_right(cycle: Cycle, job: Job) -> bool:
-    step, standings = job.shape.first_step, cycle.standings
+    step, queue_usage = job.shape.first_step, cycle.queue_usage
     if cycle.waited_s(job) <= cycle.settings.patience_s or cycle.answered(job):
         return False
     right = _is_free(cycle, job, step)
     if not right:
         behind = _behind_known(cycle, job)
-        standings.add(job.queue, behind, sign=-1)
+        queue_usage.add(job.queue, behind, sign=-1)
         right = _is_free(cycle, job, step)
-        standings.add(job.queue, behind)
+        queue_usage.add(job.queue, behind)
     return right and _fits(job, lambda cls: _on_empty_nodes(cycle, cls))
 
 
 def _is_free(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
-    return cycle.within_share(job, step) and cycle.barrier(job, step) is None
+    return cycle.within_share(job, step) and cycle.over_limit(job, step) is None
 
 
 def _behind_known(cycle: Cycle, job: Job) -> Triple:
     """``_behind``, worked out again when the queue's work has changed."""
-    if cycle.moves.stopped.any():
+    if cycle.moves.evicted.any():
         return _behind(cycle, job)
-    memory, changed_at = cycle.state.memory, cycle.state.queues.changed_at
+    memory, changed_at = cycle.state.cache, cycle.state.queues.changed_at
     stamp = changed_at.get(job.queue, 0), job.spec.priority, job.spec.created_at
     known = memory.behind.get(job.queue)
     if known is None or known[0] != stamp:
@@ -147,7 +147,7 @@ def _behind(cycle: Cycle, job: Job) -> Triple:
     slots = slots[(priority < spec.priority) | ((priority == spec.priority) & later)]
     records = map(jobs.by_slot.__getitem__, slots.tolist())
     rows = np.array([row for job in records if job for row in job.rows.values()], np.int64)
-    rows = rows[~(tasks.stopping.take(rows) | cycle.moves.stopped.take(rows))]
+    rows = rows[~(tasks.stopping.take(rows) | cycle.moves.evicted.take(rows))]
     host = tasks.host.take(rows, 1).sum(axis=1)
     return int(tasks.gpu_of(rows).sum()), int(host[0]), int(host[1])
 
@@ -161,7 +161,7 @@ def _empty(cycle: Cycle) -> Layer:
 
 def _on_empty_nodes(cycle: Cycle, cls: int) -> int:
     """How many tasks of a class empty nodes would hold."""
-    state, memory = cycle.state, cycle.state.memory
+    state, memory = cycle.state, cycle.state.cache
     if memory.empty_version != state.nodes.version:
         memory.empty.clear()
         memory.empty_version = state.nodes.version

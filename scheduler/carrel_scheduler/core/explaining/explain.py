@@ -13,7 +13,7 @@ Why somebody has to give way: the same structure as why somebody waits.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from carrel_scheduler.core.capacity.views import Rooms, Sight
+from carrel_scheduler.core.capacity.views import CapacityView, CapacityViews
 from carrel_scheduler.core.explaining.holders import Holders, held_places
 from carrel_scheduler.core.explaining.impossible import (
     on_nodes,
@@ -22,10 +22,10 @@ from carrel_scheduler.core.explaining.impossible import (
     too_large,
     too_wide,
 )
-from carrel_scheduler.core.explaining.reclaimable import Reach
-from carrel_scheduler.core.explaining.shortage import Case, Shortage
+from carrel_scheduler.core.explaining.reclaimable import Reclaimable
+from carrel_scheduler.core.explaining.shortage import Question, Shortage
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
-from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, Barrier
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, LimitViolation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.work.jobs import Job, WaitingRow
 
@@ -81,14 +81,14 @@ def gang_reason(cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> Reason | N
 def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
     """The reason behind a cause.
 
-    ``bound`` is the quota of the claimer's queue when it claims within it, 0 when it claims more.
+    ``bound`` is the quota of the preemptor's queue when it claims within it, 0 when it claims more.
     """
-    claimer = cause.claimer
-    if claimer is None:
+    preemptor = cause.preemptor
+    if preemptor is None:
         return Reason(ReasonClass.EVICTED, cause.token, nodes=cause.nodes)
-    demand = claimer.shape.first
+    demand = preemptor.shape.first
     asked = next((r for r in RESOURCES if demand[r]), 0)
-    quota = cycle.standings.quota[claimer.queue][asked]
+    quota = cycle.queue_usage.quota[preemptor.queue][asked]
     within = cause.within_quota and quota < NO_BOUND
     return Reason(
         ReasonClass.EVICTED,
@@ -96,9 +96,9 @@ def eviction_reason(cycle: "Cycle", cause: "Cause") -> Reason:
         resource=RESOURCE_NAMES[asked],
         requested=demand[asked],
         bound=quota if within else 0,
-        project=claimer.spec.project,
-        workload=claimer.spec.name,
-        workload_uid=claimer.spec.uid,
+        project=preemptor.spec.project,
+        workload=preemptor.spec.name,
+        workload_uid=preemptor.spec.uid,
     )
 
 
@@ -107,10 +107,10 @@ class Explainer:
 
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle, state = cycle, cycle.state
-        self._rooms = Rooms(state.nodes, state.classes, state.eligible, cycle.room)
+        self._views = CapacityViews(state.nodes, state.classes, state.eligible, cycle.free_capacity)
         self._holders = Holders(cycle)
-        self._reach = Reach(cycle)
-        self._shortage = Shortage(cycle, self._rooms, self._holders, self._reach)
+        self._reclaimable = Reclaimable(cycle)
+        self._shortage = Shortage(cycle, self._views, self._holders, self._reclaimable)
         self._of_row: dict[int, Reason] = {}
         self._of_nodes: dict[Key, Reason | None] = {}
         self._of_room: dict[Key, Reason | None] = {}
@@ -130,7 +130,7 @@ class Explainer:
         """Why those jobs of a row wait for which nothing was decided."""
         found = self._of_row.get(row.id)
         if found is None:
-            found = self._look(Case.of_row(row))
+            found = self._look(Question.of_row(row))
             if row.id in self._cycle.not_found and found.token in SHORT:
                 found = replace(found, token=Token.NO_VICTIMS_FOUND)
             self._of_row[row.id] = found
@@ -144,7 +144,7 @@ class Explainer:
             if about is None:
                 raise AssertionError(f"{job.spec.uid} waits for nothing")
             return about
-        reason = self._delayed(job, self._look(Case.of_job(self._cycle, job, step)), step)
+        reason = self._delayed(job, self._look(Question.of_job(self._cycle, job, step)), step)
         if about is None:
             return reason
         return replace(
@@ -186,48 +186,54 @@ class Explainer:
             nodes=tuple(sorted({names[place.node] for place in places})),
         )
 
-    def _look(self, case: Case) -> Reason:
-        about = self._never_or_closed(case)
+    def _look(self, question: Question) -> Reason:
+        about = self._never_or_closed(question)
         if about is not None and about.cls is ReasonClass.NEVER:
-            return self._of_project(case, about)
-        barred = self._cycle.standings.barrier(case.queue, case.demand, case.fixed_demand)
-        if barred is not None and case.fresh:
-            never = on_rules(self._cycle.state, case.queue, case.shape, case.kind)
+            return self._of_project(question, about)
+        violation = self._cycle.queue_usage.over_limit(
+            question.queue, question.demand, question.fixed_demand
+        )
+        if violation is not None and question.fresh:
+            never = on_rules(self._cycle.state, question.queue, question.shape, question.kind)
             if never is not None:
                 return never
         if about is not None:
-            return self._of_project(case, about)
-        if barred is not None:
-            return self._barred(barred)
-        return self._of_project(case, self._by_room(case) or self._shortage.too_little(case))
-
-    def _of_project(self, case: Case, reason: Reason) -> Reason:
-        return (
-            reason if reason.project else replace(reason, project=case.project(self._cycle.state))
+            return self._of_project(question, about)
+        if violation is not None:
+            return self._barred(violation)
+        return self._of_project(
+            question, self._by_room(question) or self._shortage.too_little(question)
         )
 
-    def _never_or_closed(self, case: Case) -> Reason | None:
+    def _of_project(self, question: Question, reason: Reason) -> Reason:
+        return (
+            reason
+            if reason.project
+            else replace(reason, project=question.project(self._cycle.state))
+        )
+
+    def _never_or_closed(self, question: Question) -> Reason | None:
         """What nodes could never hold, or could only if they took new work; equal for a shape."""
-        key = (case.shape.id, case.step)
+        key = (question.shape.id, question.step)
         if key not in self._of_nodes:
             state, found = self._cycle.state, None
-            if case.fresh and state.nodes.slots:
-                found = on_nodes(state, case.shape, self._rooms)
-            self._of_nodes[key] = found or self._closed(case)
+            if question.fresh and state.nodes.slots:
+                found = on_nodes(state, question.shape, self._views)
+            self._of_nodes[key] = found or self._closed(question)
         return self._of_nodes[key]
 
-    def _closed(self, case: Case) -> Reason | None:
+    def _closed(self, question: Question) -> Reason | None:
         """All nodes that satisfy the conditions take no new work."""
         names = self._cycle.state.nodes.names
-        for cls in case.needs:
-            ever = self._rooms.parts(Sight.WHOLE, cls).mask
-            if ever.any() and not self._rooms.parts(Sight.EMPTY, cls).mask.any():
+        for cls in question.needs:
+            ever = self._views.parts(CapacityView.WHOLE, cls).mask
+            if ever.any() and not self._views.parts(CapacityView.EMPTY, cls).mask.any():
                 closed = sorted(names[slot] for slot in ever.nonzero()[0].tolist())
                 told = tuple(closed[:MANY])
                 return Reason(ReasonClass.NOT_NOW, Token.NODES_CLOSED, nodes=told)
         return None
 
-    def _barred(self, found: Barrier) -> Reason:
+    def _barred(self, found: LimitViolation) -> Reason:
         fixed = found.token is Token.NON_PREEMPTIBLE_BEYOND_QUOTA
         return Reason(
             ReasonClass.HELD_BACK,
@@ -240,40 +246,42 @@ class Explainer:
             holders=self._holders.in_queue(found.slot, found.resource, only_fixed=fixed),
         )
 
-    def _by_room(self, case: Case) -> Reason | None:
+    def _by_room(self, question: Question) -> Reason | None:
         """What the room says, whoever asks; ``None`` when something is short for good."""
-        key = (case.shape.id, case.step)
+        key = (question.shape.id, question.step)
         if key not in self._of_room:
-            self._of_room[key] = self._look_at_room(case)
+            self._of_room[key] = self._look_at_room(question)
         return self._of_room[key]
 
-    def _look_at_room(self, case: Case) -> Reason | None:
-        cycle, rooms, shortage = self._cycle, self._rooms, self._shortage
-        for cls, need in case.needs.items():
-            if rooms.total(Sight.EMPTY, cls) < need:
-                return too_large(cycle.state, rooms, Sight.EMPTY, cls, need)
-        wide = too_wide(cycle.state, case.shape, rooms, Sight.EMPTY, ReasonClass.NOT_NOW)
-        if wide is not None and case.fresh:
+    def _look_at_room(self, question: Question) -> Reason | None:
+        cycle, views, shortage = self._cycle, self._views, self._shortage
+        for cls, need in question.needs.items():
+            if views.total(CapacityView.EMPTY, cls) < need:
+                return too_large(cycle.state, views, CapacityView.EMPTY, cls, need)
+        wide = too_wide(cycle.state, question.shape, views, CapacityView.EMPTY, ReasonClass.NOT_NOW)
+        if wide is not None and question.fresh:
             return wide
-        if shortage.fits(case, Sight.IDLE):
-            return self._no_way_to_place(case)
-        if cycle.moves.log and shortage.fits(case, Sight.BEFORE):
-            return shortage.queued_behind(case)
-        if shortage.fits(case, Sight.UNPROMISED):
-            return shortage.held_for_another(case)
-        if shortage.fits(case, Sight.SOON):
-            return shortage.queued_behind(case)
+        if shortage.fits(question, CapacityView.IDLE):
+            return self._no_way_to_place(question)
+        if cycle.moves.log and shortage.fits(question, CapacityView.BEFORE):
+            return shortage.queued_behind(question)
+        if shortage.fits(question, CapacityView.UNPROMISED):
+            return shortage.held_for_another(question)
+        if shortage.fits(question, CapacityView.SOON):
+            return shortage.queued_behind(question)
         return None
 
-    def _no_way_to_place(self, case: Case) -> Reason:
+    def _no_way_to_place(self, question: Question) -> Reason:
         """There is room for every task by itself, and not for all of them as they want to lie."""
         cycle = self._cycle
-        wide = too_wide(cycle.state, case.shape, self._rooms, Sight.IDLE, ReasonClass.NOT_NOW)
+        wide = too_wide(
+            cycle.state, question.shape, self._views, CapacityView.IDLE, ReasonClass.NOT_NOW
+        )
         if wide is not None:
             return wide
-        if case.shape.plain:
-            return self._shortage.queued_behind(case)
-        return self._shortage.scattered(case)
+        if question.shape.plain:
+            return self._shortage.queued_behind(question)
+        return self._shortage.scattered(question)
 
     def _delayed(self, job: Job, reason: Reason, step: tuple[int, ...]) -> Reason:
         """Others would make room, but it may not make them yet."""
@@ -281,7 +289,7 @@ class Explainer:
         if reason.cls is not ReasonClass.NOT_NOW or not cycle.delayed(job, reclaiming=True):
             return reason
         reclaiming = not cycle.delayed(job)
-        if not self._shortage.obtainable(Case.of_job(cycle, job, step), reclaiming=reclaiming):
+        if not self._shortage.obtainable(Question.of_job(cycle, job, step), reclaiming=reclaiming):
             return reason
         until = cycle.delayed_until(job, reclaiming=reclaiming)
         return replace(

@@ -14,7 +14,7 @@ from typing_extensions import override
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.explain import Explainer
 from carrel_scheduler.core.queues.order import Service
-from carrel_scheduler.core.queues.usage import Standings
+from carrel_scheduler.core.queues.usage import QueueUsage
 from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
@@ -117,7 +117,7 @@ def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
         state: before anything of the plan is carried out.
         total: what the cluster shares out.
     """
-    standings = Standings(state.queues, state.division, total)
+    queue_usage = QueueUsage(state.queues, state.division, total)
     lines: dict[int, list[Job]] = {}
     for row in state.waiting:
         lines.setdefault(row.queue, []).extend(row.members.values())
@@ -132,12 +132,12 @@ def service_order(state: "Columns", total: Triple) -> tuple[str, ...]:
         return line[-1].shape.first if line else None
 
     order: list[str] = []
-    service = Service(standings, head, lines)
+    service = Service(queue_usage, head, lines)
     while (leaf := service.pop()) is not None:
         job = lines[leaf].pop()
         demand = job.shape.first
         fixed = NONE if job.spec.preemptible is Preemptibility.YES else demand
-        standings.add(leaf, demand, fixed)
+        queue_usage.add(leaf, demand, fixed)
         order.append(job.spec.uid)
         service.update(leaf)
     return tuple(order)

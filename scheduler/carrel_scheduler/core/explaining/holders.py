@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from carrel_scheduler.core.cycle.moves import Kind, ManyHeld, ManyStopped, Move
+from carrel_scheduler.core.cycle.moves import Kind, ManyEvicted, ManyReserved, Move
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.messages.sentences import MOST
 from carrel_scheduler.core.reasons import Holder
@@ -77,18 +77,18 @@ class Holders:
             self._holder(jobs.at(slot), self._sum(resource, held)) for slot, held in rows.items()
         )
 
-    def giving_way(self, claimer: "Job", resource: int) -> tuple[Holder, ...]:
+    def giving_way(self, preemptor: "Job", resource: int) -> tuple[Holder, ...]:
         """Those whose room, being released, is held for a workload."""
         cycle = self._cycle
-        given = self._stopped_for().get(claimer.spec.uid)
+        given = self._stopped_for().get(preemptor.spec.uid)
         told = given is not None
         if given is None:
-            given = self._stopping_on(held_places(cycle, claimer))
+            given = self._stopping_on(held_places(cycle, preemptor))
         found = []
         for slot, rows in given.items():
             job = cycle.state.jobs.at(slot)
             amount = self._sum(resource, rows)
-            other = job.queue != claimer.queue
+            other = job.queue != preemptor.queue
             borrowed = other and (told or self._is_over_quota(job))
             found.append(self._holder(job, amount, borrowed=borrowed))
         return _first(found)
@@ -104,7 +104,7 @@ class Holders:
     def _largest_kept(self, resource: int, mask: Bools, key: Hashable) -> Amounts:
         """``_largest`` on some nodes, kept until work comes or goes or nodes change."""
         state = self._cycle.state
-        kept, stamp = state.memory.largest, (state.queues.changes, state.nodes.version)
+        kept, stamp = state.cache.largest, (state.queues.changes, state.nodes.version)
         known = kept.get((resource, key))
         if known is None or known[0] != stamp:
             there = mask.take(state.tasks.node.take(self._used()))
@@ -143,21 +143,21 @@ class Holders:
             self._given = {}
             slots = self._cycle.state.tasks.job
             for move in self._cycle.moves.log:
-                if isinstance(move, ManyStopped) and move.cause.claimer is not None:
-                    victims = self._given.setdefault(move.cause.claimer.spec.uid, {})
+                if isinstance(move, ManyEvicted) and move.cause.preemptor is not None:
+                    victims = self._given.setdefault(move.cause.preemptor.spec.uid, {})
                     for row in move.rows.tolist():
                         victims.setdefault(int(slots[row]), []).append(row)
-                elif isinstance(move, Move) and move.kind is Kind.STOP:
-                    claimer = move.cause.claimer if move.cause else None
-                    if claimer is not None:
-                        victims = self._given.setdefault(claimer.spec.uid, {})
+                elif isinstance(move, Move) and move.kind is Kind.EVICT:
+                    preemptor = move.cause.preemptor if move.cause else None
+                    if preemptor is not None:
+                        victims = self._given.setdefault(preemptor.spec.uid, {})
                         victims.setdefault(move.job.slot, []).append(move.job.rows[move.index])
         return self._given
 
     def _stopping_on(self, places: Iterable[Footprint]) -> dict[int, list[int]]:
         """Tasks being stopped whose room overlaps these places, by workload."""
         tasks = self._cycle.state.tasks
-        stopping = (tasks.stopping & ~tasks.stuck) | self._cycle.moves.stopped
+        stopping = (tasks.stopping & ~tasks.stuck) | self._cycle.moves.evicted
         return self._on(places, np.flatnonzero(stopping))
 
     def _on(self, places: Iterable[Footprint], among: Counts) -> dict[int, list[int]]:
@@ -199,11 +199,11 @@ def _most(sums: Counts, created: Floats) -> Counts:
 def held_places(cycle: "Cycle", job: "Job") -> list[Footprint]:
     """The places held for a job after what the cycle decided, in the order of its tasks."""
     uid = job.spec.uid
-    single = cycle.moves.held.get(uid, {})
+    single = cycle.moves.reserved.get(uid, {})
     found = [single[index] for index in sorted(single)]
-    if uid in cycle.moves.held_many:
+    if uid in cycle.moves.reserved_many:
         for move in cycle.moves.log:
-            if isinstance(move, ManyHeld) and move.job is job:
+            if isinstance(move, ManyReserved) and move.job is job:
                 cls = job.shape.classes[move.indices[0]]
                 host = cycle.state.classes.host(cls)
                 counted = cycle.state.classes.request(cls).counted_milli

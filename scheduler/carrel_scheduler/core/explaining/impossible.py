@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.capacity.eligibility import ANY_TAINT
-from carrel_scheduler.core.capacity.views import GPU, Parts, Rooms, Sight
+from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews, FitCounts
 from carrel_scheduler.core.devices.classes import Form, gpu_kind
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.messages.amounts import GPU_MEMORY
-from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, lasting_barrier
+from carrel_scheduler.core.queues.usage import RESOURCE_NAMES, permanent_violation
 from carrel_scheduler.core.reasons import Reason, ReasonClass, Token
 from carrel_scheduler.core.requests import HOST, Request, Where
 from carrel_scheduler.core.resources import MILLI, NONE
@@ -37,7 +37,11 @@ MOST_LOOKS = 64
 
 
 def never_reason(
-    state: "Columns", queue: int, shape: Shape, kind: Preemptibility, rooms: Rooms | None = None
+    state: "Columns",
+    queue: int,
+    shape: Shape,
+    kind: Preemptibility,
+    views: CapacityViews | None = None,
 ) -> Reason | None:
     """Why no node, quota or limit could ever admit it, or ``None``.
 
@@ -48,28 +52,28 @@ def never_reason(
         queue: the slot of its queue.
         shape: what it asks for.
         kind: whether it may be stopped.
-        rooms: where views of empty nodes are kept.
+        views: where views of empty nodes are kept.
     """
     found = on_rules(state, queue, shape, kind)
     if state.nodes.slots:
-        found = on_nodes(state, shape, rooms or _all_nodes(state)) or found
+        found = on_nodes(state, shape, views or _all_nodes(state)) or found
     return found
 
 
-def _all_nodes(state: "Columns") -> Rooms:
+def _all_nodes(state: "Columns") -> CapacityViews:
     """Views of the nodes as if nobody held anything, the same as long as the nodes are."""
-    nodes, memory = state.nodes, state.memory
+    nodes, cache = state.nodes, state.cache
     stamp = nodes.version, nodes.amounts_version, nodes.capacity.shape
-    known = memory.rooms
+    known = cache.views
     if known is None or known[0] != stamp or known[1].looks >= MOST_LOOKS:
-        known = memory.rooms = stamp, Rooms(nodes, state.classes, state.eligible)
+        known = cache.views = stamp, CapacityViews(nodes, state.classes, state.eligible)
     return known[1]
 
 
 def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -> Reason | None:
     """Which quota or limit of its queues could never admit it, or ``None``."""
     fixed = NONE if kind is Preemptibility.YES else shape.first
-    found = lasting_barrier(state.queues.table, queue, shape.first, fixed)
+    found = permanent_violation(state.queues.table, queue, shape.first, fixed)
     if found is None:
         return None
     return Reason(
@@ -83,16 +87,16 @@ def on_rules(state: "Columns", queue: int, shape: Shape, kind: Preemptibility) -
     )
 
 
-def on_nodes(state: "Columns", shape: Shape, rooms: Rooms) -> Reason | None:
+def on_nodes(state: "Columns", shape: Shape, views: CapacityViews) -> Reason | None:
     """Why the nodes could never hold it, or ``None``."""
     for cls, need in needs(shape, shape.first_step).items():
-        parts = rooms.parts(Sight.WHOLE, cls)
+        parts = views.parts(CapacityView.WHOLE, cls)
         if not parts.mask.any():
             detail = unmet_condition(state, state.classes.request(cls))
             return Reason(ReasonClass.NEVER, Token.NO_ELIGIBLE_NODE, detail=detail)
-        if rooms.total(Sight.WHOLE, cls) < need:
-            return too_large(state, rooms, Sight.WHOLE, cls, need)
-    return too_wide(state, shape, rooms, Sight.WHOLE, ReasonClass.NEVER)
+        if views.total(CapacityView.WHOLE, cls) < need:
+            return too_large(state, views, CapacityView.WHOLE, cls, need)
+    return too_wide(state, shape, views, CapacityView.WHOLE, ReasonClass.NEVER)
 
 
 def needs(shape: Shape, step: tuple[int, ...]) -> dict[int, int]:
@@ -101,25 +105,27 @@ def needs(shape: Shape, step: tuple[int, ...]) -> dict[int, int]:
 
 
 def resource_name(state: "Columns", resource: int) -> str:
-    """The name of a resource by its number (see ``explaining.rooms``)."""
+    """The name of a resource by its number (see ``explaining.views``)."""
     if resource < len(RESOURCE_NAMES):
         return RESOURCE_NAMES[resource]
     row = resource - 1
     return next(name for name, known in state.nodes.extended.items() if known == row)
 
 
-def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int) -> Reason:
+def too_large(
+    state: "Columns", views: CapacityViews, view: CapacityView, cls: int, need: int
+) -> Reason:
     """No room for so many tasks of a class, even if nobody held anything.
 
     Where one task is larger than any node's amount (of nodes that have the rest), the bound is the
     largest such node; else it is what all nodes together hold of such tasks.
     """
-    parts, asked = rooms.parts(sight, cls), rooms.asked(cls)
-    scarce = to_blame(list(asked), lambda these: parts.total(these) >= need)
-    never = sight is Sight.WHOLE
+    parts, asked = views.parts(view, cls), views.asked(cls)
+    scarce = limiting_resource(list(asked), lambda these: parts.total(these) >= need)
+    never = view is CapacityView.WHOLE
     if scarce == GPU and state.classes.kinds[cls].form is Form.MIG:
         return _no_instance(state, cls, need, parts.total(), never=never)
-    resource, largest = resource_name(state, scarce), largest_with_rest(rooms, sight, cls, scarce)
+    resource, largest = resource_name(state, scarce), largest_with_rest(views, view, cls, scarce)
     form = _form_too_large(state, cls, parts) if scarce == GPU else None
     if form is not None:
         resource, requested, bound = form
@@ -134,7 +140,7 @@ def too_large(state: "Columns", rooms: Rooms, sight: Sight, cls: int, need: int)
         requested=requested,
         short=max(0, requested - bound),
         bound=bound,
-        nodes=largest_nodes(state, rooms, sight, cls, scarce) if never else (),
+        nodes=largest_nodes(state, views, view, cls, scarce) if never else (),
         detail="" if bound else _like(state, resource),
     )
 
@@ -151,7 +157,7 @@ def _like(state: "Columns", resource: str) -> str:
     return ", ".join(f"`{name}`" for name in sorted(there)[:MOST_NAMED])
 
 
-def _form_too_large(state: "Columns", cls: int, parts: Parts) -> tuple[str, int, int] | None:
+def _form_too_large(state: "Columns", cls: int, parts: FitCounts) -> tuple[str, int, int] | None:
     """What of a share no node has, measured as it was asked for: GPUs side by side, their memory.
 
     The resource, how much of it is asked for, and the most on a node.
@@ -180,37 +186,39 @@ def _no_instance(state: "Columns", cls: int, need: int, bound: int, *, never: bo
     )
 
 
-def largest_with_rest(rooms: Rooms, sight: Sight, cls: int, scarce: int) -> int:
+def largest_with_rest(views: CapacityViews, view: CapacityView, cls: int, scarce: int) -> int:
     """The largest amount of a resource on one node that has enough of everything else."""
-    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
-    return int((rooms.pieces(sight, scarce, cls) * there).max(initial=0))
+    there = _nodes_with_rest(views.parts(view, cls), scarce)
+    return int((views.pieces(view, scarce, cls) * there).max(initial=0))
 
 
 def largest_nodes(
-    state: "Columns", rooms: Rooms, sight: Sight, cls: int, scarce: int
+    state: "Columns", views: CapacityViews, view: CapacityView, cls: int, scarce: int
 ) -> tuple[str, ...]:
     """The name of the first node that has this largest amount."""
-    there = _nodes_with_rest(rooms.parts(sight, cls), scarce)
-    amounts = rooms.amounts(sight, scarce) * there
+    there = _nodes_with_rest(views.parts(view, cls), scarce)
+    amounts = views.amounts(view, scarce) * there
     best = np.flatnonzero(there & (amounts == amounts.max(initial=0)))
     return tuple(sorted(state.nodes.names[slot] for slot in best.tolist())[:1])
 
 
-def _nodes_with_rest(parts: Parts, scarce: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _nodes_with_rest(
+    parts: FitCounts, scarce: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     rest = [other for other in parts.by_resource if other != scarce]
     there = parts.counts(rest) > 0
     return there if there.any() else parts.mask
 
 
 def too_wide(
-    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+    state: "Columns", shape: Shape, views: CapacityViews, view: CapacityView, cls: ReasonClass
 ) -> Reason | None:
     """No domain that the tasks must share holds them, or there are too few to keep them apart."""
-    return _level(state, shape, rooms, sight, cls) or _apart(state, shape, rooms, sight, cls)
+    return _level(state, shape, views, view, cls) or _apart(state, shape, views, view, cls)
 
 
 def _level(
-    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+    state: "Columns", shape: Shape, views: CapacityViews, view: CapacityView, cls: ReasonClass
 ) -> Reason | None:
     first = 0
     wanted = set(shape.first_step)
@@ -223,7 +231,7 @@ def _level(
         if len(found) != 1:
             continue
         ((member, need),) = found.items()
-        parts = rooms.parts(sight, member)
+        parts = views.parts(view, member)
         proof = state.topologies.impossible(group.level, parts.mask, parts.counts(), need)
         if proof is not None:
             return Reason(
@@ -247,13 +255,13 @@ def _groups(group: Group) -> list[tuple[Group, int]]:
 
 
 def _apart(
-    state: "Columns", shape: Shape, rooms: Rooms, sight: Sight, cls: ReasonClass
+    state: "Columns", shape: Shape, views: CapacityViews, view: CapacityView, cls: ReasonClass
 ) -> Reason | None:
     for member, need in needs(shape, shape.first_step).items():
         key = state.classes.request(member).where.apart
         if not key:
             continue
-        counts = rooms.parts(sight, member).counts() > 0
+        counts = views.parts(view, member).counts() > 0
         domains = state.topologies.domains(key, len(counts))
         have = len(set(domains.compress(counts & (domains >= 0)).tolist()))
         if have < need:
@@ -357,7 +365,7 @@ def _form(request: Request) -> str:
     return "nothing in particular"
 
 
-def to_blame(asked: Sequence[int], can_be_had: Callable[[Sequence[int]], bool]) -> int:
+def limiting_resource(asked: Sequence[int], can_be_had: Callable[[Sequence[int]], bool]) -> int:
     """The resource that keeps something from being had, where all of ``asked`` cannot.
 
     One that could not be had even if nothing else were asked for; else one without which the rest

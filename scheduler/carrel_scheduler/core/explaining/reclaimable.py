@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Key = tuple[object, ...]
 
 
-class Reach:
+class Reclaimable:
     """What could be taken back after all that a cycle decided."""
 
     def __init__(self, cycle: "Cycle") -> None:
@@ -30,7 +30,7 @@ class Reach:
         self._own: dict[tuple[int, int], tuple[Bools, Triple]] = {}
         self._known: dict[Key, Triple] = {}
 
-    def takeable(self, asker: "Asker") -> Triple:
+    def takeable(self, asker: "Preemptor") -> Triple:
         """At most so much of each resource could be made free for a claim."""
         victims, key = self._all(), (asker.queue, asker.priority)
         known = self._own.get(key)
@@ -49,25 +49,25 @@ class Reach:
             found = self._known[whole] = victims.sums(chosen)
         return found
 
-    def _excess(self, asker: "Asker", gone: Triple) -> Counts | None:
+    def _excess(self, asker: "Preemptor", gone: Triple) -> Counts | None:
         """(Q, 3) what may be taken of other queues; ``None`` where the claim does not stand.
 
         A queue within its fair share is judged as if its own lower priority, which holds ``gone``,
         had left: both rules may be used together.
         """
-        cycle, standings = self._cycle, self._cycle.standings
-        combined = standings.within(standings.fair[asker.queue], asker.queue, NONE)
+        cycle, queue_usage = self._cycle, self._cycle.queue_usage
+        combined = queue_usage.within(queue_usage.fair[asker.queue], asker.queue, NONE)
         out = gone if combined else NONE
-        standings.add(asker.queue, out, sign=-1)
+        queue_usage.add(asker.queue, out, sign=-1)
         claim = Claim(
-            standings,
+            queue_usage,
             asker.queue,
             asker.demand,
             NONE if asker.preemptible else asker.demand,
             saturation_milli=cycle.settings.saturation_milli,
         )
         excess = claim.budgets().excess if claim.may else None
-        standings.add(asker.queue, out)
+        queue_usage.add(asker.queue, out)
         return excess
 
     def _all(self) -> "Victims":
@@ -76,7 +76,7 @@ class Reach:
         return self._victims
 
 
-class Asker:
+class Preemptor:
     """Who asks: all waiting jobs of a row, or one other job."""
 
     __slots__ = ("demand", "preemptible", "priority", "queue")
@@ -86,7 +86,7 @@ class Asker:
         self.demand, self.preemptible = demand, preemptible
 
     @classmethod
-    def of_row(cls, row: "WaitingRow", *, preemptible: bool) -> "Asker":
+    def of_row(cls, row: "WaitingRow", *, preemptible: bool) -> "Preemptor":
         """Whoever stands in a row."""
         return cls(row.queue, row.priority, row.shape.first, preemptible=preemptible)
 
@@ -102,7 +102,7 @@ class Victims:
     def __init__(self, cycle: "Cycle") -> None:
         state = cycle.state
         tasks, jobs = state.tasks, state.jobs
-        rows = np.flatnonzero((tasks.victim >= 0) & ~cycle.moves.stopped)
+        rows = np.flatnonzero((tasks.victim >= 0) & ~cycle.moves.evicted)
         slots = tasks.job.take(rows)
         per_job = np.bincount(slots, minlength=len(jobs.queue))
         lost = np.maximum(cycle.now - jobs.since, 0.0) * per_job

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from carrel_scheduler.core.capacity.views import GPU, Rooms, Sight
+from carrel_scheduler.core.capacity.views import GPU, CapacityView, CapacityViews
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.explaining.holders import Holders
 from carrel_scheduler.core.explaining.impossible import (
     largest_with_rest,
+    limiting_resource,
     needs,
     resource_name,
-    to_blame,
 )
-from carrel_scheduler.core.explaining.reclaimable import Asker, Reach
+from carrel_scheduler.core.explaining.reclaimable import Preemptor, Reclaimable
 from carrel_scheduler.core.layers import LARGEST, Bools, Footprint
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.reasons import Holder, Reason, ReasonClass, Token
@@ -39,7 +39,7 @@ QUOTAS = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class Question:
     """One question.
 
     Attributes:
@@ -60,7 +60,7 @@ class Case:
     fresh: bool
 
     @classmethod
-    def of_row(cls, row: "WaitingRow") -> "Case":
+    def of_row(cls, row: "WaitingRow") -> "Question":
         """What all jobs of a row ask."""
         shape, kind = row.shape, row.preemptible
         fixed = NONE if kind is Preemptibility.YES else shape.first
@@ -69,7 +69,7 @@ class Case:
         )
 
     @classmethod
-    def of_job(cls, cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> "Case":
+    def of_job(cls, cycle: "Cycle", job: "Job", step: tuple[int, ...]) -> "Question":
         """What one job asks for its next step."""
         spec, demand = job.spec, cycle.demand(job, step)
         fixed = demand if cycle.is_fixed(job) else NONE
@@ -91,41 +91,50 @@ class Case:
 class Shortage:
     """Facts about too little room."""
 
-    def __init__(self, cycle: "Cycle", rooms: Rooms, holders: Holders, reach: Reach) -> None:
-        self._cycle, self._rooms, self._holders, self._reach = cycle, rooms, holders, reach
-        self._free: dict[tuple[Sight, int, int], int] = {}
+    def __init__(
+        self, cycle: "Cycle", views: CapacityViews, holders: Holders, reclaimable: Reclaimable
+    ) -> None:
+        self._cycle, self._views, self._holders, self._reclaimable = (
+            cycle,
+            views,
+            holders,
+            reclaimable,
+        )
+        self._free: dict[tuple[CapacityView, int, int], int] = {}
         self._short: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         self._pieces: dict[tuple[int, tuple[int, ...], int], int] = {}
         self._wanted: dict[tuple[int, tuple[int, ...]], dict[int, int]] = {}
 
     # Questions
 
-    def fits(self, case: Case, sight: Sight, resources: Sequence[int] | None = None) -> bool:
+    def fits(
+        self, question: Question, view: CapacityView, resources: Sequence[int] | None = None
+    ) -> bool:
         """Whether each kind of its tasks finds room often enough, and all of them by sums."""
-        rooms = self._rooms
-        if resources is None and len(case.needs) == 1:
-            ((cls, need),) = case.needs.items()
-            return rooms.total(sight, cls) >= need
+        views = self._views
+        if resources is None and len(question.needs) == 1:
+            ((cls, need),) = question.needs.items()
+            return views.total(view, cls) >= need
         if resources is None:
-            resources = list(self._asked(case))
-        for cls, need in case.needs.items():
-            asked = rooms.asked(cls)
+            resources = list(self._asked(question))
+        for cls, need in question.needs.items():
+            asked = views.asked(cls)
             mine = tuple(resource for resource in resources if resource in asked)
-            if rooms.total(sight, cls, mine) < need:
+            if views.total(view, cls, mine) < need:
                 return False
-        return len(case.needs) == 1 or self._fits_in_sum(case, sight, resources)
+        return len(question.needs) == 1 or self._fits_in_sum(question, view, resources)
 
-    def obtainable(self, case: Case, *, reclaiming: bool = False) -> bool:
+    def obtainable(self, question: Question, *, reclaiming: bool = False) -> bool:
         """Whether by sums others could be made to give it enough, and would have to.
 
         ``reclaiming``: some of it would be taken of other queues.
         """
-        priority = -LARGEST if reclaiming else case.priority
-        return any(self._takeable(case, priority)) and self._unobtainable(case) is None
+        priority = -LARGEST if reclaiming else question.priority
+        return any(self._takeable(question, priority)) and self._unobtainable(question) is None
 
     def missing_at(self, job: Job, places: Sequence[Footprint]) -> int:
         """The first resource that is not free at the places held for a workload."""
-        free = self._cycle.room.free
+        free = self._cycle.free_capacity.free
         for place in places:
             if any(free.devices[device, place.node] < place.share for device in place.devices):
                 return GPU
@@ -136,7 +145,7 @@ class Shortage:
         for (row, node), amount in sorted(wanted.items()):
             if free.host[row, node] < amount:
                 return row + 1
-        return next(iter(self._rooms.asked(job.shape.cls)), GPU)
+        return next(iter(self._views.asked(job.shape.cls)), GPU)
 
     def held_amount(self, places: Sequence[Footprint], resource: int) -> int:
         """What places have of a resource."""
@@ -145,66 +154,68 @@ class Shortage:
         row = resource - 1
         return sum(place.host[row] for place in places if len(place.host) > row)
 
-    def _fits_in_sum(self, case: Case, sight: Sight, resources: Sequence[int]) -> bool:
-        asked = self._asked(case)
-        return all(asked.get(r, 0) <= self._amount(case, sight, r) for r in resources)
+    def _fits_in_sum(
+        self, question: Question, view: CapacityView, resources: Sequence[int]
+    ) -> bool:
+        asked = self._asked(question)
+        return all(asked.get(r, 0) <= self._amount(question, view, r) for r in resources)
 
     # Reasons
 
-    def queued_behind(self, case: Case) -> Reason:
+    def queued_behind(self, question: Question) -> Reason:
         """The room went to those served before it."""
-        scarce = self._scarce_in(case, Sight.IDLE)
+        scarce = self._scarce_in(question, CapacityView.IDLE)
         return Reason(
             ReasonClass.NOT_NOW,
             Token.QUEUED_BEHIND,
             resource=self._name(scarce),
-            requested=self._asked(case).get(scarce, 0),
-            holders=self._holders_of(case, scarce),
+            requested=self._asked(question).get(scarce, 0),
+            holders=self._holders_of(question, scarce),
         )
 
-    def held_for_another(self, case: Case) -> Reason:
+    def held_for_another(self, question: Question) -> Reason:
         """The free room is promised: to whom, the largest promise on useful nodes first."""
-        cycle, useful = self._cycle, self._useful(case)
+        cycle, useful = self._cycle, self._useful(question)
         best: tuple[int, str] = (0, "")
-        for uid in sorted(cycle.moves.held):
-            places = cycle.moves.held[uid].values()
+        for uid in sorted(cycle.moves.reserved):
+            places = cycle.moves.reserved[uid].values()
             held = sum(max(1, len(place.devices)) for place in places if useful[place.node])
             if held > best[0]:
                 best = (held, uid)
-        many = min(cycle.moves.held_many, default="")
+        many = min(cycle.moves.reserved_many, default="")
         other = cycle.state.jobs.by_uid.get(best[1] or many)
-        scarce = self._scarce_in(case, Sight.IDLE)
+        scarce = self._scarce_in(question, CapacityView.IDLE)
         return Reason(
             ReasonClass.NOT_NOW,
             Token.HELD_FOR,
             resource=self._name(scarce),
-            requested=self._asked(case).get(scarce, 0),
+            requested=self._asked(question).get(scarce, 0),
             project=other.spec.project if other else "",
             workload=other.spec.name if other else "",
             workload_uid=other.spec.uid if other else "",
         )
 
-    def scattered(self, case: Case) -> Reason:
+    def scattered(self, question: Question) -> Reason:
         """Enough for every task by itself, not for all of them."""
-        scarce = self._scarce_in(case, Sight.IDLE)
-        return self._no_node(case, scarce)
+        scarce = self._scarce_in(question, CapacityView.IDLE)
+        return self._no_node(question, scarce)
 
-    def too_little(self, case: Case) -> Reason:
+    def too_little(self, question: Question) -> Reason:
         """About what is short even after everything that may be taken back."""
-        scarce, kept = self._scarce(case)
-        asked = self._asked(case)[scarce]
-        cls = next(iter(case.needs))
-        free = self._in_pieces(case, cls, scarce)
-        beyond = self._beyond(case, scarce) if scarce < QUOTAS else None
+        scarce, kept = self._scarce(question)
+        asked = self._asked(question)[scarce]
+        cls = next(iter(question.needs))
+        free = self._in_pieces(question, cls, scarce)
+        beyond = self._beyond(question, scarce) if scarce < QUOTAS else None
         borrowing = beyond is not None
         divided = scarce == GPU and self._cycle.state.classes.kinds[cls].form is Form.MIG
         if divided and not (borrowing and free < asked):
-            return self._no_instance(case, cls)
+            return self._no_instance(question, cls)
         if free >= asked:
-            return self._no_node(case, scarce)
-        bound = self._amount(case, Sight.EMPTY, scarce)
+            return self._no_node(question, scarce)
+        bound = self._amount(question, CapacityView.EMPTY, scarce)
         if beyond is not None:
-            bound = self._cycle.standings.quota[beyond][scarce]
+            bound = self._cycle.queue_usage.quota[beyond][scarce]
         return Reason(
             ReasonClass.NOT_NOW,
             Token.QUOTA_USED if borrowing else Token.WAITS_FOR_ROOM,
@@ -212,22 +223,22 @@ class Shortage:
             requested=asked,
             short=asked - free,
             bound=bound,
-            project="" if beyond is None else self._cycle.standings.table.names[beyond],
-            holders=self._holders_of(case, scarce),
+            project="" if beyond is None else self._cycle.queue_usage.table.names[beyond],
+            holders=self._holders_of(question, scarce),
             kept=kept and not borrowing,
         )
 
-    def _no_node(self, case: Case, scarce: int) -> Reason:
+    def _no_node(self, question: Question, scarce: int) -> Reason:
         """No single node has enough: one task against the largest node's room.
 
         Where a node has enough of it, but not of the rest, the room is scattered.
         """
-        cls = self._failing(case)
-        request = self._rooms.asked(cls).get(scarce, 0)
-        amounts = self._rooms.pieces(Sight.IDLE, scarce, cls)
-        largest = int((amounts * self._rooms.parts(Sight.IDLE, cls).mask).max(initial=0))
+        cls = self._failing(question)
+        request = self._views.asked(cls).get(scarce, 0)
+        amounts = self._views.pieces(CapacityView.IDLE, scarce, cls)
+        largest = int((amounts * self._views.parts(CapacityView.IDLE, cls).mask).max(initial=0))
         if largest < request:
-            largest = largest_with_rest(self._rooms, Sight.IDLE, cls, scarce) or largest
+            largest = largest_with_rest(self._views, CapacityView.IDLE, cls, scarce) or largest
         where = self._cycle.state.classes.request(cls).where
         return Reason(
             ReasonClass.NOT_NOW,
@@ -236,137 +247,139 @@ class Shortage:
             requested=request,
             short=max(0, request - largest),
             bound=largest,
-            holders=self._holders_of(case, scarce),
+            holders=self._holders_of(question, scarce),
             nodes=tuple(sorted(where.nodes or ())),
         )
 
-    def _no_instance(self, case: Case, cls: int) -> Reason:
-        need, free = case.needs[cls], self._rooms.total(Sight.IDLE, cls)
+    def _no_instance(self, question: Question, cls: int) -> Reason:
+        need, free = question.needs[cls], self._views.total(CapacityView.IDLE, cls)
         return Reason(
             ReasonClass.NOT_NOW,
             Token.NO_MIG_INSTANCE,
             resource="mig",
             requested=need,
             short=max(0, need - free),
-            bound=self._rooms.total(Sight.EMPTY, cls),
-            holders=self._holders_of(case, GPU),
+            bound=self._views.total(CapacityView.EMPTY, cls),
+            holders=self._holders_of(question, GPU),
             detail=self._cycle.state.classes.request(cls).mig_profile,
         )
 
     # What is short
 
-    def _scarce(self, case: Case) -> tuple[int, bool]:
+    def _scarce(self, question: Question) -> tuple[int, bool]:
         """The resource to blame, and whether others that it lacks could be taken back."""
-        asked, lacking = self._asked(case), self._lacking(case)
+        asked, lacking = self._asked(question), self._lacking(question)
         if len(lacking) == 1:
             return lacking[0], False
-        found = self._unobtainable(case) if lacking else None
+        found = self._unobtainable(question) if lacking else None
         if found is None:
-            return self._scarce_in(case, Sight.SOON), False
-        takeable = self._takeable(case)
+            return self._scarce_in(question, CapacityView.SOON), False
+        takeable = self._takeable(question)
         others = [r for r in lacking if r != found and r < QUOTAS and takeable[r]]
         return found, any(
-            asked[r] <= self._amount(case, Sight.SOON, r) + takeable[r] for r in others
+            asked[r] <= self._amount(question, CapacityView.SOON, r) + takeable[r] for r in others
         )
 
-    def _lacking(self, case: Case) -> list[int]:
+    def _lacking(self, question: Question) -> list[int]:
         """The resources of which there is too little, each by itself."""
-        key = (case.shape.id, case.step)
+        key = (question.shape.id, question.step)
         found = self._short.get(key)
         if found is None:
-            asked = self._asked(case)
-            found = [r for r in asked if not self.fits(case, Sight.SOON, [r])]
+            asked = self._asked(question)
+            found = [r for r in asked if not self.fits(question, CapacityView.SOON, [r])]
             self._short[key] = found
         return found
 
-    def _unobtainable(self, case: Case) -> int | None:
+    def _unobtainable(self, question: Question) -> int | None:
         """The first resource of which there is too little even with all that may be taken."""
-        takeable = self._takeable(case)
-        for resource, amount in self._asked(case).items():
+        takeable = self._takeable(question)
+        for resource, amount in self._asked(question).items():
             if resource < QUOTAS:
-                most = self._amount(case, Sight.SOON, resource) + takeable[resource]
+                most = self._amount(question, CapacityView.SOON, resource) + takeable[resource]
                 if amount > most:
                     return resource
-            elif not any(takeable) and not self.fits(case, Sight.SOON, [resource]):
+            elif not any(takeable) and not self.fits(question, CapacityView.SOON, [resource]):
                 return resource
         return None
 
-    def _scarce_in(self, case: Case, sight: Sight) -> int:
+    def _scarce_in(self, question: Question, view: CapacityView) -> int:
         """The resource to blame in some room, whatever may be taken back."""
-        asked = list(self._asked(case))
-        if self.fits(case, sight):
+        asked = list(self._asked(question))
+        if self.fits(question, view):
             return asked[0] if asked else GPU
-        return to_blame(asked, lambda these: self.fits(case, sight, these))
+        return limiting_resource(asked, lambda these: self.fits(question, view, these))
 
-    def _takeable(self, case: Case, priority: int | None = None) -> Triple:
+    def _takeable(self, question: Question, priority: int | None = None) -> Triple:
         """What could be taken for it; ``priority``: if it had another one than it has."""
-        free = case.kind is Preemptibility.YES or not any(case.fixed_demand)
-        asking = case.priority if priority is None else priority
-        return self._reach.takeable(Asker(case.queue, asking, case.demand, preemptible=free))
+        free = question.kind is Preemptibility.YES or not any(question.fixed_demand)
+        asking = question.priority if priority is None else priority
+        return self._reclaimable.takeable(
+            Preemptor(question.queue, asking, question.demand, preemptible=free)
+        )
 
-    def _beyond(self, case: Case, resource: int) -> int | None:
-        """The nearest queue that would reach beyond what it is guaranteed of this resource."""
-        standings = self._cycle.standings
-        for slot in standings.table.path[case.queue]:
-            quota = standings.quota[slot][resource]
-            held = standings.used[slot][resource] + case.demand[resource]
+    def _beyond(self, question: Question, resource: int) -> int | None:
+        """The nearest queue that would go beyond its quota of this resource."""
+        queue_usage = self._cycle.queue_usage
+        for slot in queue_usage.table.path[question.queue]:
+            quota = queue_usage.quota[slot][resource]
+            held = queue_usage.used[slot][resource] + question.demand[resource]
             if quota != NO_BOUND and held > quota:
                 return slot
         return None
 
     # Amounts
 
-    def _asked(self, case: Case) -> dict[int, int]:
+    def _asked(self, question: Question) -> dict[int, int]:
         """Resource -> what its step asks for in all, GPUs first."""
-        key = (case.shape.id, case.step)
+        key = (question.shape.id, question.step)
         known = self._wanted.get(key)
         if known is not None:
             return known
         found: dict[int, int] = {}
-        for cls, need in case.needs.items():
-            for resource, amount in self._rooms.asked(cls).items():
+        for cls, need in question.needs.items():
+            for resource, amount in self._views.asked(cls).items():
                 found[resource] = found.get(resource, 0) + need * amount
         self._wanted[key] = known = dict(sorted(found.items()))
         return known
 
-    def _amount(self, case: Case, sight: Sight, resource: int) -> int:
+    def _amount(self, question: Question, view: CapacityView, resource: int) -> int:
         """How much of a resource there is on the nodes it may use."""
-        known = (sight, resource, next(iter(case.needs)) if len(case.needs) == 1 else -1)
+        known = (view, resource, next(iter(question.needs)) if len(question.needs) == 1 else -1)
         if known[2] < 0:
-            return int((self._rooms.amounts(sight, resource) * self._useful(case)).sum())
+            return int((self._views.amounts(view, resource) * self._useful(question)).sum())
         found = self._free.get(known)
         if found is None:
-            mask = self._rooms.parts(sight, known[2]).mask
-            found = int((self._rooms.amounts(sight, resource) * mask).sum())
+            mask = self._views.parts(view, known[2]).mask
+            found = int((self._views.amounts(view, resource) * mask).sum())
             self._free[known] = found
         return found
 
-    def _in_pieces(self, case: Case, cls: int, resource: int) -> int:
+    def _in_pieces(self, question: Question, cls: int, resource: int) -> int:
         """How much is idle in pieces that are of use: whole devices for whole ones."""
-        key = (case.shape.id, case.step, resource)
+        key = (question.shape.id, question.step, resource)
         found = self._pieces.get(key)
         if found is None:
-            pieces = self._rooms.pieces(Sight.IDLE, resource, cls)
-            found = self._pieces[key] = int((pieces * self._useful(case)).sum())
+            pieces = self._views.pieces(CapacityView.IDLE, resource, cls)
+            found = self._pieces[key] = int((pieces * self._useful(question)).sum())
         return found
 
-    def _useful(self, case: Case) -> Bools:
-        masks = [self._rooms.parts(Sight.EMPTY, cls).mask for cls in case.needs]
+    def _useful(self, question: Question) -> Bools:
+        masks = [self._views.parts(CapacityView.EMPTY, cls).mask for cls in question.needs]
         found: Bools = np.logical_or.reduce(masks)
         return found
 
-    def _failing(self, case: Case) -> int:
+    def _failing(self, question: Question) -> int:
         """The first class of its tasks that does not fit, or the first of all."""
-        for cls, need in case.needs.items():
-            if self._rooms.total(Sight.IDLE, cls) < need:
+        for cls, need in question.needs.items():
+            if self._views.total(CapacityView.IDLE, cls) < need:
                 return cls
-        return next(iter(case.needs))
+        return next(iter(question.needs))
 
-    def _holders_of(self, case: Case, resource: int) -> tuple[Holder, ...]:
+    def _holders_of(self, question: Question, resource: int) -> tuple[Holder, ...]:
         state = self._cycle.state
-        requests = [state.classes.request(cls) for cls in case.needs]
+        requests = [state.classes.request(cls) for cls in question.needs]
         key = frozenset(state.eligible.key(request) for request in requests)
-        return self._holders.of(resource, self._useful(case), key)
+        return self._holders.of(resource, self._useful(question), key)
 
     def _name(self, resource: int) -> str:
         return resource_name(self._cycle.state, resource)

@@ -22,7 +22,7 @@ from carrel_scheduler.core.invariants.recount import (
 )
 from carrel_scheduler.core.layers import Layer
 from carrel_scheduler.core.mig import full_slots
-from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.queues.queues import Sum
 from carrel_scheduler.core.resources import MILLI, added
 from carrel_scheduler.core.work.jobs import Job
@@ -45,14 +45,14 @@ def layers_equal_recount(state: Columns) -> list[str]:
         if one.stopping and not one.stuck:
             releasing.add(one.place)
     for job in jobs_of(state):
-        for _, place in job.promise:
+        for _, place in job.reservation:
             promised.add(place)
     return [
         f"{what} {part} differs from a recount at {np.argwhere(mine != kept).tolist()[:4]}"
         for what, counted, layer in (
             ("free", free, nodes.free),
             ("releasing", releasing, nodes.releasing),
-            ("promised", promised, nodes.promised),
+            ("reserved", promised, nodes.reserved),
         )
         for part in ("devices", "host", "slots")
         for mine, kept in [(getattr(counted, part), getattr(layer, part))]
@@ -72,10 +72,10 @@ def queue_sums_equal_recount(state: Columns) -> list[str]:
         uses[Sum.FIXED].add(job.queue, core)
         asked = added(state.classes.amounts(job.shape.classes[index]) for index in job.pending())
         uses[Sum.WAITING].add(job.queue, asked)
-        held = added(place.amounts for _, place in job.promise)
-        uses[Sum.PROMISED].add(job.queue, held)
-        if job.promise and job.promise_fixed:
-            uses[Sum.PROMISED_FIXED].add(job.queue, held)
+        held = added(place.amounts for _, place in job.reservation)
+        uses[Sum.RESERVED].add(job.queue, held)
+        if job.reservation and job.reservation_fixed:
+            uses[Sum.RESERVED_FIXED].add(job.queue, held)
     return [
         f"{which.name} of {name} is {kept}, counted {uses[which].of[name]}"
         for which in Sum
@@ -89,10 +89,10 @@ def indexes_equal_recount(state: Columns) -> list[str]:
     """Who holds room, was promised room, runs in vain, waits in rows, or asks otherwise."""
     jobs = jobs_of(state)
     asking = [job for job in jobs if job.pending()]
-    in_rows = {job.uid for job in asking if job.fresh and not job.promise}
+    in_rows = {job.uid for job in asking if job.fresh and not job.reservation}
     expected = {
         "holding": {job.uid for job in jobs if job.rows},
-        "promised": {job.uid for job in jobs if job.promise},
+        "reserved": {job.uid for job in jobs if job.reservation},
         "partial": {job.uid for job in asking} - in_rows,
         "stale": {job.uid for job in jobs if _runs_in_vain(job)},
     }
@@ -162,7 +162,7 @@ def class_counts_equal_recount(state: Columns) -> list[str]:
 
 def capacity_rows_equal_recount(state: Columns) -> list[str]:
     """The counts of waiting classes on every node, after they were brought up to date."""
-    idle = Room(state.nodes).idle
+    idle = FreeCapacity(state.nodes).idle
     capacity = state.capacity
     capacity.forget_tried()
     capacity.sync(idle)

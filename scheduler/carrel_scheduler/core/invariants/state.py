@@ -111,7 +111,7 @@ def promised_once(state: Columns) -> list[str]:
     slots: dict[tuple[int, int], int] = {}
     found = []
     for job in jobs_of(state):
-        for _, place in job.promise:
+        for _, place in job.reservation:
             for device in place.devices:
                 share[place.node, device] += place.share
                 if slots.get((place.node, device), 0) & place.slots:
@@ -127,7 +127,7 @@ def promised_to_waiting_tasks(state: Columns) -> list[str]:
     return [
         f"{job.uid}[{index}] runs or does not wait, and has room held"
         for job in jobs_of(state)
-        for index, _ in job.promise
+        for index, _ in job.reservation
         if index not in job.pending() and index not in job.halted
     ]
 
@@ -185,7 +185,7 @@ def gated_tasks_wait(state: Columns) -> list[str]:
         f"{job.uid}[{index}] is gated and has a place"
         for job in jobs_of(state)
         for index in sorted(job.spec.gated)
-        if index in job.rows or index in dict(job.promise)
+        if index in job.rows or index in dict(job.reservation)
     ]
 
 
@@ -213,7 +213,7 @@ def places_are_on_nodes(state: Columns) -> list[str]:
     found += [
         f"room for {job.uid} is held nowhere"
         for job in jobs_of(state)
-        for _, place in job.promise
+        for _, place in job.reservation
         if impossible(place)
     ]
     return found

@@ -23,7 +23,7 @@ MANY_PARTS = 8
 """Where more than one node in so many changed, all are derived again."""
 
 
-class Room:
+class FreeCapacity:
     """What is free, coming and promised on every node.
 
     Attributes:
@@ -36,7 +36,7 @@ class Room:
         self.nodes = nodes
         self.free = nodes.free.copy()
         self.releasing = nodes.releasing.copy()
-        self.promised = nodes.promised.copy()
+        self.reserved = nodes.reserved.copy()
         self.open: Bools = nodes.usable & nodes.schedulable
         self.idle = Layer.empty(0, 0)
         self.soon = Layer.empty(0, 0)
@@ -66,14 +66,14 @@ class Room:
         self.releasing.subtract(place)
         self._derive(place)
 
-    def promise(self, place: Footprint) -> None:
+    def reserve(self, place: Footprint) -> None:
         """Hold room, free or coming, for waiting work."""
-        self.promised.add(place)
+        self.reserved.add(place)
         self._derive(place)
 
-    def lift(self, place: Footprint) -> None:
-        """The opposite of ``promise``."""
-        self.promised.subtract(place)
+    def unreserve(self, place: Footprint) -> None:
+        """The opposite of ``reserve``."""
+        self.reserved.subtract(place)
         self._derive(place)
 
     # Moves of many tasks at once
@@ -97,7 +97,7 @@ class Room:
         """
         self._add_many(self.releasing, node, mask, share, host, slots)
 
-    def promise_many(
+    def reserve_many(
         self,
         node: Counts,
         mask: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
@@ -105,7 +105,7 @@ class Room:
         host: Counts,
     ) -> None:
         """Hold room for many tasks; arguments as for ``evict_many``."""
-        self._add_many(self.promised, node, mask, share, host, np.zeros(0, np.int64))
+        self._add_many(self.reserved, node, mask, share, host, np.zeros(0, np.int64))
 
     def _add_many(
         self,
@@ -177,7 +177,7 @@ class Room:
 
     def overdrawn(self, places: Iterable[Footprint]) -> list[int]:
         """How much more is promised than there will be: of each device and amount of each place."""
-        free, releasing, promised = self.free, self.releasing, self.promised
+        free, releasing, promised = self.free, self.releasing, self.reserved
         found = []
         for place in places:
             node = place.node
@@ -192,7 +192,7 @@ class Room:
     # Derived columns
 
     def _derive_all(self) -> None:
-        free, releasing, promised = self.free, self.releasing, self.promised
+        free, releasing, promised = self.free, self.releasing, self.reserved
         soon = free.devices + releasing.devices
         soon -= promised.devices
         np.maximum(soon, 0, out=soon)
@@ -222,7 +222,7 @@ class Room:
 
     def _derive_some(self, nodes: Counts) -> None:
         """Derive the views of these nodes again."""
-        free, releasing, promised = self.free, self.releasing, self.promised
+        free, releasing, promised = self.free, self.releasing, self.reserved
         soon = free.devices.take(nodes, 1) + releasing.devices.take(nodes, 1)
         soon -= promised.devices.take(nodes, 1)
         np.maximum(soon, 0, out=soon)
@@ -250,7 +250,7 @@ class Room:
         if not self.nodes.schedulable.item(node):
             return
         self._derive_devices(place)
-        free, releasing, promised = self.free.host, self.releasing.host, self.promised.host
+        free, releasing, promised = self.free.host, self.releasing.host, self.reserved.host
         soon_host, idle_host = self.soon.host, self.idle.host
         for row, amount in enumerate(place.host):
             if amount:
@@ -263,7 +263,7 @@ class Room:
     def _derive_devices(self, place: Footprint) -> None:
         node, is_open = place.node, self.open
         free, releasing = self.free.devices, self.releasing.devices
-        promised = self.promised.devices
+        promised = self.reserved.devices
         soon_devices, idle_devices = self.soon.devices, self.idle.devices
         for device in place.devices:
             if is_open.item(device, node):
@@ -277,6 +277,6 @@ class Room:
     def _derive_slots(self, device: int, node: int) -> None:
         bits = self.free.slots.item(device, node)
         later = bits | self.releasing.slots.item(device, node)
-        later &= ~self.promised.slots.item(device, node)
+        later &= ~self.reserved.slots.item(device, node)
         self.soon.slots[device, node] = later
         self.idle.slots[device, node] = later & bits

@@ -36,7 +36,7 @@ class NodeColumns:
         usable: (D, N) the device exists and is not broken.
         schedulable: (N,) may take new work: neither switched off nor draining.
         mig: (N,) MIG instances are made here as needed.
-        free, releasing, promised: the three layers of room. ``free.slots`` has a bit set for each
+        free, releasing, reserved: the three layers of room. ``free.slots`` has a bit set for each
             free memory slot, the other two for each slot concerned.
     """
 
@@ -56,7 +56,7 @@ class NodeColumns:
         self.mig: Bools = np.zeros(0, np.bool_)
         self.free = Layer.empty(1, 0)
         self.releasing = Layer.empty(1, 0)
-        self.promised = Layer.empty(1, 0)
+        self.reserved = Layer.empty(1, 0)
         self._spare: list[int] = []
         self._rank: Counts | None = None
 
@@ -157,7 +157,7 @@ class NodeColumns:
         self.capacity[:, slot] = 0
         self.usable[:, slot] = False
         self.schedulable[slot] = self.mig[slot] = False
-        for layer in (self.free, self.releasing, self.promised):
+        for layer in (self.free, self.releasing, self.reserved):
             layer.devices[:, slot] = layer.slots[:, slot] = 0
             layer.host[:, slot] = 0
         self._spare.append(slot)
@@ -204,7 +204,7 @@ class NodeColumns:
         self.capacity = _widened(self.capacity, (rows, nodes))
         self.free = self.free.grown(devices, nodes, rows)
         self.releasing = self.releasing.grown(devices, nodes, rows)
-        self.promised = self.promised.grown(devices, nodes, rows)
+        self.reserved = self.reserved.grown(devices, nodes, rows)
         self._rank = None
         self.version += 1
 

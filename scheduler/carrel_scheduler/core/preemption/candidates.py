@@ -60,12 +60,12 @@ class VictimTable:
         state, moves = self.cycle.state, self.cycle.moves
         found = {slot: state.jobs.at(slot) for slot in np.unique(self.job).tolist()}
         queues = {job.queue for job in found.values()}
-        for uid in (*moves.started, *moves.held):
+        for uid in (*moves.started, *moves.reserved):
             job = state.jobs.get(uid)
             if job.spec.preemptible is Preemptibility.YES and job.queue in queues:
                 found[job.slot] = job
-        claimers = moves.claimers()
-        return [job for job in found.values() if self.cycle.is_left_alone(job, claimers)]
+        preemptors = moves.preemptors()
+        return [job for job in found.values() if self.cycle.is_left_alone(job, preemptors)]
 
     def that_hold(self, excess: Counts) -> "VictimTable":
         """Only units that hold something of which their queue may lose any: (Q, 3) ``excess``."""
@@ -119,9 +119,9 @@ class VictimTable:
         CPU and memory may be below zero where a node reports less than is held: what is freed
         first makes up for that.
         """
-        state, room = self.cycle.state, self.cycle.room
+        state, room = self.cycle.state, self.cycle.free_capacity
         soon = room.soon
-        host = room.free.host[:2] + room.releasing.host[:2] - room.promised.host[:2]
+        host = room.free.host[:2] + room.releasing.host[:2] - room.reserved.host[:2]
         eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
         if self.nodes is None:
             return Ground(eligible, soon.devices, host, rank)
@@ -157,7 +157,7 @@ def victims_of(
     among = np.arange(len(tasks.node)) if nodes is None else _whole_jobs(cycle, nodes)
     legal = np.append(giving, False).take(tasks.victim.take(among))
     if cycle.moves.log:
-        legal &= ~cycle.moves.stopped.take(among)
+        legal &= ~cycle.moves.evicted.take(among)
     if below is not None:
         most = (
             below if isinstance(below, int) else below.take(tasks.victim.take(among), mode="wrap")
@@ -194,7 +194,7 @@ def victims_of(
 def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
     """Rows of all tasks of the jobs that have tasks on these nodes, ascending."""
     tasks, jobs = cycle.state.tasks, cycle.state.jobs
-    rows = tasks.lending.on(nodes)
+    rows = tasks.preemptible_usage.on(nodes)
     job = tasks.job.take(rows)
     several = jobs.placed.take(job) > 1
     if not several.any():
@@ -206,7 +206,9 @@ def _whole_jobs(cycle: Cycle, nodes: Counts) -> Counts:
 def _mixed(cycle: Cycle, among: Counts) -> Bools:
     """(n,) of these rows, tasks of jobs that this cycle gives more room: they give way whole."""
     moves, jobs = cycle.moves, cycle.state.jobs
-    rows = [row for uid in (*moves.started, *moves.held) for row in jobs.by_uid[uid].rows.values()]
+    rows = [
+        row for uid in (*moves.started, *moves.reserved) for row in jobs.by_uid[uid].rows.values()
+    ]
     return np.isin(among, rows) if rows else np.zeros(len(among), np.bool_)
 
 
@@ -215,7 +217,7 @@ def _surplus(cycle: Cycle, slots: Counts) -> Bools:
     mask = np.zeros(len(cycle.state.tasks.node), np.bool_)
     for slot in np.unique(slots).tolist():
         job = cycle.state.jobs.at(slot)
-        states = leaf_states(job, stopped=cycle.moves.stopped_of(job))
+        states = leaf_states(job, stopped=cycle.moves.evicted_of(job))
         for step in shed_steps(job.shape.structure, states):
             if not step.core and len(step.tasks) == 1:
                 mask[job.rows[step.tasks[0]]] = True

@@ -58,7 +58,7 @@ def _as_if_all_left(own: OwnSide, wish: Wish) -> bool | None:
         return False
     mark, (cause, told) = cycle.moves.mark(), own.causes(own.most)
     if vectorised.make_room(
-        cycle, own.claimer, wish, offer.table, offer.budgets, cause, _not_so, own=told
+        cycle, own.preemptor, wish, offer.table, offer.budgets, cause, _not_so, own=told
     ):
         if own.gives(own.gone, rights):
             return True
@@ -82,8 +82,8 @@ def _after(own: OwnSide, wish: Wish | None, leaving: Sequence[Share]) -> bool:
             cycle.moves.take_back(share.job, index, causes[1])
     offer = None if wish is None else _offer(own, wish, gone)
     if wish is None or offer is None:
-        everybody = np.ones(len(cycle.standings.used), np.bool_)
-        victims = promising(cycle, own.claimer, own.step, everybody)
+        everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
+        victims = promising(cycle, own.preemptor, own.step, everybody)
         found = _one_by_one(own, gone, causes, victims)
     else:
         found = _in_offer(own, wish, offer, gone, causes)
@@ -107,7 +107,7 @@ def _in_offer(
         return _one_by_one(own, gone, causes, table.jobs())
 
     return vectorised.make_room(
-        own.cycle, own.claimer, wish, table, offer.budgets, cause, one_by_one, own=told
+        own.cycle, own.preemptor, wish, table, offer.budgets, cause, one_by_one, own=told
     )
 
 
@@ -115,8 +115,8 @@ def _one_by_one(
     own: OwnSide, gone: Triple, causes: tuple[Cause, Cause], victims: Iterable[Job]
 ) -> bool:
     """The search one by one; the claim is judged as if no more of the own queue left."""
-    cycle, job, claim = own.cycle, own.claimer, own.claim(gone)
-    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    cycle, job, claim = own.cycle, own.preemptor, own.claim(gone)
+    least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
 
     some = [
         victim
@@ -149,7 +149,7 @@ def _offer(own: OwnSide, wish: Wish, gone: Triple) -> vectorised.Offer | None:
 
     ``gone`` has left already. ``None`` where ``clearing`` cannot tell.
     """
-    cycle, job = own.cycle, own.claimer
+    cycle, job = own.cycle, own.preemptor
     budgets = vectorised.budgets_of(cycle, *own.entitled(gone))
     if budgets is None:
         return None
@@ -168,11 +168,11 @@ def _offer(own: OwnSide, wish: Wish, gone: Triple) -> vectorised.Offer | None:
 
 
 def _protected_s(own: OwnSide) -> Times | None:
-    cycle, leaf = own.cycle, own.claimer.queue
-    least = preempt_protects_s(cycle.standings.table, leaf, cycle.settings.min_runtime_s)
+    cycle, leaf = own.cycle, own.preemptor.queue
+    least = preempt_protects_s(cycle.queue_usage.table, leaf, cycle.settings.min_runtime_s)
     found = vectorised.protected_s(cycle, leaf)
     if found is None and least:
-        found = np.zeros(len(cycle.standings.used))
+        found = np.zeros(len(cycle.queue_usage.used))
     if found is not None:
         found[leaf] = least
     return found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_failed_before
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
@@ -72,16 +72,16 @@ def attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool = 
     """Move work so that a step fits, if its queue stays within its fair share, or may borrow."""
     if cycle.delayed(job) or (not borrowers and not cycle.within_share(job, step)):
         return Answer.NOT_THIS
-    if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
+    if cycle.over_limit(job, step) is not None or not _enough_in_all(cycle, job, step):
         return Answer.NO
-    return unless_in_vain(cycle, "consolidate", job, step, _find)
+    return unless_failed_before(cycle, "consolidate", job, step, _find)
 
 
 def _find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by moving others."""
     if job.shape.plain:
         return answered(_step_by_step(cycle, job, step))
-    everybody_else = np.ones(len(cycle.standings.used), np.bool_)
+    everybody_else = np.ones(len(cycle.queue_usage.used), np.bool_)
     movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
     giving = Giving(cycle, movable, lambda _: False)
     search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
@@ -134,7 +134,7 @@ def _make_places(
 
 def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
     """Eligible nodes with their tasks, those that lack least first."""
-    state, tasks, soon = cycle.state, cycle.state.tasks, cycle.room.soon
+    state, tasks, soon = cycle.state, cycle.state.tasks, cycle.free_capacity.soon
     eligible = state.eligible.of(state.classes.request(cls))
     nodes = np.flatnonzero(eligible)
     free = soon.devices.take(nodes, 1)
@@ -148,24 +148,24 @@ def _nodes(cycle: Cycle, cls: int, most: int) -> Iterator[Site]:
     best = np.argpartition(key, most)[:most] if most < len(nodes) else np.arange(len(nodes))
     best = best.take(np.argsort(key.take(best)))
     for node in nodes.take(best).tolist():
-        yield Site(node, occupants(cycle, tasks.lending.on(np.array([node])).tolist()))
+        yield Site(node, occupants(cycle, tasks.preemptible_usage.on(np.array([node])).tolist()))
 
 
 def _clear(cycle: Cycle, job: Job, index: int, site: Site, cause: Cause) -> list[Occupant] | None:
     """Those who are told to move so that a task has its place; ``None``: nothing was possible."""
     moves, state = cycle.moves, cycle.state
-    staying = [one for one in site.here if not moves.stopped.item(one.row)]
+    staying = [one for one in site.here if not moves.evicted.item(one.row)]
     going = movers(cycle, job.shape.cls, site.node, staying)
     if going is None or not have_places(cycle, going):
         return None
     mark = moves.mark()
     for one in going:
-        moves.stop(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
+        moves.evict(state.jobs.at(one.job), state.tasks.index.item(one.row), cause)
     footprint = cycle.footprint(job.shape.cls, site.node, soon=True)
     if footprint is None:
         moves.rollback(mark)
         return None
-    moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
+    moves.reserve(job, index, footprint, fixed=cycle.is_fixed(job))
     return going
 
 

@@ -89,11 +89,11 @@ def _covered(table: VictimTable, slots: Counts) -> Counts:
 
 def _order(table: VictimTable) -> Counts:
     """(U,) queues in the order of victims; in them lower priority, then the younger."""
-    state, standings = table.cycle.state, table.cycle.standings
+    state, queue_usage = table.cycle.state, table.cycle.queue_usage
     slots = table.job.take(table.first)
     queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
     present = np.flatnonzero(np.bincount(queue)).tolist()
-    place = np.zeros(len(standings.used), np.int64)
+    place = np.zeros(len(queue_usage.used), np.int64)
     for number, slot in enumerate(sorted(present, key=lambda slot: _queue_key(table.cycle, slot))):
         place[slot] = number
     ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
@@ -111,10 +111,10 @@ def _order(table: VictimTable) -> Counts:
 
 def _queue_key(cycle: Cycle, slot: int) -> tuple[int, ...]:
     """The place of a queue among victims, worked out once for what it holds."""
-    known, used = cycle.places_of_victims, tuple(cycle.standings.used[slot])
+    known, used = cycle.places_of_victims, tuple(cycle.queue_usage.used[slot])
     found = known.get(slot)
     if found is None or found[0] != used:
-        found = known[slot] = used, victim_key(cycle.standings, slot)
+        found = known[slot] = used, victim_key(cycle.queue_usage, slot)
     return found[1]
 
 

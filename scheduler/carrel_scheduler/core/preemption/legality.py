@@ -3,7 +3,7 @@
 A claim stands when its leaf, with the demand and everything promised, stays within its fair share
 in every resource, and its non-preemptible part within quota at every level.
 
-Two queues meet where their paths part: the claimer's side (*rival*) against the victim's side
+Two queues meet where their paths part: the preemptor's side (*rival*) against the victim's side
 (*sibling*). Against a rival that stays within its quota the sibling keeps its quota; against one
 beyond it, the larger of quota and fair share, and everything when its rank is higher: what it lost
 it would win back first. Below the sibling the same threshold says who of its own children is
@@ -11,13 +11,13 @@ beyond; when all of them together are not beyond by as much as the sibling is (q
 may add up to more than their department's), the difference is open to all of them.
 
 A victim is legal while, at every level from the sibling down, its queue is still beyond its
-threshold in some resource that the claimer asks for and the victim holds; so the last victim may
-take a queue below. At last the claimer must not end up fuller than those it takes from: where its
+threshold in some resource that the preemptor asks for and the victim holds; so the last victim may
+take a queue below. At last the preemptor must not end up fuller than those it takes from: where its
 side is beyond its fair share of a resource, the sibling has to stay more so (times
 ``multiplier``) after the taking.
 
-Everything is read from the standings as they are, so legality follows what is counted out of them,
-by ``take`` or by anybody else; the claimer itself is counted in only after its claim.
+Everything is read from the queue usage as it is, so legality follows what is counted out of them,
+by ``take`` or by anybody else; the preemptor itself is counted in only after its claim.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,12 @@ import numpy as np
 
 from carrel_scheduler.core.queues.queues import Counts
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, smaller
-from carrel_scheduler.core.queues.usage import Barrier, Standings, find_barrier, lasting_barrier
+from carrel_scheduler.core.queues.usage import (
+    LimitViolation,
+    QueueUsage,
+    find_violation,
+    permanent_violation,
+)
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
 
@@ -47,7 +52,7 @@ class Keeps(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Room that victims inside a queue must make, or the claimer would break the queue's bound."""
+    """Room that victims inside a queue must make, else the preemptor would break its bound."""
 
     slot: int
     resource: int
@@ -64,7 +69,7 @@ class Budgets:
 
     Attributes:
         excess: (Q, 3) int64; zero where nothing may be taken on account of the resource,
-            ``NO_BOUND`` for the queues above the claimer.
+            ``NO_BOUND`` for the queues above the preemptor.
         most: (Q, 3) int64; ``NO_BOUND`` where open, negative where the queue must not be touched.
     """
 
@@ -73,7 +78,7 @@ class Budgets:
 
 
 class Claim:
-    """One claim against the present standings.
+    """One claim against the present queue_usage.
 
     Attributes:
         refusal: what keeps it from standing, ``None`` when it stands; with the token
@@ -84,7 +89,7 @@ class Claim:
 
     def __init__(
         self,
-        standings: Standings,
+        queue_usage: QueueUsage,
         leaf: int,
         demand: Sequence[int],
         fixed_demand: Sequence[int] = NONE,
@@ -95,19 +100,19 @@ class Claim:
         """A claim of a leaf for ``demand``, of which ``fixed_demand`` is non-preemptible.
 
         Args:
-            standings: with everything counted but the claimer.
+            queue_usage: with everything counted but the preemptor.
             leaf: the slot of its queue.
             demand: what it asks for.
             fixed_demand: the non-preemptible part.
             given: by slot, what queues were given in this very cycle: it makes nobody else of
                 them a victim. ``None`` to judge what was given itself.
-            saturation_milli: how much fuller, in thousandths, a queue has to stay than a claimer
+            saturation_milli: how much fuller, in thousandths, a queue has to stay than a preemptor
                 beyond its fair share.
         """
-        self._standings, self._leaf, self._demand = standings, leaf, demand
+        self._standings, self._leaf, self._demand = queue_usage, leaf, demand
         self._multiplier = saturation_milli
         self._given = given or {}
-        table = standings.table
+        table = queue_usage.table
         self._rivals = {table.parent[slot]: slot for slot in reversed(table.path[leaf])}
         self.refusal = self._refused_by_rule(fixed_demand) or self._beyond_fair_share()
 
@@ -125,14 +130,14 @@ class Claim:
         return self.refusal is None
 
     def keeps(self, victim_leaf: int) -> Keeps:
-        """What the victim's side keeps; ``ALL`` for the claimer's own leaf."""
+        """What the victim's side keeps; ``ALL`` for the preemptor's own leaf."""
         side = self._side(victim_leaf)
         return self._keeps(side[0]) if side else Keeps.ALL
 
     def excess(self, victim_leaf: int) -> list[tuple[int, Triple]]:
         """(slot, what may still be taken) from the sibling down to the leaf; empty when closed.
 
-        Resources that the claimer does not ask for are zero.
+        Resources that the preemptor does not ask for are zero.
         """
         side = self._side(victim_leaf)
         keeps = self._keeps(side[0]) if side else Keeps.ALL
@@ -166,11 +171,11 @@ class Claim:
         )
 
     def take(self, victim_leaf: int, amounts: Sequence[int]) -> None:
-        """Count a victim, which is preemptible, out of the standings."""
+        """Count a victim, which is preemptible, out of the queue usage."""
         self._standings.add(victim_leaf, amounts, sign=-1)
 
     def needs(self) -> tuple[Need, ...]:
-        """What has to be taken inside the queues above the claimer to stay within their bounds."""
+        """What has to be taken inside the queues above the preemptor to keep their bounds."""
         demand, used = self._demand, self._standings.used
         return tuple(
             Need(slot, resource, short)
@@ -195,30 +200,30 @@ class Claim:
                     self._spread(sibling, self._beyond(sibling, keeps), keeps, excess)
         return Budgets(np.array(excess, np.int64), np.array(most, np.int64))
 
-    def _refused_by_rule(self, fixed_demand: Sequence[int]) -> Barrier | None:
+    def _refused_by_rule(self, fixed_demand: Sequence[int]) -> LimitViolation | None:
         """A bound that no victim can help to meet.
 
         Limits of the queues above are not: victims may lie inside the same department. What is
         non-preemptible stays, so its quotas bind at every level.
         """
-        standings, leaf, demand = self._standings, self._leaf, self._demand
-        for_ever = lasting_barrier(standings.table, leaf, demand, fixed_demand)
+        queue_usage, leaf, demand = self._standings, self._leaf, self._demand
+        for_ever = permanent_violation(queue_usage.table, leaf, demand, fixed_demand)
         if for_ever is not None:
             return for_ever
-        fixed = find_barrier(standings.table, leaf, (NONE, fixed_demand), standings.held)
+        fixed = find_violation(queue_usage.table, leaf, (NONE, fixed_demand), queue_usage.held)
         if fixed is not None:
             return fixed
-        own = standings.barrier(leaf, demand)
+        own = queue_usage.over_limit(leaf, demand)
         return own if own is not None and own.slot == leaf else None
 
-    def _beyond_fair_share(self) -> Barrier | None:
+    def _beyond_fair_share(self) -> LimitViolation | None:
         """The first resource, asked for or not, in which the leaf would pass its fair share."""
         slot = self._leaf
         used, fair, demand = self._standings.used[slot], self._standings.fair[slot], self._demand
         for r in RESOURCES:
             if used[r] + demand[r] > fair[r]:
                 name = self._standings.table.names[slot]
-                return Barrier(Token.QUOTA_USED, name, slot, r, used[r], demand[r], fair[r])
+                return LimitViolation(Token.QUOTA_USED, name, slot, r, used[r], demand[r], fair[r])
         return None
 
     def _children(self, slot: int) -> tuple[int, ...]:
@@ -237,14 +242,14 @@ class Claim:
         return found
 
     def _keeps(self, sibling: int) -> Keeps:
-        standings = self._standings
-        rank, rival = standings.table.rank, self._rivals[standings.table.parent[sibling]]
-        if standings.within(standings.quota[rival], rival, self._demand):
+        queue_usage = self._standings
+        rank, rival = queue_usage.table.rank, self._rivals[queue_usage.table.parent[sibling]]
+        if queue_usage.within(queue_usage.quota[rival], rival, self._demand):
             return Keeps.QUOTA
         return Keeps.ALL if rank[sibling] > rank[rival] else Keeps.FAIR_SHARE
 
     def _beyond(self, slot: int, keeps: Keeps) -> Triple:
-        """How far a queue is beyond its threshold in what the claimer asks for."""
+        """How far a queue is beyond its threshold in what the preemptor asks for."""
         kept: Triple = self._standings.allocatable[slot]
         used: Sequence[int] = self._standings.used[slot]
         if keeps is Keeps.QUOTA:
@@ -270,14 +275,18 @@ class Claim:
                 self._spread(child, _part(left, unclaimed, own), keeps, excess)
 
     def _most(self, sibling: int) -> Triple:
-        """What may be taken until the sibling is no fuller than a claimer beyond its fair share."""
-        standings = self._standings
-        rival = self._rivals[standings.table.parent[sibling]]
-        has, claims, fairly = standings.used[sibling], standings.used[rival], standings.fair[rival]
+        """What may be taken until the sibling is no fuller than a preemptor beyond its share."""
+        queue_usage = self._standings
+        rival = self._rivals[queue_usage.table.parent[sibling]]
+        has, claims, fairly = (
+            queue_usage.used[sibling],
+            queue_usage.used[rival],
+            queue_usage.fair[rival],
+        )
         most = [NO_BOUND] * 3
         for r in RESOURCES:
             claimed, fair = claims[r] + self._demand[r], fairly[r]
-            if self._demand[r] and claimed > fair and (share := standings.fair[sibling][r]) > 0:
+            if self._demand[r] and claimed > fair and (share := queue_usage.fair[sibling][r]) > 0:
                 floor = claimed * self._multiplier * share // (fair * MILLI) if fair else has[r]
                 most[r] = max(has[r] - floor - 1, -1)
         return most[0], most[1], most[2]

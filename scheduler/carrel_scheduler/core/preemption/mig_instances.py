@@ -63,7 +63,7 @@ def in_the_way(
 
 def _places(cycle: Cycle, rows: dict[int, Job]) -> dict[int, Place]:
     """Cost and turn of those of these rows that may be stopped."""
-    giving = np.zeros(len(cycle.standings.used), np.bool_)
+    giving = np.zeros(len(cycle.queue_usage.used), np.bool_)
     giving[[other.queue for other in rows.values()]] = True
     table = victims_of(cycle, giving)
     weighed = costed(table, table.plain())
@@ -76,17 +76,17 @@ def _places(cycle: Cycle, rows: dict[int, Job]) -> dict[int, Place]:
 
 def _on(cycle: Cycle, cls: int, node: int, places: dict[int, Place]) -> mig.Clearing | None:
     """The cheapest place on a node; ``None`` without one, and where nothing has to go."""
-    state, soon = cycle.state, cycle.room.soon
+    state, soon = cycle.state, cycle.free_capacity.soon
     fact = state.nodes.fact(node)
     model = mig.model_of(fact.mig_model) if fact.mig_model else None
     profile = profile_on(state.classes.kinds[cls], model) if model else None
     if profile is None or model is None:
         return None
-    here = [row for row in state.tasks.rows_on(node) if not cycle.moves.stopped.item(row)]
+    here = [row for row in state.tasks.rows_on(node) if not cycle.moves.evicted.item(row)]
     devices = []
     for device in range(fact.devices):
         on = [row for row in here if state.tasks.mask.item(row) & device_mask((device,))]
-        free = soon.slots.item(device, node) if cycle.room.open.item(device, node) else 0
+        free = soon.slots.item(device, node) if cycle.free_capacity.open.item(device, node) else 0
         devices.append((free, [_occupant(cycle, row, places, model) for row in on]))
     found = mig.cheapest_clearing(profile, devices)
     return found if found is not None and found.victims else None

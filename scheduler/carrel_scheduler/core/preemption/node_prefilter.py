@@ -29,9 +29,9 @@ def promising(cycle: Cycle, job: Job, step: tuple[int, ...], giving: Bools) -> l
             other for other in cycle.evictable() if other is not job and giving.item(other.queue)
         ]
     tasks = cycle.state.tasks
-    rows = tasks.lending.on(likely_nodes(cycle, job.shape.cls, len(step), giving))
+    rows = tasks.preemptible_usage.on(likely_nodes(cycle, job.shape.cls, len(step), giving))
     victim = tasks.victim.take(rows)
-    found = np.append(giving, False).take(victim) & ~cycle.moves.stopped.take(rows)
+    found = np.append(giving, False).take(victim) & ~cycle.moves.evicted.take(rows)
     slots = np.unique(tasks.job.take(rows).compress(found))
     jobs = [cycle.state.jobs.at(slot) for slot in slots.tolist()]
     return [other for other in jobs if other is not job and not cycle.answered(other)]
@@ -52,7 +52,9 @@ def enough_in_all(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> bool:
     width, size, cpu, _ = cycle.state.classes.clearing_kind(cls)
     nodes = np.flatnonzero(_may_hold(cycle, cls, giving))
     asked = _gpu_of(width, size), cpu
-    return len(nodes) >= tasks or _enough(cycle, nodes, asked, cycle.lendable(giving), tasks)
+    return len(nodes) >= tasks or _enough(
+        cycle, nodes, asked, cycle.preemptible_on_nodes(giving), tasks
+    )
 
 
 def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
@@ -64,12 +66,14 @@ def likely_nodes(cycle: Cycle, cls: int, tasks: int, giving: Bools) -> Counts:
         tasks: how many.
         giving: (Q,) queues that may give.
     """
-    state, soon = cycle.state, cycle.room.soon
+    state, soon = cycle.state, cycle.free_capacity.soon
     width, size, cpu, memory = state.classes.clearing_kind(cls)
     need = _gpu_of(width, size)
     fits = _may_hold(cycle, cls, giving)
     nodes = np.flatnonzero(fits)
-    if len(nodes) < tasks and not _enough(cycle, nodes, (need, cpu), cycle.lendable(giving), tasks):
+    if len(nodes) < tasks and not _enough(
+        cycle, nodes, (need, cpu), cycle.preemptible_on_nodes(giving), tasks
+    ):
         return nodes[:0]
     most = NODES + NODES_PER_TASK * tasks
     if len(nodes) <= most:
@@ -90,9 +94,9 @@ def _gpu_of(width: int, size: int) -> int:
 
 def _may_hold(cycle: Cycle, cls: int, giving: Bools) -> Bools:
     """(N,) eligible nodes with room for a task, as far as sums tell, when these queues give."""
-    state, soon = cycle.state, cycle.room.soon
+    state, soon = cycle.state, cycle.free_capacity.soon
     width, size, cpu, _ = state.classes.clearing_kind(cls)
-    lent_gpu, lent_cpu = cycle.lendable(giving)
+    lent_gpu, lent_cpu = cycle.preemptible_on_nodes(giving)
     fits: Bools = state.eligible.of(state.classes.request(cls)) & (soon.host[CPU] + lent_cpu >= cpu)
     if width:
         free = soon.devices.sum(axis=0, dtype=np.int64)
@@ -108,7 +112,7 @@ def _enough(
     tasks: int,
 ) -> bool:
     """Whether these nodes would hold so many tasks by their sums."""
-    soon, fits = cycle.room.soon, np.full(len(nodes), tasks, np.int64)
+    soon, fits = cycle.free_capacity.soon, np.full(len(nodes), tasks, np.int64)
     there = soon.devices.take(nodes, 1).sum(axis=0, dtype=np.int64), soon.host[CPU].take(nodes)
     for amount, free, more in zip(asked, there, lent, strict=True):
         if amount:

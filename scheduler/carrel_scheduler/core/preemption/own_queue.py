@@ -1,6 +1,6 @@
-"""What lower priority in a claimer's own queue adds to its claim: rights as well as room.
+"""What lower priority in a preemptor's own queue adds to its claim: rights as well as room.
 
-Work that leaves the claimer's queue is not counted against the claim, which then stands where it
+Work that leaves the preemptor's queue is not counted against the claim, which then stands where it
 would reach beyond the fair share, and is worth more where its queues then stay within their quotas.
 All of that work lies in one queue, so rights follow from its sum alone; more of it gives more.
 """
@@ -24,54 +24,54 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 class OwnSide:
-    """The claimer's side as it is before anything is taken.
+    """The preemptor's side as it is before anything is taken.
 
     Attributes:
-        cycle, claimer, step: who claims room for which tasks.
+        cycle, preemptor, step: who claims room for which tasks.
         demand: what that is in all.
         most: what may leave its queue at most; minimum run times are not looked at.
     """
 
-    def __init__(self, cycle: Cycle, claimer: Job, step: tuple[int, ...]) -> None:
+    def __init__(self, cycle: Cycle, preemptor: Job, step: tuple[int, ...]) -> None:
         """As things are now."""
-        self.cycle, self.claimer, self.step = cycle, claimer, step
-        self.demand = cycle.demand(claimer, step)
-        self._rows = _lower(cycle, claimer)
-        self._new = _given_now(cycle, claimer)
+        self.cycle, self.preemptor, self.step = cycle, preemptor, step
+        self.demand = cycle.demand(preemptor, step)
+        self._rows = _lower(cycle, preemptor)
+        self._new = _given_now(cycle, preemptor)
         self.most = self._most()
-        self._before, self._given = cycle.standings.copy(), cycle.given
+        self._before, self._given = cycle.queue_usage.copy(), cycle.given
         self._known: dict[Triple, tuple[Claim, Budgets | None]] = {}
 
     @cached_property
     def shares(self) -> tuple[Share, ...]:
         """What may leave its queue, in the order of victims."""
-        cycle, queue = self.cycle, self.claimer.queue
-        jobs, claimers = cycle.state.jobs, cycle.moves.claimers()
+        cycle, queue = self.cycle, self.preemptor.queue
+        jobs, preemptors = cycle.state.jobs, cycle.moves.preemptors()
         slots = np.unique(cycle.state.tasks.job.take(self._rows)).tolist()
         found = {slot: jobs.at(slot) for slot in slots} | {job.slot: job for job in self._new}
-        lower = [job for job in found.values() if cycle.is_left_alone(job, claimers)]
-        least = preempt_protects_s(cycle.standings.table, queue, cycle.settings.min_runtime_s)
+        lower = [job for job in found.values() if cycle.is_left_alone(job, preemptors)]
+        least = preempt_protects_s(cycle.queue_usage.table, queue, cycle.settings.min_runtime_s)
         giving = Giving(cycle, lower, lambda job: job.started + least > cycle.now)
         return tuple(giving.shares(lambda _: True))
 
     @property
     def gone(self) -> Triple:
-        """How much has left its queue since, once the claimer has got what it asks for."""
-        slot, demand = self.claimer.queue, self.demand
-        used, now = self._before.used[slot], self.cycle.standings.used[slot]
+        """How much has left its queue since, once the preemptor has got what it asks for."""
+        slot, demand = self.preemptor.queue, self.demand
+        used, now = self._before.used[slot], self.cycle.queue_usage.used[slot]
         gpu, cpu, memory = (used[r] + demand[r] - now[r] for r in RESOURCES)
         return gpu, cpu, memory
 
     def claim(self, gone: Triple) -> Claim:
         """The claim, had its queue had so much less; it follows nothing but its own ``take``."""
-        cycle, claimer = self.cycle, self.claimer
-        standings = self._before.copy()
-        standings.add(claimer.queue, gone, sign=-1)
+        cycle, preemptor = self.cycle, self.preemptor
+        queue_usage = self._before.copy()
+        queue_usage.add(preemptor.queue, gone, sign=-1)
         return Claim(
-            standings,
-            claimer.queue,
+            queue_usage,
+            preemptor.queue,
             self.demand,
-            self.demand if cycle.is_fixed(claimer) else NONE,
+            self.demand if cycle.is_fixed(preemptor) else NONE,
             saturation_milli=cycle.settings.saturation_milli,
             given=self._given,
         )
@@ -99,12 +99,12 @@ class OwnSide:
 
     def _has_all(self, gone: Triple) -> bool:
         """Whether all its queues stay within quota and share once so much has left: plainly all."""
-        standings, demand = self._before, self.demand
+        queue_usage, demand = self._before, self.demand
         more = (demand[0] - gone[0], demand[1] - gone[1], demand[2] - gone[2])
         return all(
-            standings.within(standings.quota[slot], slot, more)
-            and standings.within(standings.fair[slot], slot, more)
-            for slot in standings.table.path[self.claimer.queue]
+            queue_usage.within(queue_usage.quota[slot], slot, more)
+            and queue_usage.within(queue_usage.fair[slot], slot, more)
+            for slot in queue_usage.table.path[self.preemptor.queue]
         )
 
     def least(self, enough: Callable[[Triple], bool]) -> tuple[Share, ...]:
@@ -120,10 +120,12 @@ class OwnSide:
 
     def causes(self, gone: Triple) -> tuple[Cause, Cause]:
         """What victims of other queues are told, and those of its own."""
-        leaf, demand = self.claimer.queue, self.demand
+        leaf, demand = self.preemptor.queue, self.demand
         used, quota = self._before.used[leaf], self._before.quota[leaf]
         within = all(used[r] - gone[r] + demand[r] <= quota[r] for r in RESOURCES)
-        return Cause(Token.RECLAIMED, self.claimer, within), Cause(Token.PREEMPTED, self.claimer)
+        return Cause(Token.RECLAIMED, self.preemptor, within), Cause(
+            Token.PREEMPTED, self.preemptor
+        )
 
     def _most(self) -> Triple:
         tasks, rows = self.cycle.state.tasks, self._rows
@@ -141,21 +143,21 @@ def reaches_others(rights: Budgets) -> bool:
     return bool(((rights.excess > 0) & (rights.excess < NO_BOUND)).any())
 
 
-def _lower(cycle: Cycle, claimer: Job) -> Counts:
-    """Rows of the tasks of lower priority in the claimer's queue that may be stopped."""
+def _lower(cycle: Cycle, preemptor: Job) -> Counts:
+    """Rows of the tasks of lower priority in the preemptor's queue that may be stopped."""
     tasks = cycle.state.tasks
-    mine = (tasks.victim == claimer.queue) & (tasks.priority < claimer.spec.priority)
-    return np.flatnonzero(mine & ~cycle.moves.stopped)
+    mine = (tasks.victim == preemptor.queue) & (tasks.priority < preemptor.spec.priority)
+    return np.flatnonzero(mine & ~cycle.moves.evicted)
 
 
-def _given_now(cycle: Cycle, claimer: Job) -> list[Job]:
+def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
     """Those of lower priority in its queue that this cycle gives room, and that may be stopped."""
-    jobs = map(cycle.state.jobs.get, sorted({*cycle.moves.started, *cycle.moves.held}))
+    jobs = map(cycle.state.jobs.get, sorted({*cycle.moves.started, *cycle.moves.reserved}))
     return [
         job
         for job in jobs
-        if job.queue == claimer.queue
-        and job.spec.priority < claimer.spec.priority
+        if job.queue == preemptor.queue
+        and job.spec.priority < preemptor.spec.priority
         and job.spec.preemptible is not Preemptibility.NO
-        and job is not claimer
+        and job is not preemptor
     ]

@@ -7,7 +7,7 @@ queue holds in all does not grow, except into free room, so no other queue is to
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_failed_before
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.layers import Bools
@@ -36,10 +36,10 @@ def run(cycle: Cycle) -> None:
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by what may be taken inside its queue."""
     wish = vectorised.wish_of(cycle, job, step)
-    if wish is None or cycle.barrier(job, step) is not None:
+    if wish is None or cycle.over_limit(job, step) is not None:
         return answered(_one_by_one(cycle, job, step))
     own = _own(cycle, job)
-    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
     alone = np.full(len(own), least) if least else None
     budgets, cause = vectorised.open_budgets(cycle), Cause(Token.PREEMPTED, job)
     found = vectorised.offer(
@@ -55,7 +55,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
 
 
 def _own(cycle: Cycle, job: Job) -> Bools:
-    own = np.zeros(len(cycle.standings.used), np.bool_)
+    own = np.zeros(len(cycle.queue_usage.used), np.bool_)
     own[job.queue] = True
     return own
 
@@ -68,7 +68,7 @@ def _one_by_one(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     ]
     if not victims:
         return False
-    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
     search = Search(cycle, job, step, Cause(Token.PREEMPTED, job))
     few = in_the_way(cycle, job, step, victims, lambda _, __: True)
     for some in (few, victims):
@@ -82,4 +82,4 @@ def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by what may be taken inside its queue, once it may make others."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    return unless_in_vain(cycle, "preempt", job, step, find)
+    return unless_failed_before(cycle, "preempt", job, step, find)

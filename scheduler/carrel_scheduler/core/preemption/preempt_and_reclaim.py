@@ -8,7 +8,7 @@ the sake of the claim than is claimed.
 """
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_failed_before
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.preemption import preemptors, vectorised
 from carrel_scheduler.core.preemption.combining import make_room
@@ -38,13 +38,13 @@ def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by both rules, once it may make others give way."""
     if cycle.delayed(job, reclaiming=True):
         return Answer.NOT_THIS
-    return unless_in_vain(cycle, "combine", job, step, find)
+    return unless_failed_before(cycle, "combine", job, step, find)
 
 
 def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by what may be taken inside its queue and from others."""
-    standings, wish = cycle.standings, vectorised.wish_of(cycle, job, step)
-    if not standings.within(standings.fair[job.queue], job.queue, NONE):
+    queue_usage, wish = cycle.queue_usage, vectorised.wish_of(cycle, job, step)
+    if not queue_usage.within(queue_usage.fair[job.queue], job.queue, NONE):
         return Answer.PLAINLY_NO
     if wish is not None and not _in_reach(cycle, job, wish):
         return Answer.PLAINLY_NO

@@ -11,7 +11,7 @@ the room that is left, and an answer should not depend on whose turn it happens 
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.starvation import barred, held_back
+from carrel_scheduler.core.cycle.starvation import held_back, rows_over_limit
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.node_prefilter import looks_at_all
 from carrel_scheduler.core.work.jobs import Job
@@ -29,7 +29,7 @@ TURN = 7919
 def for_reclaim(cycle: Cycle) -> Counts:
     """Numbers of rows that may take from other queues."""
     waiting, rows = cycle.state.waiting, _looked_at(cycle)
-    columns, quota = cycle.columns, cycle.standings.table.quotas
+    columns, quota = cycle.queue_columns, cycle.queue_usage.table.quotas
     rows = rows.compress(waiting.within(rows, columns.fair - columns.used))
     to_be_had = (columns.used > columns.kept).any(axis=0)
     wanted = waiting.demand[to_be_had].max(axis=0, initial=0)
@@ -52,7 +52,7 @@ def for_combine(cycle: Cycle) -> Counts:
 
     Their queue is within its fair share, and stays so if all of its own gives way.
     """
-    waiting, columns = cycle.state.waiting, cycle.columns
+    waiting, columns = cycle.state.waiting, cycle.queue_columns
     to_be_had = (columns.used > columns.kept).any(axis=0)
     if not to_be_had.any():
         return _looked_at(cycle)[:0]
@@ -64,7 +64,7 @@ def for_combine(cycle: Cycle) -> Counts:
     rows = rows.compress(waiting.within(rows, columns.fair))
     wanted = waiting.demand[to_be_had].max(axis=0, initial=0)
     rows = rows.compress(wanted.take(rows) > 0)
-    quota = cycle.standings.table.quotas
+    quota = cycle.queue_usage.table.quotas
     allowed = ~waiting.fixed.take(rows) | waiting.within(rows, quota - columns.fixed)
     rows = rows.compress(allowed)
     rows = rows.compress(~(held_back(cycle, rows) | _too_new(cycle, rows)))
@@ -121,7 +121,7 @@ def for_consolidate(cycle: Cycle) -> Counts:
     rows, waiting = _looked_at(cycle), cycle.state.waiting
     for demand, free in zip(waiting.demand, cycle.free_in_all(), strict=True):
         rows = rows.compress(demand.take(rows) <= free)
-    rows = rows.compress(~barred(cycle, rows))
+    rows = rows.compress(~rows_over_limit(cycle, rows))
     return _in_turns(cycle, rows, np.zeros(len(rows), np.bool_))
 
 

@@ -7,9 +7,9 @@ Who stays holds the room on which it runs; it must not have been given to anybod
 from collections.abc import Sequence
 from dataclasses import replace
 
-from carrel_scheduler.core.cycle.moves import TAKEN, ManyStopped, Move
+from carrel_scheduler.core.cycle.moves import TAKEN, ManyEvicted, Move
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.nodes.free_capacity import Room
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.preemption.legality import Budgets
 from carrel_scheduler.core.preemption.own_queue import OwnSide
 from carrel_scheduler.core.preemption.victim_order import Share
@@ -20,14 +20,14 @@ Overdrawn = list[int]
 
 def promised_beyond(own: OwnSide, leaving: Sequence[Share]) -> list[Overdrawn]:
     """What of the places of each share was promised to others already, before they leave."""
-    return [own.cycle.room.overdrawn(_places(own, share)) for share in leaving]
+    return [own.cycle.free_capacity.overdrawn(_places(own, share)) for share in leaving]
 
 
 def others_lose(own: OwnSide, mark: int) -> bool:
     """Whether anything was taken of another queue since ``mark``: only that needs rights."""
-    queue = own.claimer.queue
+    queue = own.preemptor.queue
     for move in own.cycle.moves.log[mark:]:
-        if isinstance(move, ManyStopped):
+        if isinstance(move, ManyEvicted):
             if any(leaf != queue for leaf, _ in move.sums):
                 return True
         elif isinstance(move, Move) and move.kind in TAKEN and move.job.queue != queue:
@@ -61,13 +61,15 @@ def _stays(own: OwnSide, share: Share, before: Overdrawn, rights: Budgets | None
     cycle, job, gone = own.cycle, share.job, own.gone
     less = (gone[0] - share.amounts[0], gone[1] - share.amounts[1], gone[2] - share.amounts[2])
     places = _places(own, share)
-    may = cycle.barrier(job, share.indices) is None and (rights is None or own.gives(less, rights))
-    if not may or len(places) < len(share.indices) or not _has_slots(cycle.room, places):
+    may = cycle.over_limit(job, share.indices) is None and (
+        rights is None or own.gives(less, rights)
+    )
+    if not may or len(places) < len(share.indices) or not _has_slots(cycle.free_capacity, places):
         return False
     mark = cycle.moves.mark()
     for index, place in zip(share.indices, places, strict=True):
-        cycle.moves.hold(job, index, place, fixed=False)
-    after = cycle.room.overdrawn(places)
+        cycle.moves.reserve(job, index, place, fixed=False)
+    after = cycle.free_capacity.overdrawn(places)
     if any(now > then for now, then in zip(after, before, strict=True)):
         cycle.moves.rollback(mark)
         return False
@@ -81,7 +83,7 @@ def _places(own: OwnSide, share: Share) -> list[Footprint]:
     return [tasks.footprint(rows[index]) for index in share.indices if index in rows]
 
 
-def _has_slots(room: Room, places: Sequence[Footprint]) -> bool:
+def _has_slots(room: FreeCapacity, places: Sequence[Footprint]) -> bool:
     """Whether their nodes take work, and their memory slots are nobody's."""
     bare = [replace(place, share=0, host=()) for place in places]
     return room.has(bare, soon=True)

@@ -7,7 +7,7 @@ way, in ``giving``.
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_failed_before
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.preemption import preemptors, vectorised
@@ -39,7 +39,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     demand = cycle.demand(job, step)
     fixed = demand if cycle.is_fixed(job) else NONE
     claim = Claim(
-        cycle.standings,
+        cycle.queue_usage,
         job.queue,
         demand,
         fixed,
@@ -48,8 +48,8 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     )
     if not claim.may:
         return Answer.PLAINLY_NO
-    standings = cycle.standings
-    within = standings.within(standings.quota[job.queue], job.queue, demand)
+    queue_usage = cycle.queue_usage
+    within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     wish = vectorised.wish_of(cycle, job, step)
     large = wish is not None and not looks_at_all(cycle, wish.tasks)
@@ -57,7 +57,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
         return Answer.PLAINLY_NO
     found = vectorised.from_others(cycle, claim, job, wish) if wish is not None else None
     if wish is None or found is None:
-        others = np.arange(len(standings.used)) != job.queue
+        others = np.arange(len(queue_usage.used)) != job.queue
         victims = promising(cycle, job, step, others)
         return answered(_one_by_one(cycle, job, step, claim, cause, victims))
     table = found.table
@@ -105,7 +105,7 @@ def _with_moves(cycle: Cycle, job: Job, step: tuple[int, ...], claim: Claim, cau
             kept[id(share)] = share
         return True
 
-    victims = promising(cycle, job, step, np.ones(len(cycle.standings.used), np.bool_))
+    victims = promising(cycle, job, step, np.ones(len(cycle.queue_usage.used), np.bool_))
     giving = Giving(cycle, victims, lambda victim: is_protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda share: id(share) in kept)
     return search.run(giving.shares(legal_or_kept))
@@ -115,4 +115,4 @@ def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     """Make room for a step by what may be taken from other queues, once it may make them."""
     if cycle.delayed(job, reclaiming=True):
         return Answer.NOT_THIS
-    return unless_in_vain(cycle, "reclaim", job, step, find)
+    return unless_failed_before(cycle, "reclaim", job, step, find)

@@ -41,7 +41,7 @@ def occupants(cycle: Cycle, rows: Sequence[int]) -> list[Occupant]:
     tasks, jobs, now = cycle.state.tasks, cycle.state.jobs, cycle.now
     at = np.array(rows, np.int64)
     slots = tasks.job.take(at)
-    may_stop = (tasks.victim.take(at) >= 0) & ~cycle.moves.stopped.take(at)
+    may_stop = (tasks.victim.take(at) >= 0) & ~cycle.moves.evicted.take(at)
     columns = (
         *(slots.tolist(), tasks.mask.take(at).tolist(), tasks.share.take(at).tolist()),
         *(tasks.cls.take(at).tolist(), may_stop.tolist(), jobs.since.take(slots).tolist()),
@@ -63,7 +63,7 @@ def _moves(cycle: Cycle, job: Job) -> bool:
 def movers(cycle: Cycle, cls: int, node: int, here: Sequence[Occupant]) -> list[Occupant] | None:
     """The occupants of a node to move for one task of a class; least work lost first."""
     kind, host = cycle.state.classes.kinds[cls], cycle.state.classes.host(cls)
-    soon = cycle.room.soon
+    soon = cycle.free_capacity.soon
     free = soon.devices[:, node].tolist()
     if kind.form is Form.NONE:
         chosen: list[Occupant] | None = []
@@ -91,7 +91,7 @@ def _for_whole(
     clearable = [d for d, there in enumerate(on) if d not in cleared and _clears(free[d], there)]
     if len(cleared) + len(clearable) < kind.amount:
         return None
-    options = [device for device in clearable if cycle.room.open.item(device, node)]
+    options = [device for device in clearable if cycle.free_capacity.open.item(device, node)]
     chosen: dict[int, Occupant] = {}
     lost = {device: _lost(on[device], chosen) for device in options}
     while len(cleared) < kind.amount:
@@ -144,7 +144,7 @@ def _for_share(
         return None
     options: list[tuple[float, int, list[Occupant]]] = []
     for device, milli in enumerate(free):
-        if not cycle.room.open.item(device, node):
+        if not cycle.free_capacity.open.item(device, node):
             continue
         room, taken = milli, []
         for one in sorted(here, key=lambda one: (one.lost, one.row)):

@@ -31,15 +31,15 @@ class Search:
     """A search for one claim.
 
     Attributes:
-        claimer, step: whose tasks need places.
+        preemptor, step: whose tasks need places.
         cause: what victims are told.
         movers: those who may only be stopped if they have a place elsewhere.
-        own: what victims of the claimer's own queue are told, where it is something else; they
+        own: what victims of the preemptor's own queue are told, where it is something else; they
             leave so that the claim stands, so they are not moved either.
     """
 
     cycle: Cycle
-    claimer: Job
+    preemptor: Job
     step: tuple[int, ...]
     cause: Cause
     movers: Callable[[Share], bool] = nobody
@@ -118,10 +118,10 @@ class Search:
         for share in shares:
             self._stop(share)
         if not self._place():
-            raise AssertionError(f"room made for {self.claimer.uid} does not hold it")
+            raise AssertionError(f"room made for {self.preemptor.uid} does not hold it")
         bound = self._bound_to_move(shares)
         if not self._move_all(bound):
-            raise AssertionError(f"those who make room for {self.claimer.uid} have no place")
+            raise AssertionError(f"those who make room for {self.preemptor.uid} have no place")
         ended: set[str] = set()
         for share in self._in_order_of_service(shares):
             if share in bound or share.job.uid in ended or self._is_own(share):
@@ -142,20 +142,20 @@ class Search:
 
     def _place(self) -> bool:
         cycle = self.cycle
-        if cycle.barrier(self.claimer, self.step) is not None:
+        if cycle.over_limit(self.preemptor, self.step) is not None:
             return False
-        return place(cycle, self.claimer, self.step, soon=True)
+        return place(cycle, self.preemptor, self.step, soon=True)
 
     def _may_fit(self) -> bool:
         """A quick look before places are sought: whether the first class fits often enough."""
-        shape = self.claimer.shape
+        shape = self.preemptor.shape
         cls = shape.classes[self.step[0]]
         need = sum(shape.classes[index] == cls for index in self.step)
-        counts = self.cycle.state.capacity.counts(self.cycle.room.soon, cls)
+        counts = self.cycle.state.capacity.counts(self.cycle.free_capacity.soon, cls)
         return int(counts.sum()) >= need
 
     def _is_own(self, share: Share) -> bool:
-        return self.own is not None and share.job.queue == self.claimer.queue
+        return self.own is not None and share.job.queue == self.preemptor.queue
 
     def _stop(self, share: Share) -> None:
         cause = self.own if self.own is not None and self._is_own(share) else self.cause
@@ -171,7 +171,7 @@ class Search:
         """Hold room for what a victim gives: its own where nobody took it, else elsewhere."""
         cycle, job = self.cycle, share.job
         mark = cycle.moves.mark()
-        if cycle.barrier(job, share.indices) is not None:
+        if cycle.over_limit(job, share.indices) is not None:
             return False
         homeless = [i for i in share.indices if job.shape.bound or not self._returns(job, i)]
         if not homeless or place(cycle, job, homeless, soon=True):
@@ -183,9 +183,9 @@ class Search:
         if index not in job.rows:
             return False
         own = self.cycle.state.tasks.footprint(job.rows[index])
-        if not self.cycle.room.has([own], soon=True):
+        if not self.cycle.free_capacity.has([own], soon=True):
             return False
-        self.cycle.moves.hold(job, index, own, fixed=False)
+        self.cycle.moves.reserve(job, index, own, fixed=False)
         return True
 
     def _in_order_of_service(self, shares: Sequence[Share]) -> list[Share]:

@@ -21,9 +21,9 @@ def wholly(claim: Claim, share: Share) -> bool:
     return claim.covers(share.job.queue, share.amounts)
 
 
-def is_protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
+def is_protected(cycle: Cycle, preemptor: Job, victim: Job) -> bool:
     """Whether a workload has not run long enough to give way to one of another queue."""
     least = reclaim_protects_s(
-        cycle.standings.table, claimer.queue, victim.queue, cycle.settings.min_runtime_s
+        cycle.queue_usage.table, preemptor.queue, victim.queue, cycle.settings.min_runtime_s
     )
     return victim.started + least > cycle.now

@@ -79,12 +79,12 @@ def budgets_of(cycle: Cycle, claim: Claim, known: ClaimBudgets | None = None) ->
         room = found.most[queues] + 1 - largest
         strict = np.where(bound[queues], np.minimum(excess[queues], room), 0)
         excess[queues] = np.maximum(strict, 0)
-    return Budgets(cycle.standings.table.tree, excess, excess[:, 0] >= NO_BOUND)
+    return Budgets(cycle.queue_usage.table.tree, excess, excess[:, 0] >= NO_BOUND)
 
 
 def open_budgets(cycle: Cycle) -> Budgets:
     """No bound at all."""
-    tree = cycle.standings.table.tree
+    tree = cycle.queue_usage.table.tree
     queues = tree.size
     return Budgets(tree, np.zeros((queues, 3), np.int64), np.ones(queues, np.bool_))
 
@@ -110,7 +110,7 @@ def make_room(
         cause: what victims are told.
         one_by_one: the other search; asked where there are few, and where the table does not hold
             everything that could be given.
-        own: what victims of the claimer's own queue are told, where it is something else.
+        own: what victims of the preemptor's own queue are told, where it is something else.
     """
     plain, ground = table.plain(), table.ground(job.shape.cls)
     purse = purse_of(plain, budgets)
@@ -157,15 +157,15 @@ def _cost(cycle: Cycle, table: VictimTable, cost: Counts, mark: int) -> int:
 def _carry_out(
     cycle: Cycle, job: Job, table: VictimTable, answer: Cleared, causes: tuple[Cause, Cause]
 ) -> bool:
-    """``causes``: what others are told, and what victims of the claimer's own queue are."""
+    """``causes``: what others are told, and what victims of the preemptor's own queue are."""
     moves, tasks = cycle.moves, cycle.state.tasks
     mark, rows = moves.mark(), table.rows_of(answer.units)
     own = tasks.victim.take(rows) == job.queue
     for cause, some in zip(causes, (rows[~own], rows[own]), strict=True):
         if len(some):
-            moves.stop_many(some, cause)
+            moves.evict_many(some, cause)
     step = job.shape.first_step
-    if cycle.barrier(job, step) is None and _hold(cycle, job, step, answer.nodes):
+    if cycle.over_limit(job, step) is None and _hold(cycle, job, step, answer.nodes):
         return True
     moves.rollback(mark)
     return False
@@ -178,13 +178,13 @@ def _hold(cycle: Cycle, job: Job, step: tuple[int, ...], nodes: Counts) -> bool:
     if kind.form is Form.WHOLE and not cycle.state.nodes.mig.any():
         masks = _whole_nodes(cycle, nodes, kind.amount)
         if masks is not None:
-            moves.hold_many(job, step, nodes, masks, fixed=fixed)
+            moves.reserve_many(job, step, nodes, masks, fixed=fixed)
             return True
     for index, node in zip(step, nodes.tolist(), strict=True):
         place = cycle.footprint(cls, node, soon=True)
         if place is None:
             return False
-        moves.hold(job, index, place, fixed=fixed)
+        moves.reserve(job, index, place, fixed=fixed)
     return True
 
 
@@ -194,7 +194,7 @@ def _whole_nodes(
     """(m,) bits of all free devices of each node, where each is just enough for one task."""
     if int(np.bincount(nodes).max(initial=0)) > 1:
         return None
-    free: Bools = cycle.room.soon.devices.take(nodes, 1) >= MILLI
+    free: Bools = cycle.free_capacity.soon.devices.take(nodes, 1) >= MILLI
     if bool((free.sum(axis=0) != devices).any()):
         return None
     bits = np.uint64(1) << np.arange(len(free), dtype=np.uint64)
@@ -240,16 +240,16 @@ def offer(
     return Offer(victims_of(cycle, giving, below, protected_s=protected_s, nodes=nodes), budgets)
 
 
-def protected_s(cycle: Cycle, claimer: int) -> Times | None:
+def protected_s(cycle: Cycle, preemptor: int) -> Times | None:
     """(Q,) how long work of each queue is left alone, where anybody is."""
-    table, least = cycle.standings.table, cycle.settings.min_runtime_s
+    table, least = cycle.queue_usage.table, cycle.settings.min_runtime_s
     rules = [rule for rule in table.rules if rule is not None]
     if not least and all(rule.reclaim_min_runtime_s is None for rule in rules):
         return None
     queues = range(len(table.rules))
     return np.array(
         [
-            reclaim_protects_s(table, claimer, queue, least) if table.path[queue] else 0.0
+            reclaim_protects_s(table, preemptor, queue, least) if table.path[queue] else 0.0
             for queue in queues
         ]
     )

@@ -110,7 +110,7 @@ class Giving:
             wholly: whether all of a share lies beyond what its queue keeps. Those that would take
                 their queue below it come after the others of their queue and priority.
         """
-        order = VictimOrder(self._cycle.standings, self._head, self._heaps)
+        order = VictimOrder(self._cycle.queue_usage, self._head, self._heaps)
         while (leaf := order.pop()) is not None:
             key, number, victim, share = heapq.heappop(self._heaps[leaf])
             if legal(share):

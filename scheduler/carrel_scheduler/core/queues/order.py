@@ -12,7 +12,7 @@ Siblings are compared with the best candidate below each; the first difference d
 
 The tree is walked from the top, so a department is chosen before a project of it. Victims come in
 exactly the reverse order, their candidate being the one who would give way next and their
-standings those without the victims taken before.
+queue_usage those without the victims taken before.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from carrel_scheduler.core.queues.fair_share import KnownKeys
 from carrel_scheduler.core.queues.rules import RESOURCES
-from carrel_scheduler.core.queues.usage import Standings, dominant_share
+from carrel_scheduler.core.queues.usage import QueueUsage, dominant_share
 from carrel_scheduler.core.resources import NONE
 
 Key = tuple[int, ...]
@@ -36,13 +36,17 @@ SHARE_WITH = 4
 """Place of the dominant share with the candidate in a key."""
 
 
-def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
+def queue_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE) -> Key:
     """The place of a queue among its siblings; smaller is served first, no two are equal."""
-    gpu, cpu, memory = used = standings.used[slot]
+    gpu, cpu, memory = used = queue_usage.used[slot]
     with_gpu, with_cpu, with_memory = then = gpu + demand[0], cpu + demand[1], memory + demand[2]
-    fair_gpu, fair_cpu, fair_memory = standings.fair[slot]
-    quota_gpu, quota_cpu, quota_memory = standings.quota[slot]
-    keeps, measure, table = standings.allocatable[slot], standings.measure[slot], standings.table
+    fair_gpu, fair_cpu, fair_memory = queue_usage.fair[slot]
+    quota_gpu, quota_cpu, quota_memory = queue_usage.quota[slot]
+    keeps, measure, table = (
+        queue_usage.allocatable[slot],
+        queue_usage.measure[slot],
+        queue_usage.table,
+    )
     return (
         gpu > fair_gpu and cpu > fair_cpu and memory > fair_memory,
         with_gpu > quota_gpu or with_cpu > quota_cpu or with_memory > quota_memory,
@@ -55,34 +59,34 @@ def queue_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> 
     )
 
 
-def victim_key(standings: Standings, slot: int, demand: Sequence[int] = NONE) -> Key:
+def victim_key(queue_usage: QueueUsage, slot: int, demand: Sequence[int] = NONE) -> Key:
     """The reverse of ``queue_key``: smaller gives way first.
 
     Only the dominant share is that without the candidate, which holds ``demand``: what a queue is
     beyond, it is as long as the candidate is there.
     """
-    key = list(queue_key(standings, slot))
-    gpu, cpu, memory = standings.used[slot]
+    key = list(queue_key(queue_usage, slot))
+    gpu, cpu, memory = queue_usage.used[slot]
     left = (gpu - demand[0], cpu - demand[1], memory - demand[2])
-    key[SHARE_WITH] = dominant_share(left, standings.measure[slot])
+    key[SHARE_WITH] = dominant_share(left, queue_usage.measure[slot])
     return tuple(-part for part in key)
 
 
 class Service:
     """A tree of heaps over the leaves that have candidates, with the next one on top.
 
-    Whoever changes standings or candidates tells by ``update``; only that leaf's path is looked at
+    Whoever changes usage or candidates tells by ``update``; only that leaf's path is looked at
     again. Leaves without candidates cost nothing.
     """
 
     _key = staticmethod(queue_key)
 
-    def __init__(self, standings: Standings, head: Head, leaves: Iterable[int]) -> None:
+    def __init__(self, queue_usage: QueueUsage, head: Head, leaves: Iterable[int]) -> None:
         """``leaves``: those that may have candidates, in any order."""
-        self._standings, self._head = standings, head
+        self._standings, self._head = queue_usage, head
         self._leaves = set(leaves)
         self._popped: int | None = None
-        self._parents = standings.table.parent
+        self._parents = queue_usage.table.parent
         self._best: dict[int, Best] = {}
         self._keys: dict[int, Key] = {}
         self._heaps: dict[int, list[tuple[Key, int]]] = {}
@@ -188,7 +192,7 @@ class Service:
 class VictimOrder(Service):
     """The same tree in reverse: ``head`` gives what a leaf's next victim holds.
 
-    Victims are counted out of the standings as they are taken, and told by ``update``.
+    Victims are counted out of the queue usage as it are taken, and told by ``update``.
     """
 
     _key = staticmethod(victim_key)

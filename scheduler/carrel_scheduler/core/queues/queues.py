@@ -39,10 +39,10 @@ class Sum(IntEnum):
     """The part of ``USED`` that is non-preemptible."""
     RELEASING = 2
     """Told to stop, still there."""
-    PROMISED = 3
+    RESERVED = 3
     """Room held for waiting work."""
-    PROMISED_FIXED = 4
-    """The part of ``PROMISED`` that is for non-preemptible work."""
+    RESERVED_FIXED = 4
+    """The part of ``RESERVED`` that is for non-preemptible work."""
     WAITING = 5
     """Asked for by pending tasks, placeable or not."""
 
@@ -120,14 +120,14 @@ class QueueColumns:
         return self._sum(Sum.RELEASING)
 
     @property
-    def promised(self) -> Counts:
+    def reserved(self) -> Counts:
         """Held for waiting work, (Q, 3)."""
-        return self._sum(Sum.PROMISED)
+        return self._sum(Sum.RESERVED)
 
     @property
-    def promised_fixed(self) -> Counts:
+    def reserved_fixed(self) -> Counts:
         """Held for waiting non-preemptible work, (Q, 3)."""
-        return self._sum(Sum.PROMISED_FIXED)
+        return self._sum(Sum.RESERVED_FIXED)
 
     @property
     def waiting(self) -> Counts:
@@ -266,8 +266,8 @@ class QueueColumns:
 
     def _held(self, slot: int) -> Ceiling:
         """What the queue holds and is promised, as a ceiling."""
-        fixed = (self.fixed[slot] + self.promised_fixed[slot]).tolist()
-        used = (self.used[slot] + self.promised[slot]).tolist()
+        fixed = (self.fixed[slot] + self.reserved_fixed[slot]).tolist()
+        used = (self.used[slot] + self.reserved[slot]).tolist()
         return Ceiling(tuple(fixed), tuple(used))
 
     def _beyond_ceiling(self, slot: int) -> bool:

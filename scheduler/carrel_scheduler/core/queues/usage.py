@@ -9,7 +9,7 @@ What stands in a workload's way before any node is looked at: limits and quotas,
 
 A resource that the workload does not ask for never stands in its way.
 
-The standings of a cycle as columns, for questions about all waiting rows at once.
+The queue_usage of a cycle as columns, for questions about all waiting rows at once.
 
 Shares and rules hold for the whole cycle and become columns once; what is held follows the queues
 that were touched when it is asked for.
@@ -33,7 +33,7 @@ Rows = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class LimitViolation:
     """A bound that the workload would break.
 
     Attributes:
@@ -59,12 +59,12 @@ class Barrier:
         return self.asked > self.bound
 
 
-def find_barrier(
+def find_violation(
     table: RuleTable,
     leaf: int,
     asked: tuple[Sequence[int], Sequence[int]],
     held: tuple[Rows, Rows],
-) -> Barrier | None:
+) -> LimitViolation | None:
     """The first bound that a leaf's work would break, the nearest queue's first, or ``None``.
 
     Args:
@@ -81,16 +81,16 @@ def find_barrier(
         else:
             amount, has = demand[resource], used[slot][resource]
         if amount and has + amount > bound:
-            return Barrier(token, table.names[slot], slot, resource, has, amount, bound)
+            return LimitViolation(token, table.names[slot], slot, resource, has, amount, bound)
     return None
 
 
-def lasting_barrier(
+def permanent_violation(
     table: RuleTable, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE
-) -> Barrier | None:
+) -> LimitViolation | None:
     """The first bound that the work would break even if nobody held anything, or ``None``."""
     nobody = (NONE,) * len(table.names)
-    return find_barrier(table, leaf, (demand, fixed_demand), (nobody, nobody))
+    return find_violation(table, leaf, (demand, fixed_demand), (nobody, nobody))
 
 
 SCALE: Final = 1_000_000_000
@@ -128,7 +128,7 @@ class Watched:
         return tuple((slot, self._shares[slot]) for slot in sorted(self._asked))
 
 
-class Standings:
+class QueueUsage:
     """All queues by slot. Open bounds are ``NO_BOUND``.
 
     Attributes:
@@ -154,17 +154,17 @@ class Standings:
         self.total = total
         self.touched: set[int] = set()
         self.quota, self.cap = self.table.quota, self.table.cap
-        self.used: list[list[int]] = (columns.used + columns.promised).tolist()
-        self.fixed: list[list[int]] = (columns.fixed + columns.promised_fixed).tolist()
+        self.used: list[list[int]] = (columns.used + columns.reserved).tolist()
+        self.fixed: list[list[int]] = (columns.fixed + columns.reserved_fixed).tolist()
         self.fair: Shares = list(division.fair)
         self.allocatable = list(division.allocatable)
         self.measure = list(division.measure)
         self.known = division.known
 
-    def copy(self) -> "Standings":
+    def copy(self) -> "QueueUsage":
         """An independent copy, for moves that are only tried."""
-        twin = object.__new__(Standings)
-        for name in Standings.__slots__:
+        twin = object.__new__(QueueUsage)
+        for name in QueueUsage.__slots__:
             setattr(twin, name, getattr(self, name))
         twin.touched = set(self.touched)
         twin.used, twin.fixed = [row[:] for row in self.used], [row[:] for row in self.fixed]
@@ -197,11 +197,11 @@ class Standings:
                 row[1] += cpu
                 row[2] += memory
 
-    def barrier(
+    def over_limit(
         self, leaf: int, demand: Sequence[int], fixed_demand: Sequence[int] = NONE
-    ) -> Barrier | None:
+    ) -> LimitViolation | None:
         """The first rule that keeps work from starting, from its leaf up, or ``None``."""
-        return find_barrier(self.table, leaf, (demand, fixed_demand), self.held)
+        return find_violation(self.table, leaf, (demand, fixed_demand), self.held)
 
     @property
     def held(self) -> tuple[list[list[int]], list[list[int]]]:
@@ -239,15 +239,15 @@ def dominant_share(amounts: Sequence[int], measure: Sequence[int]) -> int:
     return max(largest, part)
 
 
-class StandingColumns:
-    """(Q, 3) columns of one cycle's standings. Do not change them."""
+class QueueUsageColumns:
+    """(Q, 3) columns of one cycle's queue_usage. Do not change them."""
 
-    def __init__(self, standings: Standings, queues: QueueColumns) -> None:
-        """``standings`` of these queues, as nothing has changed them yet."""
-        self._standings = standings
-        self._used = queues.used + queues.promised
-        self._fixed = queues.fixed + queues.promised_fixed
-        standings.touched.clear()
+    def __init__(self, queue_usage: QueueUsage, queues: QueueColumns) -> None:
+        """``queue_usage`` of these queues, as nothing has changed them yet."""
+        self._standings = queue_usage
+        self._used = queues.used + queues.reserved
+        self._fixed = queues.fixed + queues.reserved_fixed
+        queue_usage.touched.clear()
 
     @cached_property
     def fair(self) -> Counts:
@@ -257,7 +257,7 @@ class StandingColumns:
 
     @cached_property
     def kept(self) -> Counts:
-        """What queues keep against a claimer within its quota."""
+        """What queues keep against a preemptor within its quota."""
         return np.minimum(_column(self._standings.allocatable), self._standings.table.quotas)
 
     @property
@@ -273,12 +273,12 @@ class StandingColumns:
         return self._fixed
 
     def _follow(self) -> None:
-        standings = self._standings
-        if standings.touched:
-            slots = list(standings.touched)
-            standings.touched.clear()
-            self._used[slots] = [standings.used[slot] for slot in slots]
-            self._fixed[slots] = [standings.fixed[slot] for slot in slots]
+        queue_usage = self._standings
+        if queue_usage.touched:
+            slots = list(queue_usage.touched)
+            queue_usage.touched.clear()
+            self._used[slots] = [queue_usage.used[slot] for slot in slots]
+            self._fixed[slots] = [queue_usage.fixed[slot] for slot in slots]
 
 
 def _column(rows: "list[list[int]] | list[tuple[int, int, int]]") -> Counts:

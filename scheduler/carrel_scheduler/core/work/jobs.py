@@ -38,7 +38,7 @@ class Job:
         fixed: what of its placed tasks counts as non-preemptible.
         core: of elastic semi-preemptible work the indices that are protected; ``uncovered``: its
             minimum came to rest on more than its rights, so nothing of this life is protected.
-        promise: places held for it: (task index, place); ``promise_fixed``: they count as
+        reservation: places held for it: (task index, place); ``reservation_fixed``: they count as
             non-preemptible.
         started, saved: of its present life; epoch seconds.
         evicted_at: when it last gave its room back to wait again.
@@ -52,10 +52,10 @@ class Job:
         "fixed",
         "halted",
         "out",
-        "promise",
-        "promise_fixed",
         "queue",
         "queued",
+        "reservation",
+        "reservation_fixed",
         "rows",
         "saved",
         "shape",
@@ -81,8 +81,8 @@ class Job:
         self.waiting: WaitingRow | None = None
         self.asked: Triple = (0, 0, 0)
         self.fixed: Triple = (0, 0, 0)
-        self.promise: tuple[tuple[int, Footprint], ...] = ()
-        self.promise_fixed = False
+        self.reservation: tuple[tuple[int, Footprint], ...] = ()
+        self.reservation_fixed = False
         self.started = 0.0
         self.evicted_at = spec.evicted_at
         self.saved = NEVER_SAVED

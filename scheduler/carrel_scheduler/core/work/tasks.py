@@ -26,7 +26,7 @@ COLUMNS = 256
 GPU, CPU = 0, 1
 
 
-class Lending:
+class PreemptibleUsage:
     """Rows by node, and what could be taken of it by queue.
 
     Attributes:
@@ -34,7 +34,7 @@ class Lending:
     """
 
     def __init__(self, tasks: "TaskColumns") -> None:
-        """Count all tasks once; afterwards ``enter``, ``leave`` and ``lend`` tell what changes."""
+        """Count all tasks once; afterwards ``enter``, ``leave`` and ``add`` tell what changes."""
         used = tasks.used()
         nodes = tasks.node.take(used)
         width = int(nodes.max(initial=-1)) + 1
@@ -58,7 +58,7 @@ class Lending:
         """A task left its node."""
         self.rows[node].remove(row)
 
-    def lend(self, queue: int, node: int, gpu: int, cpu: int) -> None:
+    def add(self, queue: int, node: int, gpu: int, cpu: int) -> None:
         """So much more may be taken there of a queue, less where negative."""
         column = queue % COLUMNS
         self._held[GPU, column, node] += gpu
@@ -122,14 +122,14 @@ class TaskColumns:
         self.victims: dict[int, dict[int, int]] = {}
         self.victims_in_all = 0
         self._spare: list[int] = []
-        self._lending: Lending | None = None
+        self._usage: PreemptibleUsage | None = None
 
     @property
-    def lending(self) -> Lending:
+    def preemptible_usage(self) -> PreemptibleUsage:
         """Tasks and what may be taken of them by node; counted when first asked for, then kept."""
-        if self._lending is None:
-            self._lending = Lending(self)
-        return self._lending
+        if self._usage is None:
+            self._usage = PreemptibleUsage(self)
+        return self._usage
 
     def put(
         self, place: Footprint, *, cls: int, job: int, index: int, victim: int, priority: int
@@ -150,8 +150,8 @@ class TaskColumns:
         self.victim[row] = victim
         self.priority[row] = priority
         self.hosts.setdefault(cls, place.host)
-        if self._lending is not None:
-            self._lending.enter(row, place.node)
+        if self._usage is not None:
+            self._usage.enter(row, place.node)
         return row
 
     def put_many(self, columns: dict[str, Counts], hosts: dict[int, tuple[int, ...]]) -> list[int]:
@@ -162,7 +162,7 @@ class TaskColumns:
                 ``index``, ``victim`` and ``priority``.
             hosts: what a task takes of each host row, by class.
         """
-        self._lending = None
+        self._usage = None
         count = len(columns["node"])
         self.reserve(len(self.node) - len(self._spare) + count)
         rows = self._spare[: -count - 1 : -1]
@@ -191,15 +191,15 @@ class TaskColumns:
         if queue != NOBODY:
             self._count_victim(queue, priority, 1)
         self.victim[row] = queue
-        if self._lending is not None:
-            self._lend(row, before, -1)
-            self._lend(row, queue, 1)
+        if self._usage is not None:
+            self._count_preemptible(row, before, -1)
+            self._count_preemptible(row, queue, 1)
 
-    def _lend(self, row: int, queue: int, sign: int) -> None:
-        if queue != NOBODY and self._lending is not None:
+    def _count_preemptible(self, row: int, queue: int, sign: int) -> None:
+        if queue != NOBODY and self._usage is not None:
             gpu = self.share.item(row) * self.mask.item(row).bit_count() + self.counted.item(row)
             node, cpu = self.node.item(row), self.host.item(0, row)
-            self._lending.lend(queue, node, sign * gpu, sign * cpu)
+            self._usage.add(queue, node, sign * gpu, sign * cpu)
 
     def _count_victim(self, queue: int, priority: int, change: int) -> None:
         self.victims_in_all += change
@@ -213,8 +213,8 @@ class TaskColumns:
     def drop(self, row: int) -> None:
         """Forget a task."""
         self.set_victim(row, NOBODY)
-        if self._lending is not None:
-            self._lending.leave(row, self.node.item(row))
+        if self._usage is not None:
+            self._usage.leave(row, self.node.item(row))
         self.node[row] = self.job[row] = NOBODY
         self.mask[row] = self.share[row] = self.slots[row] = self.counted[row] = 0
         self.host[:, row] = 0
@@ -249,7 +249,7 @@ class TaskColumns:
 
     def rows_on(self, node: int) -> list[int]:
         """Rows of the tasks on a node, by row."""
-        rows: list[int] = self.lending.on(np.array([node])).tolist()
+        rows: list[int] = self.preemptible_usage.on(np.array([node])).tolist()
         return rows
 
     def used(self) -> Counts:

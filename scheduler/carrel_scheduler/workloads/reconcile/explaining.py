@@ -106,7 +106,7 @@ def _tell(changes: PassChanges, plan: Said, uid: str, place: int | None) -> int:
         return int(changes.external_pods.explain(uid, reason))
     if reason is None or entry is None or entry.workload.status.phase != "pending":
         return 0
-    promised = uid in changes.state.promised
+    promised = uid in changes.state.reserved
     if _same(entry.workload.status.reason, reason, promised=promised):
         return 0
     entry.workload.status.reason = _with_story(entry, reason, promised=promised)

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Final
 
-from carrel_scheduler.core.events import Outcome, RoomPromised
+from carrel_scheduler.core.events import CapacityReserved, Outcome
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination, Plan
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.workloads.cache import CachedWorkload, Place
@@ -44,7 +44,7 @@ def put_into(changes: PassChanges, plan: Plan, steps: GuardedSteps) -> None:
 
 
 def _nominate(changes: PassChanges, nomination: Nomination) -> None:
-    changes.state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+    changes.state.apply(CapacityReserved(nomination.uid, nomination.places, nomination.indices))
     entry = changes.cache.get(nomination.uid)
     if entry is not None:
         changes.decide(entry, "nominate")

@@ -298,8 +298,8 @@ class LiveView:
             for one in shown.holders
             if (holder := self._holder(one.uid, one.gpu_milli, releasing=one.releasing)) is not None
         ]
-        if shown.promised_to:
-            promised = self._holder(shown.promised_to, MILLI, releasing=False)
+        if shown.reserved_for:
+            promised = self._holder(shown.reserved_for, MILLI, releasing=False)
             holders += [promised] if promised is not None else []
         return DeviceView(
             index=device.index,

@@ -37,7 +37,7 @@ class After:
     def of(cls, state: Columns, plan: Plan, now: float) -> "After":
         """Count a plan. Raises ``InvalidEvent`` for places that cannot be."""
         after = cls(state, plan, now)
-        after.holds = {uid: dict(job.promise) for uid, job in state.promised.items()}
+        after.holds = {uid: dict(job.reservation) for uid, job in state.reserved.items()}
         for one in plan.bindings:
             place = (one.node, one.devices, one.slots)
             after.starts.setdefault(one.uid, {})[one.index] = after._at(one.uid, one.index, place)

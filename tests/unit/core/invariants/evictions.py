@@ -1,7 +1,7 @@
 """Who may give way: what must hold for the evictions of every plan.
 
 Functions over a state and a plan, like those of ``plans``. Claims are replayed one after
-another on use that is counted from single tasks: each claimer's victims, then the claimer itself.
+another on use counted from single tasks: each preemptor's victims, then the preemptor itself.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -88,31 +88,33 @@ def victims_leave_whole_gangs(after: After) -> list[str]:
 
 
 def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
-    """Where the paths of claimer and victim part, the victim's side is beyond its quota.
+    """Where the paths of preemptor and victim part, the victim's side is beyond its quota.
 
     In a resource that is claimed and held. The victim's own queue is so too, as far as the quotas
     on its side are no more than those above them. Of the victims of a claim the largest comes last;
     what only moves is nobody's loss.
     """
     uses, found, seen = _use_before_claims(after), [], set[str]()
-    for claimer, evictions in _claims(after, Token.RECLAIMED):
-        demand = added(place.amounts for place in after.holds.get(claimer.uid, {}).values())
+    for preemptor, evictions in _claims(after, Token.RECLAIMED):
+        demand = added(place.amounts for place in after.holds.get(preemptor.uid, {}).values())
         for one in sorted(evictions, key=partial(_loses, after)):
             victim, held = after.state.job(one.uid), _loses(after, one)
             if _only_moves(after, one) or not any(held):
                 continue
-            side = _side(after.state, claimer, victim)
+            side = _side(after.state, preemptor, victim)
             if not side:
                 found.append(f"{one.uid} is reclaimed by its own queue")
                 continue
             told = _stops(after, one)
             beyond = [_beyond(rule, uses.of[rule.name], demand, told) for rule in side]
             if not beyond[0]:
-                found.append(f"{one.uid} gives way to {claimer.uid}: {side[0].name} within quota")
+                found.append(f"{one.uid} gives way to {preemptor.uid}: {side[0].name} within quota")
             elif not beyond[-1] and _quotas_add_up(after.state, side):
-                found.append(f"{one.uid} gives way to {claimer.uid}: {side[-1].name} within quota")
+                found.append(
+                    f"{one.uid} gives way to {preemptor.uid}: {side[-1].name} within quota"
+                )
             uses.add(victim.queue, held, -1)
-        for job in (claimer, *(after.state.job(one.uid) for one in evictions)):
+        for job in (preemptor, *(after.state.job(one.uid) for one in evictions)):
             fresh = after.fresh.get(job.uid, {}) if job.uid not in seen else {}
             stops = () if job.spec.interactive else after.stops.get(job.uid, ())
             new = (place.amounts for index, place in fresh.items() if index not in stops)
@@ -124,12 +126,12 @@ def nobody_within_quota_is_reclaimed(after: After) -> list[str]:
 def preempted_are_of_lower_priority(after: After) -> list[str]:
     """Inside a queue only strictly lower priority gives way."""
     return [
-        f"{one.uid} is preempted by {claimer.uid}"
-        for claimer, evictions in _by_claimer(after, Token.PREEMPTED)
+        f"{one.uid} is preempted by {preemptor.uid}"
+        for preemptor, evictions in _by_claimer(after, Token.PREEMPTED)
         for one in evictions
         if not _only_moves(after, one)
         for victim in [after.state.job(one.uid)]
-        if victim.queue != claimer.queue or victim.spec.priority >= claimer.spec.priority
+        if victim.queue != preemptor.queue or victim.spec.priority >= preemptor.spec.priority
     ]
 
 
@@ -140,12 +142,12 @@ def minimum_run_times_respected(after: After) -> list[str]:
     """
     found = []
     for token in (Token.RECLAIMED, Token.PREEMPTED):
-        for claimer, evictions in _by_claimer(after, token):
+        for preemptor, evictions in _by_claimer(after, token):
             for one in evictions:
                 if _only_moves(after, one):
                     continue
                 victim = after.state.job(one.uid)
-                least = _least_runtime(after.state, claimer, victim, token)
+                least = _least_runtime(after.state, preemptor, victim, token)
                 is_whole = met(victim.shape.group, counting(victim))
                 new = () if is_whole else after.starts.get(one.uid, ())
                 left = counting(victim, new, after.stops[one.uid])
@@ -158,20 +160,20 @@ def minimum_run_times_respected(after: After) -> list[str]:
 def delays_respected(after: After) -> list[str]:
     """Nobody gives way to work whose delay has not passed; other queues have one of their own."""
     return [
-        f"{one.uid} gives way to {claimer.uid} before its delay has passed"
+        f"{one.uid} gives way to {preemptor.uid} before its delay has passed"
         for one in after.plan.evictions
         if one.reason.token not in FORCED and one.reason.workload_uid
-        for claimer in [after.state.job(one.reason.workload_uid)]
-        for begin in [max(claimer.spec.created_at, claimer.evicted_at or 0.0)]
-        for delay in [_delay_s(after, one, claimer)]
+        for preemptor in [after.state.job(one.reason.workload_uid)]
+        for begin in [max(preemptor.spec.created_at, preemptor.evicted_at or 0.0)]
+        for delay in [_delay_s(after, one, preemptor)]
         if delay > 0 and after.now < begin + delay
     ]
 
 
-def _delay_s(after: After, one: Eviction, claimer: Job) -> float:
-    free = claimer.spec.preemptible is Preemptibility.YES
+def _delay_s(after: After, one: Eviction, preemptor: Job) -> float:
+    free = preemptor.spec.preemptible is Preemptibility.YES
     of_all = one.reason.token is Token.RECLAIMED and free
-    return max(claimer.spec.preemption_delay_s, after.state.settings.reclaim_delay_s * of_all)
+    return max(preemptor.spec.preemption_delay_s, after.state.settings.reclaim_delay_s * of_all)
 
 
 def moved_work_has_its_place(after: After) -> list[str]:
@@ -302,9 +304,9 @@ def _stops(after: After, one: Eviction, but: Collection[int] = ()) -> Triple:
     return added(after.state.tasks.footprint(row).amounts for row in rows)
 
 
-def _side(state: Columns, claimer: Job, victim: Job) -> list[QueueSet]:
+def _side(state: Columns, preemptor: Job, victim: Job) -> list[QueueSet]:
     """The victim's queues below the lowest common one, from the top down."""
-    common = {rule.name for rule in path_names(state, claimer.queue)}
+    common = {rule.name for rule in path_names(state, preemptor.queue)}
     mine = [rule for rule in path_names(state, victim.queue) if rule.name not in common]
     return mine[::-1]
 
@@ -338,12 +340,12 @@ def _quotas_add_up(state: Columns, side: list[QueueSet]) -> bool:
     return True
 
 
-def _least_runtime(state: Columns, claimer: Job, victim: Job, token: Token) -> float:
+def _least_runtime(state: Columns, preemptor: Job, victim: Job, token: Token) -> float:
     path = list(path_names(state, victim.queue))
     if token is Token.PREEMPTED:
         values = [rule.preempt_min_runtime_s for rule in path]
     else:
-        common = {rule.name for rule in path_names(state, claimer.queue)}
+        common = {rule.name for rule in path_names(state, preemptor.queue)}
         parting = sum(rule.name not in common for rule in path) - 1
         values = [rule.reclaim_min_runtime_s for rule in path[max(parting, 0) :]]
     default = state.settings.min_runtime_s

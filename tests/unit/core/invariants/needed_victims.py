@@ -45,8 +45,8 @@ def victims_are_needed(after: After) -> list[str]:
             continue
         beyond = starts_keep_to_rules(spared) or starts_keep_to_rules(_without_later(spared, one))
         if not (holds_are_honoured(spared) or beyond):
-            claimer = one.reason.workload_uid
-            found.append(f"{one.uid} gives way to {claimer}, which has room without it")
+            preemptor = one.reason.workload_uid
+            found.append(f"{one.uid} gives way to {preemptor}, which has room without it")
     return found
 
 

@@ -19,9 +19,9 @@ def pairs(state: Columns, plan: Plan) -> frozenset[Pair]:
     """(who gave way, to whom) of a plan."""
     found: set[Pair] = set()
     for one in _ended(plan):
-        claimer = one.reason.workload_uid
-        ends = (state.job(one.uid).spec.project, state.job(claimer).spec.project)
-        found.add((one.uid, claimer))
+        preemptor = one.reason.workload_uid
+        ends = (state.job(one.uid).spec.project, state.job(preemptor).spec.project)
+        found.add((one.uid, preemptor))
         if ends[0] != ends[1]:
             found.add((f"queue {ends[0]}", f"queue {ends[1]}"))
     queues = [state.job(one.uid).spec.project for one in _ended(plan)]

@@ -65,10 +65,10 @@ def holds_are_honoured(after: After) -> list[str]:
     coming, coming_slots = _coming(after.state, after)
     held: Counter[Key] = Counter()
     touched: set[Key] = set()
-    claimers = {one.reason.workload_uid for one in after.plan.evictions}
+    preemptors = {one.reason.workload_uid for one in after.plan.evictions}
     found = []
     for job, index, place in after.new_places():
-        if index in after.starts.get(job.uid, ()) or job.uid in claimers:
+        if index in after.starts.get(job.uid, ()) or job.uid in preemptors:
             touched.update(("device", device, place.node) for device in place.devices)
             touched.update(("host", row, place.node) for row, some in enumerate(place.host) if some)
     for _, _, place in _all(after.state, after.starts):
@@ -76,11 +76,11 @@ def holds_are_honoured(after: After) -> list[str]:
     promised_slots: dict[tuple[int, int], int] = {}
     for job, index, place in _all(after.state, after.holds):
         fresh = index in after.fresh.get(job.uid, ())
-        if fresh and job.uid not in claimers and index not in after.stops.get(job.uid, ()):
+        if fresh and job.uid not in preemptors and index not in after.stops.get(job.uid, ()):
             continue
         for device in place.devices:
             there = ~slots.get((device, place.node), 0) | coming_slots.get((device, place.node), 0)
-            mine = fresh and job.uid in claimers
+            mine = fresh and job.uid in preemptors
             if mine and place.slots & ~(there & ~promised_slots.get((device, place.node), 0)):
                 found.append(f"{job.uid}[{index}] is promised memory slots of others")
         _count(held, promised_slots, place)

@@ -1,4 +1,4 @@
-"""Who may take from other queues: what must hold for the claimers of every plan.
+"""Who may take from other queues: what must hold for the preemptors of every plan.
 
 The victims' side of the same rule stands in ``evictions``.
 """
@@ -40,10 +40,10 @@ def _kept(after: After) -> Uses:
         leaves = eviction is not None and eviction.reason.token in GIVE_WAY
         if not one.stopping and not (leaves and one.index in after.stops[uid]):
             uses.add(one.job.queue, one.place.amounts)
-    claimers = {one.reason.workload_uid for one in after.plan.evictions}
+    preemptors = {one.reason.workload_uid for one in after.plan.evictions}
     for uid, places in sorted(after.starts.items()):
         uses.add(after.state.job(uid).queue, added(place.amounts for place in places.values()))
-    for uid in sorted(set(after.state.promised) - claimers - set(after.starts)):
+    for uid in sorted(set(after.state.reserved) - preemptors - set(after.starts)):
         kept = [p for i, p in after.holds.get(uid, {}).items() if i not in after.fresh.get(uid, ())]
         uses.add(after.state.job(uid).queue, added(place.amounts for place in kept))
     return uses

@@ -207,7 +207,7 @@ def facts_of(node: Node, told: NodeSet) -> NodeFacts:
 def _taken(state: State, slot: int) -> list[int]:
     devices = int(state.nodes.devices[slot])
     free = state.nodes.free.devices[:devices, slot].tolist()
-    promised = state.nodes.promised.devices[:devices, slot].tolist()
+    promised = state.nodes.reserved.devices[:devices, slot].tolist()
     return [index for index in range(devices) if free[index] < MILLI or promised[index]]
 
 
