@@ -35,7 +35,7 @@ class StubSpawner(CarrelSpawner):
     """As the product's, with the stub in JupyterLab's place."""
 
     @override
-    def running(self, project: str) -> Launch:
+    def launch_spec(self, project: str) -> Launch:
         """The stub with everything that the server would be told."""
-        usual = super().running(project)
+        usual = super().launch_spec(project)
         return Launch(COMMAND, usual.environment, usual.secret_environment, usual.port)

@@ -36,7 +36,7 @@ from carrel_spawner.workspace import (
     PROFILE,
     Address,
     Ending,
-    Running,
+    LaunchSpec,
     Workspace,
     is_gone,
     is_queued,
@@ -50,8 +50,8 @@ AGAIN_SECONDS: Final = 0.3
 class WorkspaceSpawner(LoggingConfigurable):
     """Workspaces as workloads of Carrel.
 
-    A subclass says how a workspace is run: ``running``, ``arrive``, and, where it has to,
-    ``known_url``, ``room``, ``settle``, ``reserve``, ``left`` and ``enough``.
+    A subclass says how a workspace is run: ``launch_spec``, ``start_server``, and, where it has to,
+    ``known_url``, ``reserved_port``, ``take_address``, ``prepare``, ``clean_up`` and ``awaited``.
     """
 
     # What the Hub's Spawner brings.
@@ -105,7 +105,7 @@ class WorkspaceSpawner(LoggingConfigurable):
     ).tag(config=True)
 
     takes_folders = False
-    enough: Collection[StartStage] = (StartStage.UP,)
+    awaited: Collection[StartStage] = (StartStage.UP,)
     choice: Choice | None = None
 
     @property
@@ -150,7 +150,7 @@ class WorkspaceSpawner(LoggingConfigurable):
             environment["CARREL_GATEWAY_URL"] = self.carrel_gateway_url
         environment["CARREL_CONSOLE_URL"] = self.carrel_console_url
         if self.choice is not None:
-            whole = self.choice.furnished(self.offer)
+            whole = self.choice.with_profile(self.offer)
             environment |= options.launch_variables(whole.environment, whole.volumes)
         return environment
 
@@ -209,7 +209,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         await self.apply_group_overrides()
         choice = self.checked(user_options)
         try:
-            return await self.workspace.enqueue(choice.furnished(self.offer))
+            return await self.workspace.enqueue(choice.with_profile(self.offer))
         except (CarrelError, TimeoutError) as error:
             raise refusal.unavailable(error) from error
 
@@ -232,32 +232,32 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.ending: Ending | None = None
         self.progress_log = ProgressLog()
         self._starting = False
-        self._met = True
+        self._answered = True
         self._seen_at = -math.inf
-        self._farewell: asyncio.Task[None] | None = None
+        self._cleanup: asyncio.Task[None] | None = None
         super().__init__(*args, **kwargs)
 
-    def running(self, project: str) -> Running:
+    def launch_spec(self, project: str) -> LaunchSpec:
         """How the workspace is run; takes the Hub's port and token of this start."""
         raise NotImplementedError
 
-    async def arrive(self, workload: Workload) -> str:
-        """Have the workspace's server answer at the place that it got; returns its URL."""
+    async def start_server(self, workload: Workload) -> str:
+        """Have the workspace's server answer on the node that it got; returns its URL."""
         raise NotImplementedError
 
     @contextmanager
-    def room(self) -> Iterator[None]:
-        """What this machine keeps for the length of a start."""
+    def reserved_port(self) -> Iterator[None]:
+        """Hold the server's port for the length of a start, where the Hub chooses it."""
         yield
 
-    def settle(self, address: Address) -> None:
-        """Take the names that follow from a new address; called before it is kept."""
+    def take_address(self, address: Address) -> None:
+        """Take the names that follow from a new address; called before it is stored."""
 
-    async def reserve(self) -> None:
-        """What has to be there before the place is; called once the address is kept."""
+    async def prepare(self) -> None:
+        """Make what the server needs; called once the address is stored."""
 
-    async def left(self) -> None:
-        """Called when nothing of the workspace runs, or will, without ``stop`` being called."""
+    async def clean_up(self) -> None:
+        """Remove what ``prepare`` made; called when the workspace has ended without ``stop``."""
 
     def known_url(self) -> str:
         """Where it should answer by all that is known."""
@@ -269,8 +269,8 @@ class WorkspaceSpawner(LoggingConfigurable):
         allowed = max(MARGIN_SECONDS, self.start_timeout - MARGIN_SECONDS)
         try:
             async with asyncio.timeout(allowed):
-                with self.room():
-                    return await self._come_up()
+                with self.reserved_port():
+                    return await self._start_workspace()
         except TimeoutError as error:
             raise refusal.too_slow(allowed, self.progress_log.last) from error
         except CarrelError as error:
@@ -279,22 +279,22 @@ class WorkspaceSpawner(LoggingConfigurable):
             self._starting = False
             self.progress_log.close()
 
-    async def _come_up(self) -> str:
+    async def _start_workspace(self) -> str:
         self.choice = self.choice or self.checked(self.user_options)
-        workload = await self._take_place(self.choice)
+        workload = await self._get_place(self.choice)
         choice = self.choice
         # What the Hub shows is what its database gets: the checked choice, not what was typed.
         self.user_options = choice.options()
-        await self._keep(Address.of(workload, self.port), choice)
-        await self.reserve()
+        await self._commit_state(Address.of(workload, self.port), choice)
+        await self.prepare()
         try:
-            url = await self._until_there(workload)
-        except StartFailed as outcome:
-            raise await self._explain(outcome, choice) from outcome
+            url = await self._until_up(workload)
+        except StartFailed as failure:
+            raise await self._explain(failure, choice) from failure
         self._seen_at = time.monotonic()
         return url
 
-    async def _take_place(self, choice: Choice) -> Workload:
+    async def _get_place(self, choice: Choice) -> Workload:
         """A new workload, or the place that the queue gave."""
         self.progress_log.post(5, "Asking the scheduler for a place.")
         queued = await self.workspace.claimable(choice)
@@ -302,41 +302,43 @@ class WorkspaceSpawner(LoggingConfigurable):
             known = await self.workspace.all()
             queued = next(filter(is_queued, known), None)
             if queued is None:
-                running, whole = self.running(choice.project), choice.furnished(self.offer)
+                running, whole = self.launch_spec(choice.project), choice.with_profile(self.offer)
                 return await self.workspace.request(whole, running, known=known)
         if queued.holds_resources:
             profile = queued.labels.get(PROFILE, "")
             self.choice = choice.queued_as(queued, self.offer, profile)
             self.progress_log.post(30, "It is your turn; the place in the queue is yours.")
-            return await self.workspace.claim(queued, self.running(queued.project))
+            return await self.workspace.claim(queued, self.launch_spec(queued.project))
         reason = readable_by(queued, self.projects).status.reason
         sentence = reason.sentence if reason else ""
         raise refusal.queued(queued.status.queue_position, sentence, self.queue_url)
 
-    async def _until_there(self, workload: Workload) -> str:
-        """Both waits of a start; returns where it answers. Raises ``StartFailed``."""
+    async def _until_up(self, workload: Workload) -> str:
+        """Wait for the placement and for the server; returns its URL. Raises ``StartFailed``."""
         await until_placed(
             self.client,
             workload,
             self.progress_log,
             projects=self.projects,
             settle_seconds=self.settle_seconds,
-            enough=self.enough,
+            awaited=self.awaited,
         )
-        return await until_arrived(self.client, workload, self.arrive(workload), self.progress_log)
+        return await until_arrived(
+            self.client, workload, self.start_server(workload), self.progress_log
+        )
 
-    async def _explain(self, outcome: StartFailed, choice: Choice) -> refusal.Refused:
-        """The refusal to raise; a place that was never had is given back."""
-        if outcome.verdict.outcome is StartStage.ENDED:
-            tail = await self.workspace.log_tail(outcome.workload.project)
-            unfit = options.logged_error(outcome.workload, tail)
-            return refusal.unfit(unfit) if unfit else refusal.ended(outcome.verdict, tail)
-        await self.workspace.withdraw(outcome.workload)
-        await self.left()
-        await self._keep(None, choice)
+    async def _explain(self, failure: StartFailed, choice: Choice) -> refusal.Refused:
+        """The refusal to raise; a workload that was never placed is withdrawn."""
+        if failure.status.stage is StartStage.ENDED:
+            tail = await self.workspace.log_tail(failure.workload.project)
+            unfit = options.logged_error(failure.workload, tail)
+            return refusal.unfit(unfit) if unfit else refusal.ended(failure.status, tail)
+        await self.workspace.withdraw(failure.workload)
+        await self.clean_up()
+        await self._commit_state(None, choice)
         return refusal.no_room(
-            outcome.verdict,
-            outcome.workload,
+            failure.status,
+            failure.workload,
             choice=choice,
             projects=self.projects,
             queue_url=self.queue_url,
@@ -347,27 +349,27 @@ class WorkspaceSpawner(LoggingConfigurable):
         """``None`` while it runs or nobody can tell, else its exit code."""
         if self.address is None:
             return None if self._starting else 0
-        if self._heard_well(self.address):
+        if self._seen_running(self.address):
             return None
         try:
-            workload = await self._look(self.address)
+            workload = await self._get_workload(self.address)
         except CarrelError as error:
             if is_gone(error):
-                await self.left()
+                await self.clean_up()
                 return 0
             self.log.warning("%s is taken to run on: %s", self._log_name, error)
             return None
         if workload.uid != self.address.uid:
-            await self.left()
+            await self.clean_up()
             return 0
         if self.address.is_at(workload):
             return None
         self.ending = Ending.of(workload)
-        await self.left()
+        await self.clean_up()
         return self.ending.exit_code
 
-    def _heard_well(self, address: Address) -> bool:
-        """Whether it ran by the last that was heard of it, and was seen not long ago.
+    def _seen_running(self, address: Address) -> bool:
+        """Whether the stream last said that it runs, and the scheduler said so not long ago.
 
         Removals during a break of the stream are not told, so it is not believed for ever.
         """
@@ -376,23 +378,23 @@ class WorkspaceSpawner(LoggingConfigurable):
             return False
         return time.monotonic() < self._seen_at + self.believed_seconds
 
-    async def _look(self, address: Address) -> Workload:
+    async def _get_workload(self, address: Address) -> Workload:
         """The workload. Raises ``CarrelError``.
 
         A Hub that just started asks before it listens, and the scheduler needs the Hub to know who
         asks: the first answer is waited for.
         """
-        patience = 0.0 if self._met else FIRST_ANSWER_SECONDS
+        patience = 0.0 if self._answered else FIRST_ANSWER_SECONDS
         end = time.monotonic() + patience
         while True:
             try:
                 found = await self.client.get_workload(address.project, address.name)
             except CarrelError as error:
                 if is_gone(error) or time.monotonic() >= end:
-                    self._met = True
+                    self._answered = True
                     raise
             else:
-                self._met, self._seen_at = True, time.monotonic()
+                self._answered, self._seen_at = True, time.monotonic()
                 return found
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -421,18 +423,18 @@ class WorkspaceSpawner(LoggingConfigurable):
                 found = await self.client.get_workload(self.address.project, self.address.name)
                 profile = found.labels.get(PROFILE, "")
                 self.choice = self.choice or Choice.of(found, self.offer, profile)
-                return await self._until_there(found)
+                return await self._until_up(found)
         except (CarrelError, StartFailed, refusal.Refused, TimeoutError) as error:
             self.log.warning("%s may not be there: %s", self._log_name, error)
         return self.known_url()
 
     def delete_forever(self) -> None:
-        """A named server was removed: so are its address and its record at the scheduler."""
+        """A named server was removed: remove its route and its workload, too."""
         route = str(self.proxy_spec) if self.name else ""
-        self._farewell = asyncio.ensure_future(self._forget(route))
+        self._cleanup = asyncio.ensure_future(self._forget(route))
 
     async def _forget(self, route: str) -> None:
-        """The Hub's own check takes the address away later if the proxy does not answer now."""
+        """The Hub's own check removes the route later if the proxy does not answer now."""
         try:
             if route:
                 await self.user.settings["proxy"].delete_route(route)
@@ -461,7 +463,7 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.address = Address.from_dict(state.get("address"))
         self.ending = Ending.from_dict(state.get("ending"))
         if self.address is not None:
-            self.port, self._met = self.address.port, False
+            self.port, self._answered = self.address.port, False
 
     def clear_state(self) -> None:
         """It runs no longer; how it ended stays for the page that says so."""
@@ -470,13 +472,13 @@ class WorkspaceSpawner(LoggingConfigurable):
         self.address = None
         self.progress_log = ProgressLog()
 
-    async def _keep(self, address: Address | None, choice: Choice) -> None:
-        """Have committed now what the Hub would only keep after the start."""
+    async def _commit_state(self, address: Address | None, choice: Choice) -> None:
+        """Commit now what the Hub would only store after the start."""
         if address is not None:
-            self.settle(address)
+            self.take_address(address)
         self.address = address
-        await keep(self.user.db, lambda: self._write_down(choice))
+        await keep(self.user.db, lambda: self._store_state(choice))
 
-    def _write_down(self, choice: Choice) -> None:
+    def _store_state(self, choice: Choice) -> None:
         self.orm_spawner.state = self.get_state()
         self.orm_spawner.user_options = choice.options()

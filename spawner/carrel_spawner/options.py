@@ -271,7 +271,7 @@ class Choice:
         sizes = cls(workload.project, round(spec.gpus), spec.cpu_millicores / 1000, gib)
         return sizes.queued_as(workload, offer, profile)
 
-    def furnished(self, offer: Offer) -> "Choice":
+    def with_profile(self, offer: Offer) -> "Choice":
         """With what its profile brings: this is what is run."""
         kind = offer.profile(self.profile)
         own = {one.destination for one in self.volumes}

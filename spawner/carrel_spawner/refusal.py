@@ -57,7 +57,7 @@ def unfit(sentence: str) -> Refused:
 
 
 def no_room(
-    verdict: StartStatus,
+    status: StartStatus,
     workload: Workload,
     *,
     choice: Choice,
@@ -68,14 +68,14 @@ def no_room(
     """There is no place now (or never): what is short, who holds it, and the way into the queue."""
     html = rendering.render(
         "refusal.html",
-        sentence=verdict.sentence,
-        help=verdict.help,
+        sentence=status.sentence,
+        help=status.help,
         holders=holdings(workload, projects, now),
         choice=choice,
-        queue_url=queue_url if verdict.because in QUEUEABLE else "",
+        queue_url=queue_url if status.because in QUEUEABLE else "",
     )
-    message = f"{verdict.sentence} {verdict.help}".strip()
-    return Refused(message, reason=verdict.because, html=html)
+    message = f"{status.sentence} {status.help}".strip()
+    return Refused(message, reason=status.because, html=html)
 
 
 def queued(place: int | None, sentence: str, queue_url: str) -> Refused:
@@ -86,13 +86,13 @@ def queued(place: int | None, sentence: str, queue_url: str) -> Refused:
     return Refused(message, reason="queued", html=html)
 
 
-def ended(verdict: StartStatus, log_tail: str) -> Refused:
+def ended(status: StartStatus, log_tail: str) -> Refused:
     """The workspace's process ended before it answered."""
     html = rendering.render(
-        "ended.html", sentence=verdict.sentence, help=verdict.help, log_tail=log_tail
+        "ended.html", sentence=status.sentence, help=status.help, log_tail=log_tail
     )
-    message = f"{verdict.sentence} {verdict.help}".strip()
-    return Refused(message, reason=verdict.because, html=html, status_code=500)
+    message = f"{status.sentence} {status.help}".strip()
+    return Refused(message, reason=status.because, html=html, status_code=500)
 
 
 def too_slow(seconds: float, last: str) -> Refused:

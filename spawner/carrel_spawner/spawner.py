@@ -54,7 +54,7 @@ class CarrelSpawner(WorkspaceSpawner, Spawner):
         return super().get_env() | workspace_side.environment()
 
     @override
-    def running(self, project: str) -> Launch:
+    def launch_spec(self, project: str) -> Launch:
         shown, hidden = split_secrets(self.get_env() | {"CARREL_PROJECT": project})
         command = [sys.executable, "-m", "carrel_spawner.launch"]
         command += ["--demo"] if self.demo else []
@@ -63,12 +63,12 @@ class CarrelSpawner(WorkspaceSpawner, Spawner):
 
     @override
     @contextmanager
-    def room(self) -> Iterator[None]:
+    def reserved_port(self) -> Iterator[None]:
         with held_port() as self.port:
             yield
 
     @override
-    async def arrive(self, workload: Workload) -> str:
+    async def start_server(self, workload: Workload) -> str:
         found = await self.client.get_workload(workload.project, workload.name)
         self._task_host = next((one.address for one in found.status.tasks if one.address), "")
         page_without_sign_in = join_url(self.known_url(), self.server.base_url, "api")

@@ -44,7 +44,7 @@ class StartStatus:
         because: label of a refusal: ``quota``, ``capacity``, ``never``, ``stopped`` or ``exited``.
     """
 
-    outcome: StartStage
+    stage: StartStage
     percent: int
     sentence: str
     help: str = ""
@@ -165,9 +165,9 @@ T = TypeVar("T")
 class StartFailed(Exception):  # noqa: N818 - an outcome to explain, not a mishap
     """The workload waits for what will not come soon, or has ended."""
 
-    def __init__(self, verdict: StartStatus, workload: Workload) -> None:
-        super().__init__(verdict.sentence)
-        self.verdict, self.workload = verdict, workload
+    def __init__(self, status: StartStatus, workload: Workload) -> None:
+        super().__init__(status.sentence)
+        self.status, self.workload = status, workload
 
 
 async def until_placed(
@@ -177,11 +177,11 @@ async def until_placed(
     *,
     projects: Collection[str],
     settle_seconds: float,
-    enough: Collection[StartStage] = (StartStage.UP,),
+    awaited: Collection[StartStage] = (StartStage.UP,),
 ) -> None:
     """Wait while room is being made; return when it is there. Raises ``StartFailed``.
 
-    ``enough``: what is waited for: that it runs (``UP``), or has a place (``PLACED``).
+    ``awaited``: what is waited for: that it runs (``UP``), or has a place (``PLACED``).
 
     What is told on the way is fit for a member of ``projects``.
 
@@ -192,15 +192,15 @@ async def until_placed(
     async with aclosing(watch_of(client).changes(workload)) as snapshots:
         async for latest in snapshots:
             seen = readable_by(latest, projects)
-            verdict = start_status(seen)
-            if verdict.outcome is StartStage.REFUSED:
+            status = start_status(seen)
+            if status.stage is StartStage.REFUSED:
                 await asyncio.sleep(settle_seconds)
                 seen = readable_by(await client.get_workload(project, name), projects)
-                verdict = start_status(seen)
-            if verdict.outcome in (StartStage.REFUSED, StartStage.ENDED):
-                raise StartFailed(verdict, seen)
-            progress_log.post(verdict.percent, f"{verdict.sentence} {verdict.help}".strip())
-            if verdict.outcome in enough:
+                status = start_status(seen)
+            if status.stage in (StartStage.REFUSED, StartStage.ENDED):
+                raise StartFailed(status, seen)
+            progress_log.post(status.percent, f"{status.sentence} {status.help}".strip())
+            if status.stage in awaited:
                 return
     raise AssertionError("snapshots never end by themselves")
 
@@ -232,9 +232,9 @@ async def _until_ended(client: AsyncClient, workload: Workload) -> StartFailed:
     try:
         async with aclosing(watch_of(client).changes(workload)) as snapshots:
             async for latest in snapshots:
-                verdict = start_status(latest)
-                if verdict.outcome is StartStage.ENDED:
-                    return StartFailed(verdict, latest)
+                status = start_status(latest)
+                if status.stage is StartStage.ENDED:
+                    return StartFailed(status, latest)
     except ApiError as error:
         if error.status != 404:
             raise

@@ -149,7 +149,7 @@ PROFILE: Final = "carrel.dev/profile"
 """Label: the kind of workspace that was chosen, which is needed when its turn comes."""
 
 
-class Running(Protocol):
+class LaunchSpec(Protocol):
     """How a workspace is run at the place that it gets."""
 
     def fields(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Launch:
     port: int
 
     def fields(self) -> dict[str, Any]:
-        """See ``Running``."""
+        """See ``LaunchSpec``."""
         return {
             "command": list(self.command),
             "environment": dict(self.environment),
@@ -177,13 +177,13 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class ByTheHub:
+class HubLaunch:
     """The Hub runs it itself, so the scheduler only needs to know the port."""
 
     port: int
 
     def fields(self) -> dict[str, Any]:
-        """See ``Running``."""
+        """See ``LaunchSpec``."""
         return {"external": True, "port": self.port}
 
 
@@ -227,7 +227,7 @@ class Workspace:
         return workload if ours and workload.holds_resources else None
 
     async def request(
-        self, choice: Choice, running: Running, *, known: Sequence[Workload] | None = None
+        self, choice: Choice, running: LaunchSpec, *, known: Sequence[Workload] | None = None
     ) -> Workload:
         """Ask for a place now. What is left of an earlier one is ended first.
 
@@ -241,7 +241,7 @@ class Workspace:
         await self._clear(choice.project, await self.all())
         return await self.client.create_workload(self._body(choice) | {"hold_for_claim": True})
 
-    async def claim(self, queued: Workload, running: Running) -> Workload:
+    async def claim(self, queued: Workload, running: LaunchSpec) -> Workload:
         """Use the place that the queue gave."""
         return await self.client.claim(queued.project, queued.name, **running.fields())
 

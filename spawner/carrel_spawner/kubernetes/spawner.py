@@ -27,7 +27,7 @@ from carrel_spawner.options import Choice, Profile
 from carrel_spawner.refusal import Refused
 from carrel_spawner.rendering import join_url
 from carrel_spawner.start import StartStage
-from carrel_spawner.workspace import PROFILE, Address, ByTheHub
+from carrel_spawner.workspace import PROFILE, Address, HubLaunch
 
 HOME: Final = "/home/carrel"
 SHARED: Final = f"{HOME}/project"
@@ -44,7 +44,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
     Defaults are those that pass the ``restricted`` pod security standard, with Carrel's own image.
     """
 
-    enough = (StartStage.PLACED, StartStage.UP)
+    awaited = (StartStage.PLACED, StartStage.UP)
     size: Choice | None = None
     _secret: dict[str, Any] | None = None
 
@@ -186,11 +186,11 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         ]
 
     @override
-    def running(self, project: str) -> ByTheHub:
-        return ByTheHub(self.port)
+    def launch_spec(self, project: str) -> HubLaunch:
+        return HubLaunch(self.port)
 
     @override
-    def settle(self, address: Address) -> None:
+    def take_address(self, address: Address) -> None:
         self.namespace = namespace_of(address.project)
         plain: Any = super()
         slug = plain._expand_user_properties(self.pod_name_template)  # noqa: SLF001 - a base's own
@@ -200,14 +200,14 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         self._pvc_exists = False
 
     @override
-    async def reserve(self) -> None:
+    async def prepare(self) -> None:
         """The secret. Raises ``Refused``."""
         with self._refusals():
             self._secret = manifests.secret_manifest(self.pod_name, self.get_env(), self._labels())
             await self._put_secret(self._secret)
 
     @override
-    async def arrive(self, workload: Workload) -> str:
+    async def start_server(self, workload: Workload) -> str:
         """Make the pod, or take over the one that is there. Raises ``Refused``."""
         self.size = size_of(workload)
         chosen = {"profile": workload.labels.get(PROFILE, "")}
@@ -229,7 +229,7 @@ class CarrelKubeSpawner(WorkspaceSpawner, KubeSpawner):  # type: ignore[misc] # 
         return url
 
     @override
-    async def left(self) -> None:
+    async def clean_up(self) -> None:
         try:
             await self._remove_secret()
         except ApiException as error:

@@ -75,13 +75,13 @@ def test_a_definition_is_stored_whole_and_is_good_for_the_next_start() -> None:
 
 def test_ones_own_counts_more_than_what_the_kind_brings() -> None:
     plain = check({"profile": "torch"}, ["vision"], OFFER)
-    assert plain.furnished(OFFER).environment == "/opt/torch"
-    assert plain.furnished(OFFER).volumes == (SETS,)
+    assert plain.with_profile(OFFER).environment == "/opt/torch"
+    assert plain.with_profile(OFFER).volumes == (SETS,)
     own = {"profile": "torch", "environment": "/e", "volumes": ["/mine:sets", "/x"]}
-    furnished = check(own, ["vision"], OFFER).furnished(OFFER)
-    assert furnished.environment == "/e"
-    assert furnished.volumes == (Folder("/mine", "sets"), Folder("/x", "x"))
-    told = launch_variables(furnished.environment, furnished.volumes)
+    with_profile = check(own, ["vision"], OFFER).with_profile(OFFER)
+    assert with_profile.environment == "/e"
+    assert with_profile.volumes == (Folder("/mine", "sets"), Folder("/x", "x"))
+    told = launch_variables(with_profile.environment, with_profile.volumes)
     assert told == {ENVIRONMENT: "/e", FOLDERS: '[["/mine", "sets"], ["/x", "x"]]'}
 
 
@@ -89,7 +89,7 @@ def test_the_turn_in_the_queue_brings_back_what_was_queued() -> None:
     """The call on its turn tells the size only; the workload keeps the rest."""
     for said in ({"profile": "torch"}, {"profile": "own", "environment": "/e", "volumes": ["/x"]}):
         chosen = check(said, ["vision"], OFFER)
-        whole = chosen.furnished(OFFER)
+        whole = chosen.with_profile(OFFER)
         spec = WorkloadSpec(
             environment=launch_variables(whole.environment, whole.volumes),
             volumes=[Volume(**one.as_dict()) for one in whole.volumes],

@@ -45,11 +45,11 @@ def workload(
     ],
 )
 def test_judgement(one: Workload, outcome: StartStage, because: str) -> None:
-    verdict = start_status(one)
-    assert (verdict.outcome, verdict.because) == (outcome, because)
-    assert verdict.sentence
+    status = start_status(one)
+    assert (status.stage, status.because) == (outcome, because)
+    assert status.sentence
     if one.status.reason and outcome is StartStage.REFUSED:
-        assert verdict.sentence == one.status.reason.sentence
+        assert status.sentence == one.status.reason.sentence
 
 
 HOLDERS = [

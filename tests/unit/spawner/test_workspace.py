@@ -138,7 +138,7 @@ async def test_a_wait_ends_with_a_refusal(fake: FakeScheduler, place: Workspace)
     fake.wait("vision", "workspace-ada", "Full.", why="QuotaUsed")
     with pytest.raises(StartFailed) as caught:
         await placed(place, made, ProgressLog(), 0.01)
-    assert caught.value.verdict.because == "quota"
+    assert caught.value.status.because == "quota"
 
 
 async def test_a_passing_refusal_is_not_believed(

@@ -58,7 +58,7 @@ async def manifest(one: Any, of: Workload | None = None) -> dict[str, Any]:
     """The pod as it would be sent."""
     found = of or workload()
     address = Address.of(found, 8888)
-    one.settle(address)
+    one.take_address(address)
     one.address, one.size = address, size_of(found)
     api: Any = ApiClient.__new__(ApiClient)  # one that only writes JSON: no session, no TLS
     pod: dict[str, Any] = api.sanitize_for_serialization(await one.get_pod_manifest())
@@ -276,7 +276,7 @@ async def test_the_secret_goes_with_the_pod_once_that_is_made() -> None:
     one = spawner()
     await manifest(one)
     one.api = Asked()
-    await one.reserve()
+    await one.prepare()
     pod = await one.get_pod_manifest()
     assert await one._make_create_pod_request(pod, 3)
     assert await one._make_create_pod_request(pod, 3)  # asked for again, it is the same
