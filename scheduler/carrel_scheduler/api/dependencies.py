@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from prometheus_client.registry import Collector
+
 from carrel_scheduler.api.identity import Identity, Membership
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.engines.contract import Engine
@@ -43,6 +45,7 @@ class ApiDependencies:
         results: what jobs handed back.
         loads: what gateways tell of requests.
         trouble: what is in the way of work as a whole, in words; empty for nothing.
+        reconciler_metrics: shown with the API's own.
         prefix: where the Hub mounts the service, without a slash at the end.
     """
 
@@ -60,3 +63,4 @@ class ApiDependencies:
     timing: StreamTiming = field(default_factory=StreamTiming)
     trouble: Callable[[], str] = str
     loads: Loads = field(default_factory=lambda: Loads(time.time))
+    reconciler_metrics: Collector | None = None

@@ -41,6 +41,7 @@ class DecisionCache:
     Attributes:
         searches: what was searched for in vain, and what that followed from.
         searched_as_of: ``QueueColumns.changes`` at these searches.
+        failed: how many searches found nothing since the start.
         behind: slot of a queue -> what ``starving`` found to run behind someone there.
         largest: resource and key of nodes -> what was running, and who held most of it there.
         hardware: slot of a node -> what was told of it, and its hardware.
@@ -51,6 +52,7 @@ class DecisionCache:
 
     searches: dict[Hashable, FailedSearch] = field(default_factory=dict)
     searched_as_of: int = -1
+    failed: int = 0
     behind: dict[int, tuple[tuple[object, ...], Triple]] = field(default_factory=dict)
     largest: dict[Hashable, tuple[tuple[int, int], tuple[tuple[int, int], ...]]] = field(
         default_factory=dict
@@ -76,3 +78,4 @@ class DecisionCache:
             self.searches.clear()
             self.searched_as_of = as_of
         self.searches[key] = found
+        self.failed += 1

@@ -168,6 +168,7 @@ class Service:
                     task_tokens=around.tokens,
                     results=self._results,
                     prefix=settings.prefix,
+                    reconciler_metrics=self.loop.metrics.registry,
                 )
             )
         )

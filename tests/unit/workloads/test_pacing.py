@@ -1,5 +1,7 @@
 """Rests between decisions: long after long ones, none in virtual time, never for ever."""
 
+from typing import Any
+
 import pytest
 
 from carrel_scheduler.core.decide import decide
@@ -51,7 +53,7 @@ async def test_what_comes_in_a_rest_is_decided_on_at_its_end(
 ) -> None:
     decisions = []
 
-    def slow(state: State, now: float) -> Plan:
+    def slow(state: State, now: float, *_: Any) -> Plan:
         decisions.append(now)
         desk.now += 0.1
         return decide(state, now)
@@ -74,7 +76,7 @@ async def test_who_waits_is_told_by_the_decision_that_starts_nobody(
     await desk.submit("vision", "train-1", 4)
     decisions: list[float] = []
 
-    def counted(state: State, now: float) -> Plan:
+    def counted(state: State, now: float, *_: Any) -> Plan:
         decisions.append(now)
         return decide(state, now)
 

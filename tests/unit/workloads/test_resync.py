@@ -1,6 +1,7 @@
 """What time alone brings about is decided though nothing happens."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ async def test_nothing_is_decided_again_where_nobody_waits(
 ) -> None:
     decisions: list[float] = []
 
-    def counted(state: State, now: float) -> Plan:
+    def counted(state: State, now: float, *_: Any) -> Plan:
         decisions.append(now)
         return decide(state, now)
 
@@ -70,7 +71,7 @@ async def test_a_look_that_falls_due_in_a_rest_waits_for_its_end(
 ) -> None:
     """Otherwise the loop would turn in vain until then."""
 
-    def slow(state: State, now: float) -> Plan:
+    def slow(state: State, now: float, *_: Any) -> Plan:
         desk.now += 2 * RESYNC_SECONDS
         return decide(state, now)
 

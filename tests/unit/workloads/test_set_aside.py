@@ -232,7 +232,7 @@ async def test_one_who_keeps_deciding_from_working_is_set_aside(
 ) -> None:
     await desk.project("vision", 4)
 
-    def failing(state: State, now: float) -> Plan:
+    def failing(state: State, now: float, *_: Any) -> Plan:
         if any(job.spec.name == "poison" for job in state.jobs.by_uid.values()):
             raise ZeroDivisionError
         return decide(state, now)
@@ -254,7 +254,7 @@ async def test_deciding_that_fails_is_tried_again_ever_more_rarely(
     await desk.project("vision", 4)
     tried: list[float] = []
 
-    def failing(state: State, now: float) -> Plan:
+    def failing(state: State, now: float, *_: Any) -> Plan:
         tried.append(now)
         raise ZeroDivisionError
 

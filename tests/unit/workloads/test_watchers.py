@@ -10,6 +10,7 @@ import pytest
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired, Page
 from carrel_scheduler.node.contract import DeviceUse, NodeFacts
 from carrel_scheduler.workloads.reconcile.events import DevicesSampled, ProjectChanged
+from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.watchers import sample_devices, watch_projects
 from carrel_schema.objects import Meta, Project, ProjectSpec
 from unit.workloads.desk import Desk
@@ -46,6 +47,7 @@ class Loop:
         self.told: list[tuple[str, str]] = []
         self.projects = {"kept": project("kept"), "gone": project("gone")}
         self.cache = self
+        self.metrics = ReconcilerMetrics()
 
     def enqueue(self, message: ProjectChanged) -> None:
         change = message.change

@@ -40,6 +40,8 @@ class Metrics:
         self._rows = _Rows(deps, self._registry)
         self._gauges = _Gauges()
         self._registry.register(self._gauges)
+        if deps.reconciler_metrics is not None:
+            self._registry.register(deps.reconciler_metrics)
         self._scraping = asyncio.Lock()
 
     def observe(self, operation: str, code: int, seconds: float) -> None:

@@ -122,6 +122,7 @@ class Decider:
         state: of the core.
         clock: epoch seconds.
         quarantine, refused, decide: see ``GuardedDecide``.
+        preview: what would be done at a time, for those who ask meanwhile.
     """
 
     def __init__(
@@ -131,8 +132,9 @@ class Decider:
         quarantine: Quarantine,
         refused: Callable[[str], None],
         decide: Callable[[float], Plan],
+        preview: Callable[[float], Plan],
     ) -> None:
-        self._state, self._clock, self._decide = state, clock, decide
+        self._state, self._clock, self._decide_now = state, clock, preview
         self._guarded = GuardedDecide(state, quarantine, refused, decide)
         self._pacing = Pacing(clock)
         self._resync = Resync()
@@ -160,7 +162,7 @@ class Decider:
     def preview(self) -> Plan:
         """What would be decided now; kept until the state changes. Never carried out."""
         if self._preview is None or self._preview.version != self._state.version:
-            self._preview = self._decide(self._clock())
+            self._preview = self._decide_now(self._clock())
         return self._preview
 
     def plan(self, now: float) -> Plan | None:

@@ -45,6 +45,7 @@ from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
 from carrel_scheduler.workloads.reconcile.inbox import Inbox
+from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.recording import Recorder
 from carrel_scheduler.workloads.reconcile.reports import PendingReports, ReportWriter
@@ -92,6 +93,7 @@ class Reconciler:
         self._failures = self._in_a_row = 0
         self._borrowing: int | None = None
         self._inbox = Inbox()
+        self.metrics = ReconcilerMetrics(inbox_length=self._inbox.__len__)
         self.timers = timing.Timers()
         self._clock_skew = timing.ClockSkew()
         self.quarantine = quarantine or Quarantine(clock)
@@ -101,7 +103,9 @@ class Reconciler:
         self.audit = Audit(clock)
         self.reports = PendingReports()
         self._report_writer = ReportWriter(ledger, self.quarantine, self.reports)
-        self.recorder = Recorder(ledger, self.quarantine, self.enqueue, self.publish)
+        self.recorder = Recorder(
+            ledger, self.quarantine, self.enqueue, self.publish, self.metrics.commit
+        )
         self.composites = Manager(
             ledger, clock=clock, publish=self.publish, quarantine=self.quarantine
         )
@@ -122,6 +126,7 @@ class Reconciler:
             clock,
             self.quarantine,
             self._not_decidable,
+            lambda now: decide(self.state, now, self.metrics.actions),
             lambda now: decide(self.state, now),
         )
         self._explaining = Explaining(clock, self.decider.preview)
@@ -161,10 +166,12 @@ class Reconciler:
         # 1. Times move with a clock that was set back.
         self._follow_clock()
         changes = self.begin()
+        figures = self.metrics.begin_pass(changes.number, self._inbox.age_seconds)
         try:
             # 2. Handle the events that wait and the timers that are due.
             while not self.quiet:
                 event = self._inbox.take()
+                figures.events += 1
                 with self.steps.event(changes, event):
                     self.handlers.handle(changes, event)
             self.handlers.due(changes, self.timers.take_due(changes.now))
@@ -184,6 +191,7 @@ class Reconciler:
         await self._deleted_projects.delete_drained()
         await self._rebuild_due()
         self.audit.look(self.state)
+        self.metrics.end_pass(figures, self.state.asking)
 
     def begin(self) -> PassChanges:
         """Open a pass."""
@@ -279,6 +287,7 @@ class Reconciler:
         plan = self.decider.plan(changes.now)
         if plan is None:
             return
+        self.metrics.decided(plan, self.state.memory.failed)
         plan_execution.put_into(changes, plan, self.steps)
         self._explaining.decided(self.state.asking)
         for uid in changes.wake_hub:

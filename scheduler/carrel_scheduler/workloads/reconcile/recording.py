@@ -6,6 +6,7 @@ that cannot be written at all: it is set aside, and nothing of it is carried out
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from carrel_scheduler.ledger.records import Ledger
@@ -28,6 +29,7 @@ class Recorder:
         quarantine: where workloads go whose part cannot be written.
         enqueue: takes events about specifications that were found newer, or gone.
         publish: tells the event stream of a workload as it is now.
+        commit: measures the transaction within.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class Recorder:
         quarantine: Quarantine,
         enqueue: Callable[[LoopEvent], None],
         publish: Callable[[str, Workload], None],
+        commit: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._ledger, self._quarantine = ledger, quarantine
-        self._enqueue, self._publish = enqueue, publish
+        self._enqueue, self._publish, self._commit = enqueue, publish, commit
 
     async def record(self, changes: PassChanges) -> int:
         """Write a pass's changes, or nothing. Raises ``Fenced``.
@@ -98,13 +101,14 @@ class Recorder:
         while True:
             there = [entry for entry in changed if not entry.gone]
             try:
-                metas = await self._ledger.record(
-                    epoch=changes.epoch,
-                    statuses=[entry.workload for entry in there],
-                    transitions=changes.transitions,
-                    decisions=changes.decisions,
-                    removed=[entry.workload for entry in removed],
-                )
+                with self._commit():
+                    metas = await self._ledger.record(
+                        epoch=changes.epoch,
+                        statuses=[entry.workload for entry in there],
+                        transitions=changes.transitions,
+                        decisions=changes.decisions,
+                        removed=[entry.workload for entry in removed],
+                    )
             except Conflict:
                 await self._read_again([*there, *removed])
             except NotFound:

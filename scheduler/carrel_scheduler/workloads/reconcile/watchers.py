@@ -35,18 +35,21 @@ MetAt = Callable[[CachedWorkload, int], Awaitable[frozenset[int]]]
 async def watch_workloads(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a workload after ``version``."""
     async for change in _changes(ledger, Workload, version, tuple):
+        loop.metrics.delivered("workloads")
         loop.enqueue(WorkloadChanged(change))
 
 
 async def watch_projects(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a project after ``version``."""
     async for change in _changes(ledger, Project, version, loop.cache.projects.values):
+        loop.metrics.delivered("projects")
         loop.enqueue(ProjectChanged(change))
 
 
 async def watch_departments(ledger: Ledger, loop: Reconciler, version: int) -> None:
     """Every change of a department after ``version``."""
     async for change in _changes(ledger, Department, version, loop.cache.departments.values):
+        loop.metrics.delivered("departments")
         loop.enqueue(DepartmentChanged(change))
 
 
@@ -81,6 +84,7 @@ async def watch_engine(engine: Engine, loop: Reconciler, subscribed: asyncio.Eve
     stream = engine.watch()
     subscribed.set()
     async for status in stream:
+        loop.metrics.delivered("tasks")
         loop.enqueue(TaskSeen(status))
 
 
@@ -101,6 +105,7 @@ async def sample_devices(
             use: Sequence[DeviceUse] = ()
             with loop.quarantine.guard("device", "use"):
                 use = await asyncio.to_thread(provider.sample, _pids_by_device(loop))
+            loop.metrics.delivered("devices")
             loop.enqueue(DevicesSampled(facts, tuple(use)))
         await pause(SAMPLE_SECONDS)
 
