@@ -287,7 +287,7 @@ class Reconciler:
         plan = self.decider.plan(changes.now)
         if plan is None:
             return
-        self.metrics.decided(plan, self.state.memory.failed)
+        self.metrics.decided(plan, self.state.cache.failed)
         plan_execution.put_into(changes, plan, self.steps)
         self._explaining.decided(self.state.asking)
         for uid in changes.wake_hub:
