@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from carrel_scheduler.engines.contract import NotOnThisNode, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks.volumes import SELECTED_NODE, Claim, Claims
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE
+from carrel_scheduler.engines.kubernetes.pods.types import PersistentVolumeClaim
+from carrel_scheduler.engines.kubernetes.tasks.volumes import Claims
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.errors import AlreadyExists
@@ -47,7 +49,7 @@ async def test_two_schedulers_have_a_volume_made_on_one_node(
             ),
             return_exceptions=True,
         )
-        claim = await client.get(PERSISTENT_VOLUME_CLAIMS, "data", SPACE, Claim)
+        claim = await client.get(PERSISTENT_VOLUME_CLAIMS, "data", SPACE, PersistentVolumeClaim)
     finally:
         await client.close()
     chosen = claim.metadata.annotations[SELECTED_NODE]

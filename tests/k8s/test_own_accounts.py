@@ -12,7 +12,7 @@ import pytest
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec
 from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import Target, bind
-from carrel_scheduler.engines.kubernetes.eviction import Victim, evict
+from carrel_scheduler.engines.kubernetes.eviction import evict
 from carrel_scheduler.engines.kubernetes.notifications import Said
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
@@ -137,7 +137,7 @@ async def test_pods_of_others_are_bound_told_and_evicted(
     await bind(scheduler, target, int(epoch(installed)))
     notes: Any = (await scheduler.get(PODS, "guest", where, type=Pod)).metadata.annotations
     assert labels.read_counted(notes) == labels.Counted("speech", "grace")
-    victim = Victim(where, "guest", uid, "Reclaimed", "others want their own", 1.0)
-    await evict(scheduler, victim, now=time.time)
+    victim = Said(where, "guest", uid, "Reclaimed", "others want their own")
+    await evict(scheduler, victim, 1.0, now=time.time)
     left = await scheduler.get(PODS, "guest", where, type=Pod)
     assert left.metadata.deletion_timestamp is not None

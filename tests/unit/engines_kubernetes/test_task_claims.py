@@ -7,27 +7,28 @@ import msgspec
 import pytest
 
 from carrel_scheduler.engines.contract import EngineError, NotOnThisNode, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.tasks.volumes import (
-    OWNER,
-    SELECTED_NODE,
-    Claim,
-    Claims,
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE
+from carrel_scheduler.engines.kubernetes.pods.types import (
     ClaimSpec,
     ClaimStatus,
+    Meta,
+    PersistentVolumeClaim,
 )
+from carrel_scheduler.engines.kubernetes.tasks.volumes import OWNER, Claims
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict
-from carrel_scheduler.kube.metadata import Metadata
 
 
 class Cluster:
     """Claims by name; ``rival``: what another one writes just before our first patch."""
 
-    def __init__(self, *claims: Claim, rival: str = "") -> None:
+    def __init__(self, *claims: PersistentVolumeClaim, rival: str = "") -> None:
         self.claims = {claim.metadata.name: claim for claim in claims}
         self.patched, self.rival = list[tuple[str, str]](), rival
 
-    async def get(self, _resource: Any, name: str, _namespace: str, _type: Any) -> Claim:
+    async def get(
+        self, _resource: Any, name: str, _namespace: str, _type: Any
+    ) -> PersistentVolumeClaim:
         await asyncio.sleep(0)
         return self.claims[name]
 
@@ -45,7 +46,7 @@ class Cluster:
     def _select(self, name: str, node: str) -> None:
         old = self.claims[name].metadata
         version = str(int(old.resource_version) + 1)
-        meta = Metadata(name=name, annotations={SELECTED_NODE: node}, resource_version=version)
+        meta = Meta(name=name, annotations={SELECTED_NODE: node}, resource_version=version)
         self.claims[name] = msgspec.structs.replace(self.claims[name], metadata=meta)
 
 
@@ -64,10 +65,10 @@ class House:
 
 def claim(
     name: str, *, owner: str = "", phase: str = "Bound", mode: str = "ReadWriteOnce"
-) -> Claim:
+) -> PersistentVolumeClaim:
     annotations = {OWNER: owner} if owner else {}
-    meta = Metadata(name=name, annotations=annotations, resource_version="1")
-    return Claim(meta, ClaimStatus(phase), ClaimSpec((mode,)))
+    meta = Meta(name=name, annotations=annotations, resource_version="1")
+    return PersistentVolumeClaim(meta, ClaimSpec(access_modes=(mode,)), ClaimStatus(phase))
 
 
 async def test_a_home_is_shown_to_its_owner_only() -> None:

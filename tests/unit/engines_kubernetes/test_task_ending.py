@@ -7,10 +7,11 @@ import pytest
 from carrel_scheduler.engines.contract import EngineError, TaskId
 from carrel_scheduler.engines.kubernetes import eviction
 from carrel_scheduler.engines.kubernetes.eviction import PAUSES_SECONDS
+from carrel_scheduler.engines.kubernetes.pods.types import Meta, PodSpec, PodStatus
 from carrel_scheduler.engines.kubernetes.tasks import termination as module
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER
-from carrel_scheduler.engines.kubernetes.tasks.task_pods import PodSpec, PodStatus, TaskPod
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.engines.kubernetes.tasks.termination import Ender
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, NotFound
@@ -18,7 +19,7 @@ from carrel_scheduler.kube.metadata import Metadata, PartialObject
 from carrel_schema import names
 
 TASK = TaskId("u1", 0, 0)
-META = Metadata(
+META = Meta(
     name="u1-0-0",
     namespace="carrel-vision",
     uid="k1",

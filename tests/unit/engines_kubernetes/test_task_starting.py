@@ -5,18 +5,25 @@ from typing import Any, cast
 import pytest
 
 from carrel_scheduler.engines.contract import AlreadyStarted, EngineError, TaskId, TaskSpec
-from carrel_scheduler.engines.kubernetes.pods.types import Meta, Pod
-from carrel_scheduler.engines.kubernetes.pods.types import PodSpec as PodsSpec
+from carrel_scheduler.engines.kubernetes import binding
+from carrel_scheduler.engines.kubernetes.binding import (
+    CONFLICT_PAUSES_SECONDS as BIND_PAUSES_SECONDS,
+)
+from carrel_scheduler.engines.kubernetes.pods.types import (
+    ClaimStatus,
+    Meta,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+)
 from carrel_scheduler.engines.kubernetes.tasks import starting
 from carrel_scheduler.engines.kubernetes.tasks.records import Records
 from carrel_scheduler.engines.kubernetes.tasks.settings import FINALIZER, PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.starting import (
     ACCOUNT_PAUSES_SECONDS,
-    BIND_PAUSES_SECONDS,
     Starter,
 )
-from carrel_scheduler.engines.kubernetes.tasks.task_pods import PodSpec, TaskPod
-from carrel_scheduler.engines.kubernetes.tasks.volumes import Claim, ClaimStatus
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import (
     AlreadyExists,
@@ -25,7 +32,6 @@ from carrel_scheduler.kube.errors import (
     KubeError,
     Unavailable,
 )
-from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.kube.resources import PODS
 from carrel_schema import names
 
@@ -58,16 +64,14 @@ class Cluster:
         self.asked: list[str] = []
 
     def pod(self, kind: type[TaskPod] | type[Pod] = TaskPod) -> Any:
-        meta = Metadata(
+        meta = Meta(
             name="u1-0-0",
             namespace="carrel-vision",
             uid="k1",
             finalizers=(FINALIZER,),
             labels={names.TASK: "u1-0-0"},
         )
-        if kind is TaskPod:
-            return TaskPod(meta, PodSpec(node_name=self.bound_to))
-        return Pod(Meta(meta.name, meta.namespace, meta.uid), PodsSpec(node_name=self.bound_to))
+        return kind(meta, PodSpec(node_name=self.bound_to))
 
     async def create(self, resource: Any, *_: Any) -> Any:
         self.asked.append("create")
@@ -79,7 +83,7 @@ class Cluster:
 
     async def get(self, resource: Any, *_: Any, type: Any = None) -> Any:  # noqa: A002 - its name
         if resource is not PODS:
-            return Claim(Metadata(), ClaimStatus("Bound"))
+            return PersistentVolumeClaim(status=ClaimStatus("Bound"))
         if len(self.there) > 1:
             raise self.there.pop()
         return self.pod(type or TaskPod)
@@ -98,7 +102,7 @@ class Cluster:
 
 async def start(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Start the task there, without a pause."""
-    monkeypatch.setattr(starting, "BIND_PAUSES_SECONDS", (0.0,) * len(BIND_PAUSES_SECONDS))
+    monkeypatch.setattr(binding, "CONFLICT_PAUSES_SECONDS", (0.0,) * len(BIND_PAUSES_SECONDS))
     monkeypatch.setattr(starting, "ACCOUNT_PAUSES_SECONDS", (0.0,) * len(ACCOUNT_PAUSES_SECONDS))
     client = cast("KubeClient", cluster)
     records = Records(client, float, 60.0, lambda _: None, lambda *_: None)
@@ -121,7 +125,7 @@ async def test_a_pod_that_is_bound_was_started_before(monkeypatch: pytest.Monkey
 
 
 async def test_what_is_never_bound_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Cluster(*[CHANGED] * len(BIND_PAUSES_SECONDS))
+    cluster = Cluster(*[CHANGED] * (len(BIND_PAUSES_SECONDS) + 1))
     with pytest.raises(EngineError, match="written by others"):
         await start(cluster, monkeypatch)
     assert cluster.asked[-2:] == ["delete", "patch"]

@@ -14,7 +14,8 @@ from carrel_scheduler.engines.kubernetes.binding import (
     devices_text,
     read_devices,
 )
-from carrel_scheduler.engines.kubernetes.eviction import Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
+from carrel_scheduler.engines.kubernetes.notifications import Said
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import (
     Conflict,
@@ -26,7 +27,7 @@ from carrel_scheduler.kube.errors import (
 )
 
 TARGET = Target("carrel-a", "p", "uid-p", "n1", (0, 3))
-VICTIM = Victim("carrel-a", "p", "uid-p", "Reclaimed", "b wants its own", 5.0)
+VICTIM = Said("carrel-a", "p", "uid-p", "Reclaimed", "b wants its own")
 
 
 class Scripted:
@@ -46,11 +47,11 @@ class Scripted:
             raise answer
         return f"{namespace}/{name}".encode()
 
-    async def get(self, _: Any, name: str, namespace: str, **__: Any) -> Pod:
+    async def get(self, _: Any, name: str, namespace: str, type: Any = Pod) -> Any:  # noqa: A002
         if self._node is None:
             raise NotFound(404, "NotFound", "no such pod")
         meta = {"name": name, "namespace": namespace, "uid": "uid-p", **self._meta}
-        return msgspec.convert({"metadata": meta, "spec": {"nodeName": self._node}}, Pod)
+        return msgspec.convert({"metadata": meta, "spec": {"nodeName": self._node}}, type)
 
     async def patch(self, _: Any, name: str, body: Any, *__: Any, **___: Any) -> None:
         self.asked.append((name, body))
@@ -130,16 +131,16 @@ async def test_what_a_refusal_means(
     answer: KubeError, node: str | None, final: bool, fenced: bool
 ) -> None:
     with pytest.raises(NotBound) as refused:
-        await bind(scripted([answer], node), TARGET, 1)
+        await bind(scripted([answer], node), decided(""), 1)
     assert (refused.value.final, refused.value.fenced) == (final, fenced)
 
 
 async def test_what_an_eviction_s_answer_means() -> None:
     done = scripted([None])
-    await evict(done, VICTIM, now=lambda: 0.0)
+    await evict(done, VICTIM, 5.0, now=lambda: 0.0)
     assert done.asked[-1][1]["status"]["conditions"][0]["message"] == VICTIM.message
     with pytest.raises(Protected):
-        await evict(scripted([error(TooManyRequests, 429)]), VICTIM, now=lambda: 0.0)
+        await evict(scripted([error(TooManyRequests, 429)]), VICTIM, 5.0, now=lambda: 0.0)
     changed = error(Conflict, 409)
     for victim in (
         scripted([error(NotFound, 404)]),
@@ -147,10 +148,10 @@ async def test_what_an_eviction_s_answer_means() -> None:
         scripted([changed], uid="another"),
         scripted([changed], deletionTimestamp="2026-01-01T00:00:00Z"),  # told before
     ):
-        await evict(victim, VICTIM, now=lambda: 0.0)
+        await evict(victim, VICTIM, 5.0, now=lambda: 0.0)
         assert len(victim.asked) == 1
     with pytest.raises(Conflict):
-        await evict(scripted([changed]), VICTIM, now=lambda: 0.0)
+        await evict(scripted([changed]), VICTIM, 5.0, now=lambda: 0.0)
 
 
 def test_devices_are_read_as_they_are_written() -> None:

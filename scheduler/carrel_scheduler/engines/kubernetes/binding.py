@@ -9,6 +9,7 @@ given back that may have been taken.
 Before it, ``prepare`` writes where the volumes of the pod's claims are to be made.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -66,6 +67,8 @@ def _claimed(decision: BindVolume) -> dict[str, Any]:
 
 NO_LEASE_YET = "no params found"
 """What the API server says while its policies do not know of the lease yet."""
+CONFLICT_PAUSES_SECONDS = (0.02, 0.1, 0.3, 0.6, 1.0)
+"""Between tries for a task's pod that others write at the same moment."""
 _MOST_DIGITS = 4
 _encode = msgspec.json.Encoder().encode
 
@@ -76,11 +79,14 @@ class NotBound(Exception):  # noqa: N818 - an outcome to handle
     Attributes:
         final: asking again would be answered alike.
         fenced: another scheduler leads.
+        already: it was bound before.
     """
 
-    def __init__(self, text: str, *, final: bool, fenced: bool = False) -> None:
+    def __init__(
+        self, text: str, *, final: bool, fenced: bool = False, already: bool = False
+    ) -> None:
         super().__init__(text)
-        self.final, self.fenced = final, fenced
+        self.final, self.fenced, self.already = final, fenced, already
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +96,17 @@ class Target:
     Attributes:
         namespace, name, uid: of the pod.
         node: the node's name.
-        devices: indices of the node's GPUs.
-        decided: the pod as it was decided on; ``None``: whatever becomes of it meanwhile.
-        counted: whom it counts for from now on (``pods.counted``).
+        devices: indices of the node's GPUs; ``None``: the binding names none.
+        decided: an external pod as it was decided on. ``None``: a task's pod, which is bound
+            whatever becomes of it meanwhile, but not if it was bound before.
+        counted: whom it counts for from now on (``pods.labels.Counted``).
     """
 
     namespace: str
     name: str
     uid: str
     node: str
-    devices: Sequence[int] = ()
+    devices: Sequence[int] | None = ()
     decided: Pod | None = None
     counted: str = ""
 
@@ -107,15 +114,23 @@ class Target:
 async def bind(client: KubeClient, target: Target, epoch: int) -> None:
     """Bind a pod; returns once it is bound there. Raises ``NotBound``."""
     version = "" if target.decided is None else target.decided.metadata.resource_version
+    pauses, maybe_ours = iter(CONFLICT_PAUSES_SECONDS), target.decided is not None
     while True:
         body = _binding(target, version, epoch)
         try:
             await client.post_sub(PODS, target.name, "binding", body, target.namespace)
         except (Conflict, Unavailable) as error:
-            found = await as_it_is(client, target)
-            if found.spec.node_name == target.node:
+            maybe_ours |= isinstance(error, Unavailable) or error.retried
+            found = await _read(client, target)
+            if found.spec.node_name == target.node and maybe_ours:
                 return
             version = _to_try_again(target, version, found, error)
+            if target.decided is None and isinstance(error, Conflict):
+                pause = next(pauses, None)
+                if pause is None:
+                    text = f"pod {target.name} is written by others all the time"
+                    raise NotBound(text, final=False) from error
+                await asyncio.sleep(pause)
         except NotFound as error:
             raise NotBound(error.message, final=True) from error
         except TooManyRequests as error:
@@ -146,6 +161,15 @@ def read_devices(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part) for part in parts)
 
 
+def annotations(target: Target, epoch: int) -> dict[str, str]:
+    """What the binding adds to the pod's annotations."""
+    return {
+        **({} if target.devices is None else {DEVICES: devices_text(target.devices)}),
+        EPOCH: str(epoch),
+        **({COUNTED: target.counted} if target.counted else {}),
+    }
+
+
 def _binding(target: Target, version: str, epoch: int) -> bytes:
     return _encode(
         {
@@ -155,18 +179,14 @@ def _binding(target: Target, version: str, epoch: int) -> bytes:
                 "name": target.name,
                 "uid": target.uid,
                 **({"resourceVersion": version} if version else {}),
-                "annotations": {
-                    DEVICES: devices_text(target.devices),
-                    EPOCH: str(epoch),
-                    **({COUNTED: target.counted} if target.counted else {}),
-                },
+                "annotations": annotations(target, epoch),
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": target.node},
         }
     )
 
 
-async def as_it_is(client: KubeClient, target: Target) -> Pod:
+async def _read(client: KubeClient, target: Target) -> Pod:
     """The pod now, asked for until there is an answer. Raises ``NotBound`` when it is no more."""
     while True:
         try:
@@ -188,13 +208,13 @@ def _to_try_again(target: Target, version: str, found: Pod, error: KubeError) ->
     meta = found.metadata
     if found.spec.node_name:
         text = f"pod {target.name} was bound to {found.spec.node_name} by somebody else"
-        raise NotBound(text, final=True)
+        raise NotBound(text, final=True, already=True)
     if meta.deletion_timestamp is not None:
         raise NotBound(error.message, final=False)
     if target.decided is not None and not _asks_the_same(target.decided, found):
         raise NotBound(f"pod {target.name} changed since it was decided on", final=False)
     told_only = bool(version) and meta.resource_version != version
-    if isinstance(error, Conflict) and not told_only:
+    if isinstance(error, Conflict) and target.decided is not None and not told_only:
         raise NotBound(error.message, final=False)
     return meta.resource_version if version else ""
 

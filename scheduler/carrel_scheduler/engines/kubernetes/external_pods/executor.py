@@ -15,7 +15,7 @@ from typing import Final
 from carrel_scheduler.engines.external import ExternalEvents
 from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, bind, prepare
-from carrel_scheduler.engines.kubernetes.eviction import Protected, Victim, evict
+from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
 from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     Bind,
     BindingFailed,
@@ -193,16 +193,9 @@ class PodExecutor:
             await self._evicting.acquire()
             order = self._evictions.popleft()
             pod = order.pod
-            victim = Victim(
-                pod.namespace,
-                pod.name,
-                pod.uid,
-                order.reason,
-                order.message,
-                order.grace_seconds,
-            )
+            victim = Said(pod.namespace, pod.name, pod.uid, order.reason, order.message)
             try:
-                await evict(self._client, victim, now=self._now)
+                await evict(self._client, victim, order.grace_seconds, now=self._now)
             except Exception as error:  # noqa: BLE001 - tried again, and told if that goes on
                 self._refused(order, error)
             else:

@@ -100,7 +100,6 @@ class KnownProjects:
         return ""
 
 
-GRACE_SECONDS: Final = 30.0
 _ENDED: Final = {"Succeeded": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
 _SCHEDULED: Final = "PodScheduled"
 
@@ -148,7 +147,6 @@ class Reader:
 
 def _external_pod(pod: Pod, grouped: Grouped, refusal: str = "") -> ExternalPod:
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    grace = spec.termination_grace_period_seconds
     return ExternalPod(
         ref=PodRef(meta.namespace, meta.name, meta.uid),
         grouping=grouped.grouping,
@@ -159,7 +157,7 @@ def _external_pod(pod: Pod, grouped: Grouped, refusal: str = "") -> ExternalPod:
         gated=bool(spec.scheduling_gates),
         ending=meta.deletion_timestamp is not None,
         outcome=_ENDED.get(status.phase),
-        grace_seconds=GRACE_SECONDS if grace is None else float(grace),
+        grace_seconds=float(pod.grace_seconds),
         started_at=status.start_time.timestamp() if status.start_time else 0.0,
         told="" if spec.node_name else _told(pod),
         refusal=refusal,

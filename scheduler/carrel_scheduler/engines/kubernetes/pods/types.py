@@ -6,10 +6,12 @@ default value are left out.
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+GRACE_SECONDS: Final = 30
+"""Kubernetes' own choice for pods that name none."""
 Quantities = dict[str, str]
 """Resource name -> quantity as Kubernetes writes it (``500m``, ``2Gi``)."""
 
@@ -38,7 +40,6 @@ class Meta(Kube, frozen=True):
     generation: int = 0
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
-    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     owner_references: tuple[Owner, ...] = ()
@@ -57,11 +58,9 @@ class Condition(Kube, frozen=True):
     """One condition of an object's status."""
 
     type: str
-    status: str
+    status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
-    observed_generation: int = 0
 
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -171,7 +170,6 @@ class Toleration(Kube, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
 
 
 class ClaimUse(Kube, frozen=True):
@@ -342,7 +340,7 @@ class PodSpec(Kube, frozen=True):
     preemption_policy: str = ""
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
-    host_network: bool = False
+    active_deadline_seconds: int | None = None
     overhead: Quantities = msgspec.field(default_factory=dict)
     resources: Resources = Resources()
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
@@ -390,10 +388,7 @@ class ContainerStatus(Kube, frozen=True):
     """What became of a container."""
 
     name: str = ""
-    ready: bool = False
-    restart_count: int = 0
     state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
 
 
 class PodStatus(Kube, frozen=True):
@@ -406,7 +401,6 @@ class PodStatus(Kube, frozen=True):
     nominated_node_name: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
     start_time: datetime | None = None
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
@@ -416,6 +410,12 @@ class Pod(Kube, frozen=True):
     metadata: Meta = Meta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def grace_seconds(self) -> int:
+        """How long it may take to end."""
+        given = self.spec.termination_grace_period_seconds
+        return GRACE_SECONDS if given is None else given
 
     @property
     def ended(self) -> bool:
@@ -480,15 +480,6 @@ class Namespace(Kube, frozen=True):
     """A namespace; its labels are asked for by affinities and by the project's."""
 
     metadata: Meta = Meta()
-
-
-class PriorityClass(Kube, frozen=True):
-    """A named priority of Kubernetes."""
-
-    metadata: Meta = Meta()
-    value: int = 0
-    global_default: bool = False
-    preemption_policy: str = ""
 
 
 class Owned(Kube, frozen=True):

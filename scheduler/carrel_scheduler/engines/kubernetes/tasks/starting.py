@@ -20,7 +20,7 @@ from carrel_scheduler.engines.contract import (
     TaskPhase,
     TaskSpec,
 )
-from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, as_it_is, bind
+from carrel_scheduler.engines.kubernetes.binding import NotBound, Target, annotations, bind
 from carrel_scheduler.engines.kubernetes.eviction import unless_gone
 from carrel_scheduler.engines.kubernetes.tasks import environment
 from carrel_scheduler.engines.kubernetes.tasks.manifest import pod as manifest
@@ -32,7 +32,6 @@ from carrel_scheduler.engines.kubernetes.tasks.volumes import Claims, storage
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import (
     AlreadyExists,
-    Conflict,
     Forbidden,
     KubeError,
     NotFound,
@@ -44,7 +43,6 @@ from carrel_schema import names
 from carrel_schema.names import label
 
 OwnerOf = Callable[[TaskSpec], Awaitable[dict[str, Any] | None]]
-BIND_PAUSES_SECONDS: Final = (0.02, 0.1, 0.3, 0.6, 1.0)
 ACCOUNT_PAUSES_SECONDS: Final = (0.1, *[0.5] * 9)
 _NO_ACCOUNT: Final = "error looking up service account"
 REMOVE_FINALIZER: Final = {"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}}
@@ -150,52 +148,20 @@ class Starter:
                 continue  # the client paused before it gave up
 
     async def _bind(self, task: TaskSpec, pod: TaskPod) -> None:
-        meta = pod.metadata
-        told = {names.EPOCH: str(self._epoch())}
-        if task.devices:
-            told[names.DEVICES] = ",".join(map(str, task.devices))
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {
-                "name": meta.name,
-                "namespace": meta.namespace,
-                "uid": meta.uid,
-                "annotations": told,
-            },
-            "target": {"apiVersion": "v1", "kind": "Node", "name": task.node},
-        }
-        await self._post(
-            task, binding, Target(meta.namespace, meta.name, meta.uid, task.node, task.devices)
-        )
+        meta, epoch = pod.metadata, self._epoch()
+        target = Target(meta.namespace, meta.name, meta.uid, task.node, task.devices or None)
+        try:
+            await bind(self._client, target, epoch)
+        except NotBound as error:
+            if error.already:
+                raise AlreadyStarted(f"task {task.id} was started before") from error
+            raise
         if self._records.get(task.id) is None:
-            placed = msgspec.structs.replace(pod.spec, node_name=task.node)
-            noted = msgspec.structs.replace(meta, annotations=meta.annotations | told)
-            self._records.take(msgspec.structs.replace(pod, spec=placed, metadata=noted))
-
-    async def _post(self, task: TaskSpec, binding: Any, place: Target) -> None:
-        """Bind, also where something else of the pod is written at the same moment."""
-        for pause in BIND_PAUSES_SECONDS:
-            try:
-                await self._client.post_sub(PODS, place.name, "binding", binding, place.namespace)
-            except (Conflict, Unavailable) as error:
-                if isinstance(error, Unavailable) or error.retried:
-                    # An earlier try may have done it: asked for until it is known.
-                    await bind(self._client, place, self._epoch())
-                    return
-                await self._unless_bound(place, task, error)
-                await asyncio.sleep(pause)
-            else:
-                return
-        raise NotBound(f"pod {place.name} is written by others all the time", final=False)
-
-    async def _unless_bound(self, place: Target, task: TaskSpec, refusal: Conflict) -> None:
-        """A binding was refused: by an earlier one, or because the pod just changed otherwise."""
-        there = await as_it_is(self._client, place)
-        if there.spec.node_name:
-            raise AlreadyStarted(f"task {task.id} was started before") from refusal
-        if there.metadata.deletion_timestamp is not None:
-            raise NotBound(refusal.message, final=False) from refusal
+            bound = msgspec.structs.replace(pod.spec, node_name=task.node)
+            noted = msgspec.structs.replace(
+                meta, annotations=meta.annotations | annotations(target, epoch)
+            )
+            self._records.take(msgspec.structs.replace(pod, spec=bound, metadata=noted))
 
     async def _take_back(self, pod: TaskPod) -> None:
         """It was not bound: nothing ran, nothing is to be left."""

@@ -8,7 +8,8 @@ nobody asked for and that was not the program's own doing is *lost*: it may be r
 from typing import Final
 
 from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskStatus
-from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod, Terminated, moment
+from carrel_scheduler.engines.kubernetes.pods.types import Terminated
+from carrel_scheduler.engines.kubernetes.tasks.task_pods import TaskPod, moment
 from carrel_schema import names
 
 SIGNALS: Final = range(128 + 1, 128 + 65)

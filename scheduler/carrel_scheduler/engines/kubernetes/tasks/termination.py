@@ -61,7 +61,7 @@ class Ender:
             if record is None or record.status.phase is TaskPhase.ENDED:
                 return
             log.warning("task %s will not begin: %s", task, why)
-            grace = record.pod.spec.termination_grace_period_seconds
+            grace = record.pod.grace_seconds
             try:
                 await self._stop(task, record.pod, grace, why)
             except EngineError as error:
@@ -73,7 +73,7 @@ class Ender:
     async def _stop(self, task: TaskId, pod: TaskPod, grace: int, why: str) -> None:
         meta, spec = pod.metadata, pod.spec
         self._records.asked(task, why)
-        keeps_log = pod.ours and grace == spec.termination_grace_period_seconds
+        keeps_log = pod.ours and grace == pod.grace_seconds
 
         async def tell() -> None:
             if not keeps_log or meta.deletion_timestamp:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import msgspec
-
 from carrel_scheduler.engines.contract import (
     EngineError,
     NotOnThisNode,
@@ -27,20 +25,20 @@ from carrel_scheduler.engines.contract import (
     TaskRefused,
     TaskSpec,
 )
+from carrel_scheduler.engines.kubernetes.pods.placement.volumes import SELECTED_NODE, is_of_one_node
+from carrel_scheduler.engines.kubernetes.pods.types import PersistentVolumeClaim
 from carrel_scheduler.engines.kubernetes.tasks import environment
 from carrel_scheduler.engines.kubernetes.tasks import settings as at
 from carrel_scheduler.engines.kubernetes.tasks.settings import PodSettings
 from carrel_scheduler.engines.kubernetes.tasks.task_pods import pod_name
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, NotFound
-from carrel_scheduler.kube.metadata import Metadata
 from carrel_scheduler.kube.resources import PERSISTENT_VOLUME_CLAIMS
 
 _CLAIM: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _STORAGE: Final = "storage"
 _CODE: Final = "bad_path"
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the path in the container
-SMALL_MEMORY_MIB: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,43 +165,6 @@ TRIES: Final = 10
 PAUSE_SECONDS: Final = 0.5
 OWNER: Final = "hub.jupyter.org/username"
 """Annotation of claims that the Hub makes for one user."""
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-_MANY_NODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
-
-
-class ClaimSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What was asked for."""
-
-    access_modes: tuple[str, ...] = ()
-
-
-class ClaimStatus(msgspec.Struct, frozen=True):
-    """``Bound`` once it has a volume."""
-
-    phase: str = ""
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """A claim of a volume."""
-
-    metadata: Metadata
-    status: ClaimStatus = ClaimStatus()
-    spec: ClaimSpec = ClaimSpec()
-
-    @property
-    def owner(self) -> str:
-        """Whose home it is; empty: the project's."""
-        return self.metadata.annotations.get(OWNER, "")
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether it has its volume."""
-        return self.status.phase == "Bound"
-
-    @property
-    def is_of_one_node(self) -> bool:
-        """Whether tasks of several nodes cannot use it at once."""
-        return _MANY_NODES.isdisjoint(self.spec.access_modes)
 
 
 class Claims:
@@ -216,7 +177,7 @@ class Claims:
 
     def __init__(self, client: KubeClient, is_there: Callable[[TaskId], bool]) -> None:
         self._client, self._is_there = client, is_there
-        self._bound: dict[tuple[str, str], Claim] = {}
+        self._bound: dict[tuple[str, str], PersistentVolumeClaim] = {}
         self._users: dict[tuple[str, str], dict[TaskId, str]] = {}
         self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -235,9 +196,10 @@ class Claims:
         key = namespace, name
         while True:
             claim = self._bound.get(key) or await self._get(namespace, name)
-            if claim.owner not in ("", task.user):
+            owner = claim.metadata.annotations.get(OWNER, "")
+            if owner not in ("", task.user):
                 raise EngineError(
-                    f"volume claim {name!r} holds the files of {claim.owner}; a claim of "
+                    f"volume claim {name!r} holds the files of {owner}; a claim of "
                     f"{task.user}'s own, or one of the whole project, is right"
                 )
             try:
@@ -245,18 +207,18 @@ class Claims:
             except Conflict:
                 continue  # written by others meanwhile: another node may have been told
             break
-        if claim.is_bound:
+        if _is_bound(claim):
             self._bound[key] = claim
-        if claim.is_of_one_node:
+        if is_of_one_node(claim):
             self._use(key, task)
 
-    async def _have_made(self, claim: Claim, node: str) -> None:
+    async def _have_made(self, claim: PersistentVolumeClaim, node: str) -> None:
         """A claim without a volume is told where: it may wait for a scheduler to say so."""
         meta = claim.metadata
         selected = meta.annotations.get(SELECTED_NODE, "")
-        if claim.is_bound or selected == node:
+        if _is_bound(claim) or selected == node:
             return
-        if selected and claim.is_of_one_node:
+        if selected and is_of_one_node(claim):
             raise NotOnThisNode(f"the volume of claim {meta.name!r} is made on node {selected}")
         if not selected:
             told = {
@@ -275,14 +237,21 @@ class Claims:
                 raise NotOnThisNode(f"volume claim {key[1]!r} is in use on node {node}")
         self._users[key] = there | {task.id: task.node}
 
-    async def _get(self, namespace: str, name: str) -> Claim:
+    async def _get(self, namespace: str, name: str) -> PersistentVolumeClaim:
         """A claim; that of a new project may be about to be made."""
         for tries in range(TRIES, -1, -1):
             try:
-                return await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace, Claim)
+                return await self._client.get(
+                    PERSISTENT_VOLUME_CLAIMS, name, namespace, PersistentVolumeClaim
+                )
             except NotFound:
                 if tries:
                     await asyncio.sleep(PAUSE_SECONDS)
         raise EngineError(
             f"volume claim {name!r}: there is none of this name in namespace {namespace!r}"
         )
+
+
+def _is_bound(claim: PersistentVolumeClaim) -> bool:
+    """Whether it has its volume."""
+    return claim.status.phase == "Bound"

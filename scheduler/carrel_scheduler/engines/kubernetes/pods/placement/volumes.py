@@ -145,7 +145,7 @@ class Volumes:
     def is_of_one_node(self, namespace: str, name: str) -> bool:
         """Whether pods of several nodes can not use a claim at once."""
         claim = self._claims.get((namespace, name))
-        return claim is not None and _MANY_NODES.isdisjoint(claim.spec.access_modes)
+        return claim is not None and is_of_one_node(claim)
 
     def _reach(self, namespace: str, name: str, index: NodeIndex) -> Reach:
         claim = self._claims.get((namespace, name))
@@ -223,6 +223,11 @@ class Volumes:
                 )
             else:
                 yield SelectNode(namespace, name, node)
+
+
+def is_of_one_node(claim: PersistentVolumeClaim) -> bool:
+    """Whether pods of several nodes can not use it at once."""
+    return _MANY_NODES.isdisjoint(claim.spec.access_modes)
 
 
 def claims_of(pod: Pod) -> list[str]:
