@@ -132,7 +132,11 @@ class WorkloadSpec(msgspec.Struct, kw_only=True):
     tensorboard: sections.TensorBoardSpec | None = None
 
 
-class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):
+class StatusPart(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the parts of a status; what an answer leaves out of them, clients take as empty."""
+
+
+class ReasonInfo(StatusPart, frozen=True, kw_only=True):
     """A reason as people and machines read it: token, class, sentence and the data behind it."""
 
     token: str
@@ -142,7 +146,7 @@ class ReasonInfo(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, Any] = {}
 
 
-class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
+class TaskInfo(StatusPart, frozen=True, kw_only=True):
     """One task's present run.
 
     Attributes:
@@ -171,14 +175,14 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Checkpoint(StatusPart, frozen=True, kw_only=True):
     """The last saved state a job told us of."""
 
     step: int
     at: float
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class Progress(StatusPart, frozen=True, kw_only=True):
     """How far a job is, as it reports itself."""
 
     done: float
@@ -188,7 +192,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     rate: float | None = None
 
 
-class Preemption(msgspec.Struct, frozen=True, kw_only=True):
+class Preemption(StatusPart, frozen=True, kw_only=True):
     """The four facts of an eviction: when, for whom, under which rule, what was lost."""
 
     at: float
@@ -200,7 +204,7 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_step: int | None = None
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Limits(StatusPart, frozen=True, kw_only=True):
     """Limits in force for a running workload, and when they strike next.
 
     ``stops_at`` with ``stops_because`` (``TimeLimit`` or ``Idle``) is the next stop that is coming

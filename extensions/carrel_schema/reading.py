@@ -1,14 +1,18 @@
-"""Reading answers of a server that may be newer: a word that is not known here stays a plain text.
+"""Reading answers of a server of another version.
 
-Unknown fields are ignored by msgspec itself. Where a ``Literal`` refuses a word (a phase, a kind),
-the content is read a second time, field by field.
+Unknown fields are ignored by msgspec itself. Where it refuses an answer, the content is read a
+second time, field by field: a word that is not known here (a phase, a kind) stays a plain text, and
+what is missing in a part of a status is empty.
 """
 
 from types import UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
+from carrel_schema.objects import StatusPart
+
+_EMPTY: Final[dict[Any, Any]] = {str: "", int: 0, float: 0.0}
 T = TypeVar("T")
 
 
@@ -26,9 +30,10 @@ def _convert(value: Any, hint: Any) -> Any:
         return _struct(value, hint)
     if origin is Literal and isinstance(value, str):
         return value
-    if origin in (Union, UnionType) and type(None) in arguments and value is not None:
+    if origin in (Union, UnionType) and value is not None:
         rest = [one for one in arguments if one is not type(None)]
-        return _convert(value, rest[0] if len(rest) == 1 else hint)
+        if len(rest) == 1:
+            return _convert(value, rest[0])
     if origin is dict and isinstance(value, dict):
         return {name: _convert(one, arguments[1]) for name, one in value.items()}
     if origin is list and isinstance(value, list):
@@ -43,6 +48,8 @@ def _struct(value: dict[str, Any], kind: type[msgspec.Struct]) -> msgspec.Struct
     for field in msgspec.structs.fields(kind):
         if field.encode_name in value:
             found[field.name] = _convert(value[field.encode_name], field.type)
+        elif field.required and issubclass(kind, StatusPart) and field.type in _EMPTY:
+            found[field.name] = _EMPTY[field.type]
         elif field.required:
             raise msgspec.ValidationError(f"{kind.__name__} without `{field.encode_name}`")
     return kind(**found)

@@ -5,43 +5,48 @@ so an old client keeps working. Times are epoch seconds; amounts carry their uni
 are counted as numbers (``0.5``).
 """
 
-from carrel.models.batch import BatchAnswer, Problem, Submitted
-from carrel.models.cluster import Device, Holder, Identity, Node, QueueEntry
-from carrel.models.history import (
-    Decision,
-    Event,
-    History,
-    MetricPoint,
-    Report,
-    Transition,
-    Usage,
-)
-from carrel.models.project import (
-    Amounts,
-    Department,
-    InteractiveLimits,
-    Project,
-    ProjectImpact,
-    ProjectUse,
-    TrainingLimits,
-    by_department,
-)
 from carrel.models.workload import (
     AT_REST,
     HOLDING,
-    Checkpoint,
+    BatchAnswer,
+    Decision,
+    Event,
     Forecast,
-    Limits,
-    Preemption,
-    Progress,
-    Reason,
-    Task,
+    History,
+    MetricPoint,
+    Problem,
+    Report,
+    StudyLog,
+    Submitted,
+    Transition,
+    Usage,
     Volume,
     Workload,
     WorkloadPage,
     WorkloadSpec,
+    by_department,
+)
+from carrel_schema.answers import AmountsOut as Amounts
+from carrel_schema.answers import DepartmentOut as Department
+from carrel_schema.answers import DeviceHolder as Holder
+from carrel_schema.answers import DeviceView as Device
+from carrel_schema.answers import NodeView as Node
+from carrel_schema.answers import ProjectImpact
+from carrel_schema.answers import ProjectOut as Project
+from carrel_schema.answers import QueueEntryOut as QueueEntry
+from carrel_schema.answers import UseOut as ProjectUse
+from carrel_schema.answers import WhoAmI as Identity
+from carrel_schema.objects import (
+    Checkpoint,
+    InteractiveLimits,
+    Limits,
+    Preemption,
+    Progress,
+    TrainingLimits,
     WorkloadStatus,
 )
+from carrel_schema.objects import ReasonInfo as Reason
+from carrel_schema.objects import TaskInfo as Task
 
 __all__ = [
     "AT_REST",
@@ -70,6 +75,7 @@ __all__ = [
     "QueueEntry",
     "Reason",
     "Report",
+    "StudyLog",
     "Submitted",
     "Task",
     "TrainingLimits",

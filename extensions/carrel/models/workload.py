@@ -1,92 +1,16 @@
-"""Workloads: what a user asked for and what became of it."""
+"""Workloads as clients read them: what was asked for, what became of it, what happened to it."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from carrel_schema import sections
+from carrel_schema.answers import ProjectOut
+from carrel_schema.objects import ReasonInfo, WorkloadStatus
 
 HOLDING: Final = frozenset({"starting", "running", "preempting", "stopping"})
 AT_REST: Final = frozenset({"succeeded", "failed", "stopped"})
-
-
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a workload waits, gives way, stopped or failed; ``sentence`` and ``help`` are for people.
-
-    ``token`` is stable and for machines; ``cls`` is ``never``, ``not-now``, ``held-back``,
-    ``starting`` or ``evicted``.
-    """
-
-    token: str = ""
-    cls: str = ""
-    sentence: str = ""
-    help: str = ""
-    data: dict[str, Any] = {}
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's present run."""
-
-    index: int = 0
-    attempt: int = 0
-    node: str = ""
-    devices: tuple[int, ...] = ()
-    pid: int = 0
-    started_at: float | None = None
-    ended_at: float | None = None
-    exit_code: int | None = None
-    signal: int = 0
-    message: str = ""
-    ports: dict[str, int] = {}
-    lost: bool = False
-    place: str = "held"
-    returns: tuple[int, ...] = ()
-    address: str = ""
-
-
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The last saved state a job told of."""
-
-    step: int = 0
-    at: float = 0.0
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job is, as it says itself; ``rate`` in units per second."""
-
-    done: float = 0.0
-    total: float | None = None
-    unit: str = "step"
-    at: float = 0.0
-    rate: float | None = None
-
-
-class Preemption(msgspec.Struct, frozen=True, kw_only=True):
-    """When, for whom, under which rule, and what was lost."""
-
-    at: float = 0.0
-    rule: str = ""
-    for_project: str = ""
-    for_workload: str = ""
-    for_workload_uid: str = ""
-    lost_seconds: float = 0.0
-    checkpoint_step: int | None = None
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Interactive limits of a running workspace and when they strike next.
-
-    ``stops_because`` is ``TimeLimit`` or ``Idle``; ``warn_at`` is when the owner is told;
-    ``extensions`` counts how often it was kept.
-    """
-
-    stops_at: float | None = None
-    stops_because: str = ""
-    warn_at: float | None = None
-    idle_since: float | None = None
-    extended_until: float | None = None
-    extensions: int = 0
-    may_extend: bool = False
 
 
 class Volume(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,34 +73,6 @@ class WorkloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     tensorboard: sections.TensorBoardSpec | None = None
 
 
-class WorkloadStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is. ``queue_position`` counts from 1; ``borrowed``: beyond the project's guarantee."""
-
-    phase: str = "pending"
-    reason: Reason | None = None
-    observed_generation: int = 0
-    tasks: list[Task] = []
-    attempt: int = 0
-    failures: int = 0
-    preemptions: int = 0
-    queue_position: int | None = None
-    borrowed: bool = False
-    queued_at: float = 0.0
-    started_at: float | None = None
-    first_started_at: float | None = None
-    ended_at: float | None = None
-    not_before: float | None = None
-    progress: Progress | None = None
-    checkpoint: Checkpoint | None = None
-    metrics: dict[str, float] = {}
-    last_preemption: Preemption | None = None
-    limits: Limits | None = None
-    experiment: sections.ExperimentStatus | None = None
-    endpoint: sections.EndpointStatus | None = None
-    notebook: sections.NotebookStatus | None = None
-    schedule: sections.ScheduleStatus | None = None
-
-
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """A workload: identity, specification, status."""
 
@@ -189,7 +85,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str = ""
     labels: dict[str, str] = {}
     spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = WorkloadStatus()
+    status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
     @property
     def holds_resources(self) -> bool:
@@ -213,4 +109,137 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a dry run: the workload as it would be, and what it would meet."""
 
     workload: Workload | None = None
-    forecast: Reason = Reason()
+    forecast: ReasonInfo = ReasonInfo(token="")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job said about itself."""
+
+    at: float | None = None
+    step: int | None = None
+    metrics: dict[str, float] = {}
+    done: float | None = None
+    total: float | None = None
+    unit: str = "step"
+    rate: float | None = None
+    checkpoint_step: int | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of the event stream. ``type``: ``workload``, ``deleted`` or ``report``."""
+
+    type: str
+    id: str = ""
+    workload: Workload
+    report: Report | None = None
+
+
+class Transition(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of a workload's phase, with what it held from then on."""
+
+    at: float
+    from_phase: str = ""
+    to_phase: str = ""
+    attempt: int = 0
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    borrowed: bool = False
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    reason: ReasonInfo | None = None
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision of the scheduler about a workload.
+
+    ``action`` is ``bind``, ``evict``, ``nominate``, ``stop`` or ``refuse``.
+    """
+
+    at: float
+    action: str = ""
+    cycle: int = 0
+    node: str = ""
+    devices: tuple[int, ...] = ()
+    reason: ReasonInfo | None = None
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload's past, oldest first."""
+
+    transitions: list[Transition] = []
+    decisions: list[Decision] = []
+
+
+class MetricPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One reported value of a curve."""
+
+    at: float
+    step: int = 0
+    value: float
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Use of a project, user or workload (``key``) in a span of time."""
+
+    key: str
+    gpu_seconds: float = 0.0
+    borrowed_gpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_byte_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    preemptions: int = 0
+    workloads: int = 0
+
+
+class StudyLog(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries of a study's log; ``next`` follows the last of them."""
+
+    entries: list[dict[str, Any]] = []
+    next: int = 0
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Why one was refused: a stable code, a sentence, and the fields that are wrong."""
+
+    code: str = ""
+    detail: str = ""
+    errors: Sequence[Mapping[str, Any]] = ()
+
+
+class Submitted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one of many. ``status`` is what it would have been answered with alone.
+
+    One that the caller had submitted just so before counts as accepted; it is not created again.
+    """
+
+    project: str
+    name: str
+    status: int
+    uid: str | None = None
+    resource_version: int | None = None
+    problem: Problem | None = None
+
+    @property
+    def created(self) -> bool:
+        """Whether this request created it."""
+        return self.status == 201
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it is there now, as asked for."""
+        return self.problem is None
+
+
+class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers to one batch, in its order."""
+
+    items: Sequence[Submitted]
+
+
+def by_department(projects: Iterable[ProjectOut]) -> list[tuple[str, list[ProjectOut]]]:
+    """Projects under their departments, both by name; those of none come last, under ``""``."""
+    found: dict[str, list[ProjectOut]] = {}
+    for project in sorted(projects, key=lambda project: project.name):
+        found.setdefault(project.department or "", []).append(project)
+    return sorted(found.items(), key=lambda group: (not group[0], group[0]))

@@ -20,8 +20,8 @@ from carrel.results import NoResult
 
 if TYPE_CHECKING:
     from carrel.client.sync import Endpoint
-    from carrel.models.experiments import Trials
     from carrel.widgets.live import WorkView
+    from carrel_schema.answers import Trials
 
 
 class Job:

@@ -12,21 +12,21 @@ from typing import Any, Final
 import msgspec
 
 from carrel.models import Event, Workload
-from carrel.models.experiments import TrialRow
 from carrel.widgets.job_state import describe
+from carrel_schema.answers import TrialOut
 
 STATES: Final = {"pending": "waiting", "succeeded": "completed", "failed": "failed"}
 OVER: Final = frozenset({"completed", "pruned", "failed", "stopped"})
 COUNTED: Final = ("completed", "running", "waiting", "pruned", "failed", "stopped")
 
 
-def row_of(part: Workload, metric: str) -> TrialRow | None:
+def row_of(part: Workload, metric: str) -> TrialOut | None:
     """The row of a trial, from its workload; ``None`` for one that is no trial."""
     trial, status = part.spec.trial, part.status
     if trial is None:
         return None
     began, ended = status.first_started_at or status.started_at, status.ended_at
-    return TrialRow(
+    return TrialOut(
         number=trial.number,
         state=STATES.get(status.phase, "running"),
         parameters=trial.parameters,
@@ -44,7 +44,7 @@ class ExperimentState:
 
     workload: Workload
     gone: bool = False
-    trials: dict[int, TrialRow] = field(default_factory=dict)
+    trials: dict[int, TrialOut] = field(default_factory=dict)
 
     @property
     def phase(self) -> str:
@@ -80,7 +80,7 @@ class ExperimentState:
             return row.state in OVER
         return False
 
-    def take_trials(self, trials: Iterable[TrialRow]) -> None:
+    def take_trials(self, trials: Iterable[TrialOut]) -> None:
         """Apply the scheduler's table; trials are never removed."""
         self.trials |= {trial.number: trial for trial in trials}
 
@@ -88,11 +88,11 @@ class ExperimentState:
         """Whether an event is about this experiment."""
         return self.workload.uid in (event.workload.uid, event.workload.spec.owner)
 
-    def in_order(self) -> list[TrialRow]:
+    def in_order(self) -> list[TrialOut]:
         """By number."""
         return [self.trials[number] for number in sorted(self.trials)]
 
-    def best(self) -> TrialRow | None:
+    def best(self) -> TrialOut | None:
         """The completed trial with the best value."""
         done = [one for one in self.in_order() if one.state == "completed"]
         valued = [(one.value, one) for one in done if one.value is not None]
@@ -147,7 +147,7 @@ class ExperimentState:
         }
 
 
-def _trial(trial: TrialRow) -> dict[str, Any]:
+def _trial(trial: TrialOut) -> dict[str, Any]:
     """Plain data for the page; of an error its last line, which says what happened."""
     row: dict[str, Any] = msgspec.to_builtins(trial)
     del row["steps"]

@@ -18,6 +18,14 @@ from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.workloads.launch import builtin_programs
 from carrel_scheduler.workloads.views.contract import ProjectUse, QueueEntry, Report
 from carrel_schema import sections
+from carrel_schema.answers import (
+    AmountsOut,
+    DepartmentOut,
+    ProjectOut,
+    QueueEntryOut,
+    RequestOut,
+    UseOut,
+)
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import (
     Department,
@@ -219,14 +227,14 @@ def to_department(body: DepartmentFields, principal: Principal, *, name: str) ->
     return Department(meta=Meta(name=name, created_by=principal.name), spec=spec)
 
 
-def department_out(department: Department) -> answers.DepartmentOut:
+def department_out(department: Department) -> DepartmentOut:
     """A department as its admins see it."""
     spec, meta = department.spec, department.meta
-    return answers.DepartmentOut(
+    return DepartmentOut(
         name=meta.name,
         description=spec.description,
-        quota=answers.AmountsOut(**_amounts(spec.quota)),
-        limit=answers.AmountsOut(**_amounts(spec.limit)),
+        quota=AmountsOut(**_amounts(spec.quota)),
+        limit=AmountsOut(**_amounts(spec.limit)),
         over_quota=spec.over_quota,
         weight=spec.weight,
         rank=spec.rank,
@@ -262,14 +270,14 @@ def _project_fields(spec: ProjectSpec) -> dict[str, Any]:
     }
 
 
-def project_out(project: Project, use: ProjectUse | None) -> answers.ProjectOut:
+def project_out(project: Project, use: ProjectUse | None) -> ProjectOut:
     """A project with its quota line; one that the scheduler does not know yet uses nothing."""
     spec, meta = project.spec, project.meta
-    return answers.ProjectOut(
+    return ProjectOut(
         name=meta.name,
         description=spec.description,
-        quota=answers.AmountsOut(**_amounts(spec.quota)),
-        limit=answers.AmountsOut(**_amounts(spec.limit)),
+        quota=AmountsOut(**_amounts(spec.quota)),
+        limit=AmountsOut(**_amounts(spec.limit)),
         over_quota=spec.over_quota,
         weight=spec.weight,
         rank=spec.rank,
@@ -279,12 +287,12 @@ def project_out(project: Project, use: ProjectUse | None) -> answers.ProjectOut:
         department=spec.department or None,
         resource_version=meta.resource_version,
         created_at=meta.created_at,
-        use=answers.UseOut() if use is None else _use(use),
+        use=UseOut() if use is None else _use(use),
     )
 
 
-def _use(use: ProjectUse) -> answers.UseOut:
-    return answers.UseOut(
+def _use(use: ProjectUse) -> UseOut:
+    return UseOut(
         gpus_allocated=gpus(use.gpu_allocated_milli),
         gpus_borrowed=gpus(use.gpu_borrowed_milli),
         gpus_waiting=gpus(use.gpu_waiting_milli),
@@ -296,16 +304,16 @@ def _use(use: ProjectUse) -> answers.UseOut:
     )
 
 
-def queue_entry_out(entry: QueueEntry) -> answers.QueueEntryOut:
+def queue_entry_out(entry: QueueEntry) -> QueueEntryOut:
     """A queue entry with its amounts in the wire's units."""
-    return answers.QueueEntryOut(
+    return QueueEntryOut(
         position=entry.position,
         uid=entry.uid,
         name=entry.name,
         project=entry.project,
         user=entry.user,
         kind=entry.kind,
-        resources=answers.RequestOut(
+        resources=RequestOut(
             gpus=gpus(entry.resources.gpu_milli),
             cpu_millicores=entry.resources.cpu_milli,
             memory_bytes=entry.resources.memory_bytes,

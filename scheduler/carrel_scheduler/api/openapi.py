@@ -13,6 +13,7 @@ from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import RULES
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.operation import BYTES, ROOT, Operation
+from carrel_schema.answers import Answer
 
 REFERENCE: Final = "#/components/schemas/"
 _PATH_PARTS: Final[Mapping[str, Any]] = {
@@ -186,6 +187,9 @@ def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
         if operation.body is not None:
             bodies.append(operation.body)
     _, answers = msgspec.json.schema_components(kinds, ref_template=REFERENCE + "{name}")
+    for complete in Answer.__subclasses__():
+        if schema := answers.get(complete.__name__):
+            _complete(schema)
     _, requests = models_json_schema(
         [(body, "validation") for body in bodies], ref_template=REFERENCE + "{model}"
     )
@@ -195,3 +199,10 @@ def _schemas(operations: Sequence[Operation]) -> dict[str, Any]:
         msg = f"a request and an answer have the same name: {sorted(both)}"
         raise ValueError(msg)
     return {**found, **answers}
+
+
+def _complete(schema: dict[str, Any]) -> None:
+    """All fields are there in answers: their defaults are for clients."""
+    schema["required"] = list(schema["properties"])
+    for field in schema["properties"].values():
+        field.pop("default", None)

@@ -13,9 +13,9 @@ import msgspec
 from carrel_scheduler.api import convert
 from carrel_scheduler.api.identity import Principal
 from carrel_scheduler.api.models import answers
-from carrel_scheduler.engines.external import DeviceHolder
 from carrel_scheduler.ledger.records import Decision, Transition
-from carrel_scheduler.workloads.views.contract import LiveEvent, NodeView, QueueEntry
+from carrel_scheduler.workloads.views.contract import LiveEvent, QueueEntry
+from carrel_schema.answers import DeviceHolder, NodeView, QueueEntryOut
 from carrel_schema.objects import Preemption, ReasonInfo, Workload, WorkloadStatus
 
 SENTENCE_WITHOUT_NAMES: Final = "sentence_without_names"
@@ -112,7 +112,7 @@ def _holder_data(holder: Mapping[str, Any], viewer: Principal) -> dict[str, Any]
     return {key: "" if key in names else value for key, value in holder.items()}
 
 
-def queue_entry(entry: QueueEntry, viewer: Principal) -> answers.QueueEntryOut:
+def queue_entry(entry: QueueEntry, viewer: Principal) -> QueueEntryOut:
     """A queue entry; of a foreign one only project, request, place and kind of reason remain."""
     if viewer.sees_names(entry.project):
         shown = msgspec.structs.replace(entry, reason=reason(entry.reason, viewer))

@@ -20,6 +20,7 @@ from carrel_scheduler.core.state import State
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.quarantine import Quarantine
+from carrel_schema.answers import DeviceHolder
 from carrel_schema.objects import Workload
 
 
@@ -54,24 +55,6 @@ class ExternalEvents:
     """Events of external pods and of nodes, in their order; only the engine reads them."""
 
     events: tuple[object, ...]
-
-
-class DeviceHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (reserved).
-
-    ``color`` is its project's colour number, ``None`` when the project is gone.
-    """
-
-    uid: str
-    name: str
-    project: str
-    user: str
-    kind: str
-    gpu_milli: int
-    borrowed: bool
-    state: str
-    since: float
-    color: int | None = None
 
 
 class PodCounts(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,22 +15,20 @@ from carrel_scheduler.api.identity import (
     group_of,
 )
 from carrel_scheduler.engines.contract import LogRequest, TaskId, TaskSpec, TaskStatus, UnknownTask
-from carrel_scheduler.engines.external import DeviceHolder, PodCounts
+from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.ledger.records import Ledger
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.workloads.launch.fitting import Misfit, on_machine
 from carrel_scheduler.workloads.views.contract import (
     Activity,
-    DeviceView,
     Faults,
     LiveEvent,
-    NodeView,
     NotAccepted,
-    ProjectImpact,
     ProjectUse,
     QueueEntry,
     Report,
 )
+from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
 from carrel_schema.objects import Limits, ReasonInfo, Resources, Workload
 
 

@@ -16,7 +16,7 @@ from benchmarks.stacks import end_all_below
 from benchmarks.standin_hub import ADMIN, USE, Account, StandInHub
 from carrel import AsyncClient
 from carrel.models import Workload
-from carrel.models.experiments import TrialRow, Trials
+from carrel_schema.answers import TrialOut, Trials
 
 # For a machine many times slower than any that this is likely to run on.
 PATIENCE_SECONDS = 400.0
@@ -98,7 +98,7 @@ class Lab:
     async def trials(self, name: str = "sweep") -> Trials:
         return await self.client.trials(VISION, name)
 
-    async def rows(self, name: str = "sweep") -> list[TrialRow]:
+    async def rows(self, name: str = "sweep") -> list[TrialOut]:
         return list((await self.trials(name)).items)
 
     async def said(self, workload: str, attempt: int | None = None) -> str:

@@ -11,6 +11,7 @@ import carrel
 from carrel import errors, models
 from carrel.client import AsyncClient, Client
 from carrel.client.transport import pairs, problem
+from carrel_schema.reading import read
 
 
 def public(kind: type) -> dict[str, Any]:
@@ -87,12 +88,14 @@ def test_a_problem_that_is_none_is_still_an_error() -> None:
 
 
 def test_words_of_a_newer_server_are_taken_as_they_are() -> None:
-    job = msgspec.json.decode(
-        b'{"name":"x","project":"p","new":1,"status":{"phase":"hibernating","novel":{}},'
-        b'"spec":{"kind":"experiment","gpus":1}}',
-        type=models.Workload,
+    job = read(
+        b'{"name":"x","project":"p","new":1,"spec":{"kind":"experiment","gpus":1},'
+        b'"status":{"phase":"hibernating","novel":{},"tasks":[{"index":3,"place":"lent"}]}}',
+        models.Workload,
     )
-    assert (job.status.phase, job.spec.kind, job.spec.gpus) == ("hibernating", "experiment", 1)
+    task = models.Task(index=3, attempt=0, node="")
+    assert job.status.tasks == [msgspec.structs.replace(task, place="lent")]
+    assert (str(job.status.phase), job.spec.kind, job.spec.gpus) == ("hibernating", "experiment", 1)
     assert not job.at_rest
 
 

@@ -33,7 +33,7 @@ def test_each_is_told_of_when_it_ends(client: Client, fake: FakeScheduler) -> No
     ended = next(found)
     assert (ended.name, ended.status.phase) == ("c", "failed")
     client.delete_workload("vision", "a")
-    assert next(found).status.phase == "deleted"
+    assert str(next(found).status.phase) == "deleted"
     assert list(found) == []
 
 

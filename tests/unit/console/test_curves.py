@@ -21,7 +21,7 @@ def test_the_timeline_is_to_scale_and_hatches_borrowed_time() -> None:
     changes = [
         change(NOW - 100, "pending"),
         change(NOW - 80, "running", borrowed=True, node="node-1", devices=(0, 2)),
-        change(NOW - 30, "pending", reason=Reason(sentence="Gave way.")),
+        change(NOW - 30, "pending", reason=Reason(token="", sentence="Gave way.")),
     ]
     spans = spans_of(changes)
     assert [span.where for span in spans] == ["", "node-1, GPUs 0, 2", ""]

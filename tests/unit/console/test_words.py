@@ -1,5 +1,6 @@
 """Sentences that the console makes."""
 
+import msgspec
 import pytest
 
 from carrel.models import (
@@ -77,24 +78,28 @@ def test_what_a_deletion_costs(work: Workload, sentence: str) -> None:
 
 def test_what_stays() -> None:
     assert words.what_stays(job("workspace")) == "Files in the home folder stay."
-    assert "checkpoints" in words.what_stays(job(checkpoint=Checkpoint(step=1)))
+    assert "checkpoints" in words.what_stays(job(checkpoint=Checkpoint(step=1, at=0.0)))
     assert "checkpoints" not in words.what_stays(job())
 
 
 def test_a_preemption_says_for_whom_by_which_rule_and_at_what_cost() -> None:
     hidden = Preemption(
-        rule="Reclaimed", for_project="speech", lost_seconds=100, checkpoint_step=1200
-    )
+        at=0.0, rule="Reclaimed", for_project="speech", for_workload="", lost_seconds=100,
+        checkpoint_step=1200,
+    )  # fmt: skip
     assert words.preempted_for(hidden) == "a member of `speech`"
     assert words.preemption_rule(hidden) == "it ran on borrowed GPUs and their owner needs them"
     assert words.preemption_cost(hidden) == (
         "1 min 40 s of work was lost; it goes on from the checkpoint at step 1,200"
     )
-    known = Preemption(rule="new-rule", for_project="speech", for_workload="align-2")
+    known = Preemption(at=0.0, rule="new-rule", for_project="speech", for_workload="align-2")
     assert words.preempted_for(known) == "`speech/align-2`"
     assert words.preemption_rule(known) == "new-rule"
     assert "it begins again" in words.preemption_cost(known)
-    assert words.preempted_for(Preemption()) == "somebody else"
+    assert (
+        words.preempted_for(Preemption(at=0.0, rule="", for_project="", for_workload=""))
+        == "somebody else"
+    )
 
 
 def test_progress() -> None:
@@ -178,11 +183,13 @@ def test_free_room() -> None:
 
 
 def test_how_a_task_ended() -> None:
-    assert words.task_end(Task()) == ""
-    assert words.task_end(Task(ended_at=1, exit_code=0)) == "ended well"
-    assert words.task_end(Task(ended_at=1, exit_code=3)) == "ended with exit code 3"
-    assert words.task_end(Task(ended_at=1, signal=9)) == "ended by signal 9"
-    assert words.task_end(Task(ended_at=1)) == "ended, exit code unknown"
+    task = Task(index=0, attempt=0, node="a")
+    ended = msgspec.structs.replace(task, ended_at=1)
+    assert words.task_end(task) == ""
+    assert words.task_end(msgspec.structs.replace(ended, exit_code=0)) == "ended well"
+    assert words.task_end(msgspec.structs.replace(ended, exit_code=3)) == "ended with exit code 3"
+    assert words.task_end(msgspec.structs.replace(ended, signal=9)) == "ended by signal 9"
+    assert words.task_end(ended) == "ended, exit code unknown"
 
 
 def test_changes_without_a_reason_are_explained() -> None:

@@ -134,7 +134,10 @@ def test_what_is_no_endpoint_has_nothing_to_wait_for() -> None:
         "project": "vision",
         "uid": "u1",
         "spec": {"kind": "workspace", "user": "ada", "routes": [{}]},
-        "status": {"phase": "running", "tasks": [{"index": 0, "ports": {"main": 1}}]},
+        "status": {
+            "phase": "running",
+            "tasks": [{"index": 0, "attempt": 0, "node": "a", "ports": {"main": 1}}],
+        },
     }
     found = routed_workload(msgspec.convert(told, Workload), HERE)
     assert found is not None

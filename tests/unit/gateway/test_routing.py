@@ -13,6 +13,7 @@ from carrel_hub.gateway.access import allowed
 from carrel_hub.gateway.balancing import MOST_HELD, LoadBalancer, TooManyHeld, await_capacity
 from carrel_hub.gateway.identity import Principal
 from carrel_hub.gateway.routing import RoutedWorkload, RoutingTable, Target, routed_workload
+from carrel_schema.reading import read
 
 HERE = "127.0.0.1"
 
@@ -28,7 +29,7 @@ def workload(version: int = 1, uid: str = "u1", **fields: Any) -> Workload:
         "spec": spec,
         "status": status | fields.pop("status", {}),
     }
-    return msgspec.convert(told, Workload)
+    return read(msgspec.json.encode(told), Workload)
 
 
 def endpoint(*targets: dict[str, Any], least: int = 1, phase: str = "running") -> Workload:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from carrel.client import Client
-from carrel.models.experiments import TrialRow
 from carrel.testing import FakeScheduler
 from carrel.views import view_of
 from carrel.widgets import bundle
@@ -18,6 +17,7 @@ from carrel.widgets.experiment import ExperimentView
 from carrel.widgets.experiment_state import importance
 from carrel.widgets.live import LiveView
 from carrel_hub.console import palette
+from carrel_schema.answers import TrialOut
 from unit.notebook.test_views import page_says, until
 
 SPACE = {"lr": {"type": "float", "low": 1e-4, "high": 1.0, "log": True}}
@@ -105,7 +105,7 @@ def test_many_trials_are_sent_more_slowly(experiment: ExperimentView) -> None:
     unseen = experiment.pace()
     page_says(experiment, "shown")
     few = experiment.pace()
-    experiment._search.take_trials(TrialRow(number=number) for number in range(2000))
+    experiment._search.take_trials(TrialOut(number=number) for number in range(2000))
     assert (unseen, few, experiment.pace()) == (0.2, 0.02, 5.0)
 
 

@@ -102,7 +102,9 @@ def test_trouble_is_a_sentence_and_the_form_stays() -> None:
 
 
 def test_a_place_in_the_queue_is_shown_with_the_way_out() -> None:
-    status = WorkloadStatus(queue_position=3, reason=Reason(sentence="Two are before you."))
+    status = WorkloadStatus(
+        queue_position=3, reason=Reason(token="", sentence="Two are before you.")
+    )
     waiting = Workload(name="w", project="vision", status=status)
     html = render(waiting=waiting, queue_url="/leave")
     assert "at place 3" in html

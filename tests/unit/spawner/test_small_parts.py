@@ -11,6 +11,7 @@ import pytest
 
 from carrel.models import Reason, Task, Workload, WorkloadStatus
 from carrel.workspace import environment, server_arguments
+from carrel_schema.objects import Phase
 from carrel_spawner import launch, rendering
 from carrel_spawner.start import ProgressLog
 from carrel_spawner.workspace import Address, Ending, split_secrets
@@ -71,7 +72,7 @@ def test_an_address_survives_the_database() -> None:
 
 
 def test_an_address_is_of_one_attempt_of_one_workload() -> None:
-    def at(uid: str, attempt: int, phase: str) -> Workload:
+    def at(uid: str, attempt: int, phase: Phase) -> Workload:
         status = WorkloadStatus(phase=phase, attempt=attempt)
         return Workload(name="w", project="p", uid=uid, status=status)
 
@@ -92,7 +93,7 @@ def test_what_was_queued_again_has_ended_too() -> None:
 
 def test_an_ending_is_the_reason_and_the_exit_code() -> None:
     reason = Reason(token="Idle", sentence="Stopped after 1 h.", help="Start it again.")
-    tasks = [Task(exit_code=3)]
+    tasks = [Task(index=0, attempt=1, node="a", exit_code=3)]
     status = WorkloadStatus(phase="stopped", reason=reason, ended_at=5.0, tasks=tasks)
     ending = Ending.of(Workload(name="w", project="p", status=status))
     assert ending == Ending("Stopped after 1 h.", "Start it again.", 5.0, 3)

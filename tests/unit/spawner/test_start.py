@@ -6,6 +6,7 @@ import pytest
 
 from carrel.errors import ApiError, Unreachable
 from carrel.models import Reason, Workload, WorkloadStatus
+from carrel_schema.objects import Phase
 from carrel_spawner import refusal
 from carrel_spawner.options import Choice
 from carrel_spawner.rendering import readable_by
@@ -15,7 +16,7 @@ CHOICE = Choice("vision", 1, 1.0, 2.0)
 
 
 def workload(
-    phase: str = "pending", token: str = "", cls: str = "not-now", **data: Any
+    phase: Phase = "pending", token: str = "", cls: str = "not-now", **data: Any
 ) -> Workload:
     reason = Reason(token=token, cls=cls, sentence=f"It is {token}.", help="Wait.", data=data)
     status = WorkloadStatus(phase=phase, reason=reason if token else None)

@@ -5,8 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel.models import Checkpoint, Event, Preemption, Reason, Task, Workload, WorkloadStatus
-from carrel.models.workload import WorkloadSpec
+from carrel.models import (
+    Checkpoint,
+    Event,
+    Preemption,
+    Reason,
+    Task,
+    Workload,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 from carrel.workspace.notifications import LONGEST, WorkNotifications
 
 BEGAN = 1000.0
@@ -44,10 +52,11 @@ class Story:
 
     def runs(self, at: float = BEGAN + 10) -> "Story":
         first = self.workload.status.first_started_at or at
-        tasks = [Task(index=0, node="node-1")]
+        tasks = [Task(index=0, attempt=0, node="node-1")]
         return self.now(phase="running", started_at=at, first_started_at=first, tasks=tasks)
 
     def yields(self, at: float, **facts: Any) -> "Story":
+        facts = {"for_workload": "", **facts}
         preempted = Preemption(at=at, rule="reclaim", for_project="speech", **facts)
         return self.now(phase="preempting", last_preemption=preempted)
 
@@ -113,7 +122,9 @@ def test_a_limit_says_why(news: WorkNotifications) -> None:
 
 
 def test_failure_fits_a_notification(news: WorkNotifications) -> None:
-    Story(news).runs().now(phase="failed", reason=Reason(sentence="x" * 500), ended_at=BEGAN + 11)
+    Story(news).runs().now(
+        phase="failed", reason=Reason(token="", sentence="x" * 500), ended_at=BEGAN + 11
+    )
     (text,) = told(news)
     assert text.startswith("night failed after 1 s: xxx")
     assert len(text) == LONGEST

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from carrel.models import Workload
-    from carrel.models.experiments import TrialRow
+    from carrel_schema.answers import TrialOut
 
 NOTHING = "-"
 COLUMNS = ("NAME", "STATUS", "PROJECT", "TRIALS", "PRUNED", "FAILED", "BEST", "IN TRIAL")
@@ -87,7 +87,7 @@ def trials(
     show(found, output, TRIAL_COLUMNS, rows, no_headers=no_headers, right=TRIAL_NUMBERS)
 
 
-def _row(trial: "TrialRow", *, best: bool) -> list[str]:
+def _row(trial: "TrialOut", *, best: bool) -> list[str]:
     last = trial.error.rstrip().rpartition("\n")[2]
     return [
         f"{trial.number}{'*' if best else ''}",

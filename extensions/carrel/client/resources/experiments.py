@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from carrel.client.resources.workloads import WorkloadMethods
 from carrel.client.transport import segment
-from carrel.models import Workload
-from carrel.models.experiments import Draft, StudyLog, Trials
+from carrel.models import StudyLog, Workload
+from carrel_schema.answers import Draft, Trials
 
 LOG_PAGE: Final = 10_000
 

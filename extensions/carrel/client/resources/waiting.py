@@ -17,7 +17,7 @@ from carrel.errors import ApiError
 from carrel.models import Event, Workload
 
 FEW: Final = 20
-GONE: Final = "deleted"
+GONE: Final[str] = "deleted"
 Key = tuple[str, str]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from typing_extensions import override
@@ -123,7 +124,7 @@ class SubmitPage(SignedInPage):
         identity = await self.client.whoami()
         self._show(form, identity.projects)
 
-    def _show(self, form: Form, projects: list[str]) -> None:
+    def _show(self, form: Form, projects: Sequence[str]) -> None:
         kind = submit_form.kind_named(form.value("kind"))
         form.values.pop("secret", None)  # never shown again, not even to who typed it
         self.show(

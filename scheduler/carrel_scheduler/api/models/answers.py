@@ -9,23 +9,13 @@ import msgspec
 
 from carrel_scheduler.api.problems import ProblemBody
 from carrel_scheduler.ledger.records import Decision, Transition, Usage
-from carrel_scheduler.workloads.views.contract import NodeView, Report
+from carrel_scheduler.workloads.views.contract import Report
 from carrel_schema import sections
+from carrel_schema.answers import DepartmentOut, NodeView, ProjectOut, QueueEntryOut
 from carrel_schema.objects import (
-    InteractiveLimits,
     ReasonInfo,
-    TrainingLimits,
     WorkloadStatus,
 )
-
-
-class WhoAmI(msgspec.Struct, frozen=True, kw_only=True):
-    """The caller. ``default_project`` is where work goes when none is named."""
-
-    user: str
-    admin: bool
-    projects: Sequence[str]
-    default_project: str | None
 
 
 class VolumeOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,64 +132,10 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     items: Sequence[BatchItem]
 
 
-class AmountsOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Amounts per resource; ``null`` means no bound."""
-
-    gpus: float | None
-    cpu_millicores: int | None
-    memory_bytes: int | None
-
-
-class UseOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A project's quota line now."""
-
-    gpus_allocated: float = 0.0
-    gpus_borrowed: float = 0.0
-    gpus_waiting: float = 0.0
-    fair_share_gpus: float = 0.0
-    cpu_allocated_millicores: int = 0
-    memory_allocated_bytes: int = 0
-    running: int = 0
-    waiting: int = 0
-
-
-class ProjectOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A project."""
-
-    name: str
-    description: str
-    quota: AmountsOut
-    limit: AmountsOut
-    over_quota: bool
-    weight: int | None
-    rank: int
-    interactive: InteractiveLimits
-    training: TrainingLimits
-    color: int
-    department: str | None
-    resource_version: int
-    created_at: float
-    use: UseOut
-
-
 class ProjectList(msgspec.Struct, frozen=True, kw_only=True):
     """Projects by name."""
 
     items: Sequence[ProjectOut]
-
-
-class DepartmentOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A department: what binds all its projects together."""
-
-    name: str
-    description: str
-    quota: AmountsOut
-    limit: AmountsOut
-    over_quota: bool
-    weight: int | None
-    rank: int
-    resource_version: int
-    created_at: float
 
 
 class DepartmentList(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,33 +154,6 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
     """All nodes."""
 
     items: Sequence[NodeView]
-
-
-class RequestOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task needs."""
-
-    gpus: float
-    cpu_millicores: int
-    memory_bytes: int
-
-
-class QueueEntryOut(msgspec.Struct, frozen=True, kw_only=True):
-    """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects.
-
-    ``color`` is the project's colour number.
-    """
-
-    position: int
-    uid: str
-    name: str
-    project: str
-    user: str
-    kind: str
-    resources: RequestOut
-    tasks: int
-    waits_since: float
-    reason: ReasonInfo | None
-    color: int | None
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """What experiments are asked, and what they answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -65,50 +65,8 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     value: Any
 
 
-class TrialOut(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial.
-
-    Attributes:
-        state: ``waiting``, ``running``, ``completed``, ``pruned``, ``failed`` or ``stopped``.
-        steps: reported values of the metric as pairs of step and value.
-        workload: its name; empty when it was removed. ``seconds``: how long it has run.
-        error: why it failed, with the last lines of its log.
-    """
-
-    number: int
-    state: str
-    parameters: Mapping[str, Any]
-    value: float | None
-    steps: Sequence[tuple[int, float]]
-    workload: str
-    phase: str
-    attempt: int
-    seconds: float | None
-    error: str
-
-
-class Trials(msgspec.Struct, frozen=True, kw_only=True):
-    """All trials of an experiment, and its best."""
-
-    metric: str
-    direction: str
-    best: int | None
-    items: Sequence[TrialOut]
-
-
 class StudyLog(msgspec.Struct, frozen=True, kw_only=True):
     """Entries of a study's log in Optuna's journal format; ``next`` follows the last of them."""
 
     entries: Sequence[msgspec.Raw]
     next: int
-
-
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of ``POST /workloads`` with the best trial's parameters in it.
-
-    ``secrets`` are names of secret variables that the experiment has and the body has not.
-    """
-
-    trial: int
-    workload: Mapping[str, Any]
-    secrets: Sequence[str]

@@ -5,18 +5,18 @@ from typing import Final
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.identity import METRICS
-from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.models.workloads import ActivityIn
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.api.services.metrics import MEDIA_TYPE
 from carrel_scheduler.workloads.views.contract import Activity
+from carrel_schema.answers import WhoAmI
 from carrel_schema.objects import Limits
 
 DEFAULT_PROJECT: Final = "default_project"
 
 
-@Operation("GET", "/whoami", access=Access.USER, answers={200: answers.WhoAmI})
+@Operation("GET", "/whoami", access=Access.USER, answers={200: WhoAmI})
 async def whoami(call: Call) -> Answer:
     """Who the token belongs to."""
     caller = call.visitor.person
@@ -25,9 +25,7 @@ async def whoami(call: Call) -> Answer:
     usual = (await call.services.deps.ledger.settings()).get(DEFAULT_PROJECT)
     default = usual if usual in own else next(iter(own), None)
     return Answer(
-        answers.WhoAmI(
-            user=caller.name, admin=caller.admin, projects=visible, default_project=default
-        )
+        WhoAmI(user=caller.name, admin=caller.admin, projects=visible, default_project=default)
     )
 
 

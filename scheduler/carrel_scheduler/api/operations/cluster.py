@@ -7,7 +7,7 @@ from carrel_scheduler.api.access import Access
 from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.workloads.views.contract import NodeView
+from carrel_schema.answers import NodeView
 
 WEEK_SECONDS: Final = 7 * 86_400.0
 

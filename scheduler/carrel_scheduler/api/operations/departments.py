@@ -8,6 +8,7 @@ from carrel_scheduler.api.models import answers
 from carrel_scheduler.api.models.projects import DepartmentFields
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import DEPARTMENT, DEPARTMENTS
+from carrel_schema.answers import DepartmentOut
 
 
 @Operation("GET", DEPARTMENTS, access=Access.ADMIN, answers={200: answers.DepartmentList})
@@ -22,7 +23,7 @@ async def list_departments(call: Call) -> Answer:
     DEPARTMENT,
     access=Access.ADMIN,
     body=DepartmentFields,
-    answers={200: answers.DepartmentOut},
+    answers={200: DepartmentOut},
     problems=(409,),
 )
 async def put_department(call: Call) -> Answer:

@@ -16,6 +16,7 @@ from carrel_scheduler.workloads.controllers.experiments.parts import environment
 from carrel_scheduler.workloads.controllers.manager import part_uid
 from carrel_scheduler.workloads.lifecycle.phases import HOLDING
 from carrel_scheduler.workloads.views.contract import Report
+from carrel_schema import answers
 from carrel_schema.objects import Workload
 from carrel_schema.sections import ExperimentSpec, Parameter
 
@@ -39,7 +40,7 @@ def _trial(call: Call) -> Workload:
     "GET",
     f"{EXPERIMENT}/trials",
     access=Access.MEMBER,
-    answers={200: models.Trials},
+    answers={200: answers.Trials},
     problems=(409,),
 )
 async def list_trials(call: Call) -> Answer:
@@ -52,7 +53,7 @@ async def list_trials(call: Call) -> Answer:
     by_number = {part.spec.part: part for part in parts.items if part.spec.owner == owner.meta.uid}
     status, now = owner.status.experiment, deps.clock()
     return Answer(
-        models.Trials(
+        answers.Trials(
             metric=spec.metric,
             direction=spec.direction,
             best=None if status is None else status.best_trial,
@@ -61,7 +62,7 @@ async def list_trials(call: Call) -> Answer:
     )
 
 
-def _shown(trial: Trial, part: Workload | None, now: float) -> models.TrialOut:
+def _shown(trial: Trial, part: Workload | None, now: float) -> answers.TrialOut:
     status = None if part is None else part.status
     state: str = trial.state
     if state == "open":
@@ -69,7 +70,7 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> models.TrialOut:
     seconds = None
     if status is not None and status.first_started_at is not None:
         seconds = max(0.0, (status.ended_at or now) - status.first_started_at)
-    return models.TrialOut(
+    return answers.TrialOut(
         number=trial.number,
         state=state,
         parameters=trial.parameters,
@@ -88,7 +89,7 @@ def _shown(trial: Trial, part: Workload | None, now: float) -> models.TrialOut:
     f"{EXPERIMENT}/best",
     access=Access.OWNER,
     body=models.BestIn,
-    answers={200: models.Draft},
+    answers={200: answers.Draft},
     problems=(409,),
 )
 async def draft_best(call: Call) -> Answer:
@@ -132,7 +133,9 @@ async def draft_best(call: Call) -> Answer:
     if body.kind == "inference":
         workload["inference"] = {}
     secrets = await ledger.secrets(owner.meta.uid)
-    return Answer(models.Draft(trial=status.best_trial, workload=workload, secrets=sorted(secrets)))
+    return Answer(
+        answers.Draft(trial=status.best_trial, workload=workload, secrets=sorted(secrets))
+    )
 
 
 @Operation(

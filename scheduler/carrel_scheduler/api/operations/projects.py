@@ -8,14 +8,14 @@ from carrel_scheduler.api.models import answers, queries
 from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.operation import Answer, Call, Operation
 from carrel_scheduler.api.operations.paths import PROJECT, PROJECTS
-from carrel_scheduler.workloads.views.contract import ProjectImpact
+from carrel_schema.answers import ProjectImpact, ProjectOut
 from carrel_schema.objects import Project
 
 MEMBERS: Final = f"{PROJECT}/members"
 MEMBER: Final = f"{MEMBERS}/{{user}}"
 
 
-def _shown(call: Call, project: Project) -> answers.ProjectOut:
+def _shown(call: Call, project: Project) -> ProjectOut:
     name = project.meta.name
     return convert.project_out(project, call.services.deps.live.project_use(name).get(name))
 
@@ -29,7 +29,7 @@ async def list_projects(call: Call) -> Answer:
     return Answer(answers.ProjectList(items=items))
 
 
-@Operation("GET", PROJECT, access=Access.MEMBER, answers={200: answers.ProjectOut})
+@Operation("GET", PROJECT, access=Access.MEMBER, answers={200: ProjectOut})
 async def read_project(call: Call) -> Answer:
     """One project."""
     return Answer(_shown(call, await call.services.projects.get(call.path["project"])))
@@ -40,7 +40,7 @@ async def read_project(call: Call) -> Answer:
     PROJECTS,
     access=Access.ADMIN,
     body=ProjectCreate,
-    answers={201: answers.ProjectOut},
+    answers={201: ProjectOut},
     problems=(409,),
 )
 async def create_project(call: Call) -> Answer:
@@ -57,7 +57,7 @@ async def create_project(call: Call) -> Answer:
     access=Access.ADMIN,
     query=queries.DryRun,
     body=ProjectPatch,
-    answers={200: (answers.ProjectOut, ProjectImpact)},
+    answers={200: (ProjectOut, ProjectImpact)},
     problems=(409,),
 )
 async def change_project(call: Call) -> Answer:

@@ -21,7 +21,7 @@ from carrel_scheduler.api.models.projects import ProjectCreate, ProjectPatch
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.resources import MILLI
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound
-from carrel_scheduler.workloads.views.contract import ProjectImpact
+from carrel_schema.answers import ProjectImpact
 from carrel_schema.objects import Department, Project, ProjectSpec, Workload
 
 COLORS: Final = 12

@@ -10,9 +10,10 @@ from typing import Protocol
 
 import msgspec
 
-from carrel_scheduler.engines.external import DeviceHolder, PodCounts
+from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.quarantine import Skipped, Source
 from carrel_scheduler.workloads.launch.fitting import Misfit
+from carrel_schema.answers import NodeView, ProjectImpact
 from carrel_schema.objects import (
     Limits,
     ReasonInfo,
@@ -20,40 +21,6 @@ from carrel_schema.objects import (
     Workload,
 )
 from carrel_schema.sections import NotebookStatus
-
-
-class DeviceView(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU now."""
-
-    index: int
-    uuid: str
-    name: str
-    memory_mib: int
-    memory_used_mib: int
-    utilization: float
-    simulated: bool
-    broken: bool
-    message: str
-    allocated_milli: int
-    idle_since: float | None
-    holders: tuple[DeviceHolder, ...]
-
-
-class NodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """One node now."""
-
-    name: str
-    status: str
-    simulated: bool
-    driver: str
-    cpu_milli: int
-    cpu_allocated_milli: int
-    memory_bytes: int
-    memory_allocated_bytes: int
-    gpu_milli: int
-    gpu_allocated_milli: int
-    largest_free_gpus: int
-    devices: tuple[DeviceView, ...]
 
 
 class QueueEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,13 +93,6 @@ class LiveEvent(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     workload: Workload
     report: Report | None = None
-
-
-class ProjectImpact(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change of a project's rules would do at once."""
-
-    would_start: tuple[str, ...]
-    would_give_way: tuple[str, ...]
 
 
 class NotAccepted(Exception):  # noqa: N818

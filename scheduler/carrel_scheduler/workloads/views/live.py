@@ -10,7 +10,7 @@ from carrel_scheduler.core import speculation, views
 from carrel_scheduler.core.events import WorkloadQueued
 from carrel_scheduler.core.resources import MIB, MILLI
 from carrel_scheduler.core.views import QueueUse
-from carrel_scheduler.engines.external import DeviceHolder, NodeHealth, PodCounts
+from carrel_scheduler.engines.external import NodeHealth, PodCounts
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.store import Conflict, NotFound
 from carrel_scheduler.node.contract import Device, NodeFacts
@@ -29,16 +29,14 @@ from carrel_scheduler.workloads.reconcile.events import Judge, Touched, Wake
 from carrel_scheduler.workloads.reconcile.reconciler import Reconciler
 from carrel_scheduler.workloads.views.contract import (
     Activity,
-    DeviceView,
     Faults,
-    NodeView,
     NotAccepted,
-    ProjectImpact,
     ProjectUse,
     QueueEntry,
     Report,
 )
 from carrel_scheduler.workloads.views.stream import Listener
+from carrel_schema.answers import DeviceHolder, DeviceView, NodeView, ProjectImpact
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Limits, Project, ProjectSpec, ReasonInfo, Workload
 

@@ -14,13 +14,7 @@ from carrel_scheduler.core.events import Outcome, TaskPlaced, WorkloadQueued
 from carrel_scheduler.core.plan import Binding, Eviction, Nomination
 from carrel_scheduler.core.reasons import Reason, ReasonClass
 from carrel_scheduler.engines.core_state import purge
-from carrel_scheduler.engines.external import (
-    DeviceHolder,
-    Disruption,
-    NodeHealth,
-    PodCounts,
-    ReconcilerAccess,
-)
+from carrel_scheduler.engines.external import Disruption, NodeHealth, PodCounts, ReconcilerAccess
 from carrel_scheduler.engines.kubernetes.external_pods import conditions, reconcile_pass
 from carrel_scheduler.engines.kubernetes.external_pods.handlers import EventHandlers
 from carrel_scheduler.engines.kubernetes.external_pods.messages import Nominate, PodOrders
@@ -35,6 +29,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import (
 from carrel_scheduler.engines.kubernetes.external_pods.usage import holder_of, pod_counts
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import Claims, confined
 from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_schema.answers import DeviceHolder
 from carrel_schema.objects import Workload
 
 HELD_SECONDS: Final = 5.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from carrel_scheduler.core.resources import MIB, MILLI
-from carrel_scheduler.engines.external import DeviceHolder, PodCounts
+from carrel_scheduler.engines.external import PodCounts
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalTask,
     ExternalWorkload,
@@ -21,6 +21,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
 from carrel_scheduler.engines.kubernetes.external_pods.requests import devices_wanted
 from carrel_scheduler.engines.mig_resources import held_milli
 from carrel_scheduler.ledger.records import Ledger, Transition
+from carrel_schema.answers import DeviceHolder
 from carrel_schema.kinds import KINDS
 
 HOLDS = "running"

@@ -1,0 +1,208 @@
+"""What the REST API answers and clients read: projects, nodes, the queue, trials, the caller.
+
+GPUs are counted as numbers (``gpus: 0.5``), times are epoch seconds. A server says every field of
+these; the defaults are for the answers of older servers, and the OpenAPI document leaves them out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from carrel_schema.objects import InteractiveLimits, ReasonInfo, TrainingLimits
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of answers that are always complete."""
+
+
+class WhoAmI(Answer, frozen=True, kw_only=True):
+    """The caller. ``default_project`` is where work goes when none is named."""
+
+    user: str
+    admin: bool = False
+    projects: Sequence[str] = ()
+    default_project: str | None = None
+
+
+class AmountsOut(Answer, frozen=True, kw_only=True):
+    """Amounts per resource; ``null`` means no bound."""
+
+    gpus: float | None = None
+    cpu_millicores: int | None = None
+    memory_bytes: int | None = None
+
+
+class UseOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A project's quota line now."""
+
+    gpus_allocated: float = 0.0
+    gpus_borrowed: float = 0.0
+    gpus_waiting: float = 0.0
+    fair_share_gpus: float = 0.0
+    cpu_allocated_millicores: int = 0
+    memory_allocated_bytes: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+class ProjectOut(Answer, frozen=True, kw_only=True):
+    """A project. ``quota`` is guaranteed, ``limit`` caps all use, ``weight`` null: by quota."""
+
+    name: str
+    description: str = ""
+    quota: AmountsOut = AmountsOut()
+    limit: AmountsOut = AmountsOut()
+    over_quota: bool = True
+    weight: int | None = None
+    rank: int = 0
+    interactive: InteractiveLimits = InteractiveLimits()
+    training: TrainingLimits = TrainingLimits()
+    color: int = 0
+    department: str | None = None
+    resource_version: int = 0
+    created_at: float = 0.0
+    use: UseOut = UseOut()
+
+
+class ProjectImpact(Answer, frozen=True, kw_only=True):
+    """What a change of a project's rules would do at once, as ``project/name`` of workloads."""
+
+    would_start: Sequence[str] = ()
+    would_give_way: Sequence[str] = ()
+
+
+class DepartmentOut(Answer, frozen=True, kw_only=True):
+    """A department: what binds all its projects together."""
+
+    name: str
+    description: str = ""
+    quota: AmountsOut = AmountsOut()
+    limit: AmountsOut = AmountsOut()
+    over_quota: bool = True
+    weight: int | None = None
+    rank: int = 0
+    resource_version: int = 0
+    created_at: float = 0.0
+
+
+class DeviceHolder(Answer, frozen=True, kw_only=True):
+    """Who holds a device now. ``state``: ``running``, ``releasing`` or ``held`` (reserved).
+
+    Of projects that the caller is not in, ``uid``, ``name``, ``user`` and ``kind`` are empty.
+    ``color`` is its project's colour number, null when the project is gone.
+    """
+
+    uid: str = ""
+    name: str = ""
+    project: str = ""
+    user: str = ""
+    kind: str = ""
+    gpu_milli: int = 0
+    borrowed: bool = False
+    state: str = ""
+    since: float = 0.0
+    color: int | None = None
+
+
+class DeviceView(Answer, frozen=True, kw_only=True):
+    """One GPU now. ``utilization`` is a share (0 to 1) of the last seconds."""
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    memory_mib: int = 0
+    memory_used_mib: int = 0
+    utilization: float = 0.0
+    simulated: bool = False
+    broken: bool = False
+    message: str = ""
+    allocated_milli: int = 0
+    idle_since: float | None = None
+    holders: Sequence[DeviceHolder] = ()
+
+
+class NodeView(Answer, frozen=True, kw_only=True):
+    """One node now."""
+
+    name: str
+    status: str = ""
+    simulated: bool = False
+    driver: str = ""
+    cpu_milli: int = 0
+    cpu_allocated_milli: int = 0
+    memory_bytes: int = 0
+    memory_allocated_bytes: int = 0
+    gpu_milli: int = 0
+    gpu_allocated_milli: int = 0
+    largest_free_gpus: int = 0
+    devices: Sequence[DeviceView] = ()
+
+
+class RequestOut(Answer, frozen=True, kw_only=True):
+    """What one task needs."""
+
+    gpus: float = 0.0
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+
+
+class QueueEntryOut(Answer, frozen=True, kw_only=True):
+    """One waiting workload; ``uid``, ``name`` and ``user`` are empty for foreign projects.
+
+    ``color`` is the project's colour number.
+    """
+
+    position: int
+    uid: str = ""
+    name: str = ""
+    project: str = ""
+    user: str = ""
+    kind: str = ""
+    resources: RequestOut = RequestOut()
+    tasks: int = 1
+    waits_since: float = 0.0
+    reason: ReasonInfo | None = None
+    color: int | None = None
+
+
+class TrialOut(Answer, frozen=True, kw_only=True):
+    """One trial.
+
+    Attributes:
+        state: ``waiting``, ``running``, ``completed``, ``pruned``, ``failed`` or ``stopped``.
+        steps: reported values of the metric as pairs of step and value.
+        workload: its name; empty when it was removed. ``seconds``: how long it has run.
+        error: why it failed, with the last lines of its log.
+    """
+
+    number: int
+    state: str = ""
+    parameters: Mapping[str, Any] = {}
+    value: float | None = None
+    steps: Sequence[tuple[int, float]] = ()
+    workload: str = ""
+    phase: str = ""
+    attempt: int = 0
+    seconds: float | None = None
+    error: str = ""
+
+
+class Trials(Answer, frozen=True, kw_only=True):
+    """All trials of an experiment, and the number of the best."""
+
+    metric: str = "objective"
+    direction: str = "minimize"
+    best: int | None = None
+    items: Sequence[TrialOut] = ()
+
+
+class Draft(Answer, frozen=True, kw_only=True):
+    """The body of ``POST /workloads`` with the best trial's parameters in it.
+
+    ``secrets`` are names of secret variables that the experiment has and the body has not.
+    """
+
+    trial: int
+    workload: Mapping[str, Any] = {}
+    secrets: Sequence[str] = ()
