@@ -12,11 +12,6 @@ Jitter = Callable[[], float]
 """Numbers in [0, 1)."""
 
 
-def no_jitter() -> float:
-    """Pauses of exactly the step."""
-    return 1.0
-
-
 def exponential(
     failures: int, first: float = FIRST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
 ) -> float:

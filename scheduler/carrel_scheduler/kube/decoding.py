@@ -6,16 +6,21 @@ readers. The events of a watch are lines. A connection may end within one: what 
 dropped, and the watch resumes after the last complete event.
 """
 
+import asyncio
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
-from carrel_scheduler.kube.errors import UNREADABLE, Status, Undecodable, from_status
+from carrel_scheduler.kube.errors import UNREADABLE, Status, Unavailable, Undecodable, from_status
 from carrel_scheduler.kube.metadata import Identity, PartialObject, identity_of
 
 log = logging.getLogger(__name__)
+SILENT_SECONDS: Final = 150.0
+"""Bookmarks come each minute."""
 T = TypeVar("T")
 
 
@@ -114,6 +119,27 @@ class Lines:
         return [line for line in lines if line]
 
 
+async def watch_lines(
+    chunks: AsyncGenerator[bytes], silent_seconds: float = SILENT_SECONDS
+) -> AsyncGenerator[list[bytes]]:
+    """The complete lines of a watch, in batches as they arrive.
+
+    Raises ``Unavailable`` when the server sends nothing, not even bookmarks, for so long.
+    """
+    lines = Lines()
+    async with aclosing(chunks):
+        while True:
+            try:
+                async with asyncio.timeout(silent_seconds):
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                text = f"silent for {silent_seconds:g} s"
+                raise Unavailable(0, "Silent", text) from None
+            if chunk is None:
+                return
+            yield lines.feed(chunk)
+
+
 class Seen(Enum):
     """What an event means for a store."""
 
@@ -142,13 +168,23 @@ class _Typed(msgspec.Struct, Generic[T], frozen=True):
     object: T
 
 
-class _Untyped(msgspec.Struct, frozen=True):
+class RawEvent(msgspec.Struct, frozen=True):
+    """An event whose object is not decoded."""
+
     type: str
     object: msgspec.Raw
 
 
-_UNTYPED: Final = msgspec.json.Decoder(_Untyped)
+_RAW_EVENT: Final = msgspec.json.Decoder(RawEvent)
 _STATUS: Final = msgspec.json.Decoder(Status)
+
+
+def raw_event(line: bytes) -> RawEvent:
+    """One event of a watch. Raises the error that the server sends in an ``ERROR`` event."""
+    event = _RAW_EVENT.decode(line)
+    if event.type == "ERROR":
+        raise from_status(_STATUS.decode(event.object))
+    return event
 
 
 class EventReader(Generic[T]):
@@ -176,9 +212,7 @@ class EventReader(Generic[T]):
 
     def _read_other(self, line: bytes) -> Event[T]:
         try:
-            event = _UNTYPED.decode(line)
-            if event.type == "ERROR":
-                raise from_status(_STATUS.decode(event.object))
+            event = raw_event(line)
             metadata = _PARTIAL.decode(event.object).metadata
         except UNREADABLE as error:
             raise Undecodable(0, "Undecodable", f"event of a watch: {error}") from error

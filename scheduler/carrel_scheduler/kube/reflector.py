@@ -24,8 +24,14 @@ import msgspec
 
 from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import Listing
-from carrel_scheduler.kube.decoding import Event, EventReader, Lines, Seen
-from carrel_scheduler.kube.errors import Gone, KubeError, TooManyRequests, Unavailable
+from carrel_scheduler.kube.decoding import (
+    SILENT_SECONDS,
+    Event,
+    EventReader,
+    Seen,
+    watch_lines,
+)
+from carrel_scheduler.kube.errors import Gone, KubeError, TooManyRequests
 from carrel_scheduler.kube.metadata import identity_of
 from carrel_scheduler.kube.resources import Resource
 
@@ -154,7 +160,7 @@ class Timing:
         works: a watch that lasted so long worked, even if nothing happened.
     """
 
-    silent: float = 150.0
+    silent: float = SILENT_SECONDS
     watch: float = 240.0
     first_pause: float = 0.05
     longest_pause: float = 3.0
@@ -271,7 +277,7 @@ class Reflector(Generic[T]):
 
     async def _hear(self) -> bool:
         """Whether anything was said."""
-        selection, lines, heard = self._selection, Lines(), False
+        selection, heard = self._selection, False
         chunks = self._source.watch(
             selection.resource,
             self._version,
@@ -280,24 +286,14 @@ class Reflector(Generic[T]):
             selection.field_selector,
             int(self._timing.watch * (1 + self._chance())),
         )
-        async with aclosing(chunks):
-            while True:
-                chunk = await self._next(chunks)
-                if chunk is None:
-                    return heard
-                for line in lines.feed(chunk):
+        async with aclosing(watch_lines(chunks, self._timing.silent)) as batches:
+            async for lines in batches:
+                for line in lines:
                     self._apply(self._read(line))
                     heard = True
                 if heard:
                     self._works()
-
-    async def _next(self, chunks: AsyncGenerator[bytes]) -> bytes | None:
-        try:
-            async with asyncio.timeout(self._timing.silent):
-                return await anext(chunks, None)
-        except TimeoutError:
-            said = f"silent for {self._timing.silent:g} s"
-            raise Unavailable(0, "Silent", said) from None
+        return heard
 
     def _read(self, line: bytes) -> Event[T]:
         try:

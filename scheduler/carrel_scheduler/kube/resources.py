@@ -61,7 +61,6 @@ def _part(name: str) -> str:
 
 
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
-ENDPOINTS: Final = Resource("", "v1", "endpoints", "Endpoints")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 PERSISTENT_VOLUME_CLAIMS: Final = Resource(

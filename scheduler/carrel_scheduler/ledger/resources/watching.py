@@ -10,7 +10,7 @@ kind is told to whoever waits for changes; nobody waits for a watch that has end
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, Self
 
@@ -18,14 +18,12 @@ import msgspec
 
 from carrel_scheduler.backoff import Backoff, Jitter
 from carrel_scheduler.kube.client import KubeClient
-from carrel_scheduler.kube.decoding import Lines, decode_page
+from carrel_scheduler.kube.decoding import RawEvent, decode_page, raw_event, watch_lines
 from carrel_scheduler.kube.errors import (
     Gone,
     KubeError,
-    Status,
     TooManyRequests,
     Unavailable,
-    from_status,
 )
 from carrel_scheduler.kube.metadata import PartialObject
 from carrel_scheduler.kube.resources import Resource
@@ -39,22 +37,14 @@ from carrel_schema import names
 from carrel_schema.objects import ObjectT
 
 log = logging.getLogger(__name__)
-SILENT_SECONDS: Final = 150.0
 MOST_WAITING: Final = 1000
 FAILURES_UNTIL_GIVEN_UP: Final = 60
 LONGEST_PAUSE_SECONDS: Final = 3.0
 _TYPES: Final = {one.name: one for one in ChangeType}
 
 
-class _Event(msgspec.Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
-
-
-_EVENT: Final = msgspec.json.Decoder(_Event)
 _STORED: Final = msgspec.json.Decoder(Stored)
 _PARTIAL: Final = msgspec.json.Decoder(PartialObject)
-_STATUS: Final = msgspec.json.Decoder(Status)
 _End = BaseException | None
 
 
@@ -139,9 +129,12 @@ class ManyWatch(Generic[ObjectT]):
             while True:
                 before = cursor
                 try:
-                    async for line in self._lines(resource, cursor):
-                        cursor = await self._take(resource, line, cursor)
-                except (Unavailable, TooManyRequests, TimeoutError) as error:
+                    stream = self._client.watch(resource, str(cursor), label_selector=names.UID)
+                    async with aclosing(watch_lines(stream)) as batches:
+                        async for lines in batches:
+                            for line in lines:
+                                cursor = await self._take(resource, line, cursor)
+                except (Unavailable, TooManyRequests) as error:
                     _give_up(resource, error, backoff)
                 if cursor != before:
                     backoff.reset()
@@ -156,22 +149,10 @@ class ManyWatch(Generic[ObjectT]):
             log.exception("The watch of %s ended", resource.plural)
             await self._found.put(LedgerUnavailable(f"{resource.plural}: {error!r}"))
 
-    async def _lines(self, resource: Resource, cursor: int) -> AsyncIterator[bytes]:
-        lines = Lines()
-        stream = self._client.watch(resource, str(cursor), label_selector=names.UID)
-        async with aclosing(stream) as chunks:
-            while True:
-                async with asyncio.timeout(SILENT_SECONDS):
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    return
-                for line in lines.feed(chunk):
-                    yield line
-
     async def _take(self, resource: Resource, line: bytes, cursor: int) -> int:
         """Tell a change; returns where the watch goes on from."""
         try:
-            version, change = self._read(resource, _EVENT.decode(line))
+            version, change = self._read(resource, raw_event(line))
         except KubeError:
             raise
         except Exception as error:  # noqa: BLE001 - set aside, and everything else goes on
@@ -182,9 +163,7 @@ class ManyWatch(Generic[ObjectT]):
             await self._found.put(change)
         return version
 
-    def _read(self, resource: Resource, event: _Event) -> tuple[int, Change[ObjectT] | None]:
-        if event.type == "ERROR":
-            raise from_status(_STATUS.decode(event.object))
+    def _read(self, resource: Resource, event: RawEvent) -> tuple[int, Change[ObjectT] | None]:
         stored = _STORED.decode(event.object)
         version = stored.version
         if event.type not in _TYPES:
@@ -209,7 +188,7 @@ class ManyWatch(Generic[ObjectT]):
 def _identity_in(line: bytes, cursor: int) -> tuple[str, int]:
     """The object and the version that an event is about, as far as can be told."""
     try:
-        metadata = _PARTIAL.decode(_EVENT.decode(line).object).metadata
+        metadata = _PARTIAL.decode(raw_event(line).object).metadata
         return metadata.labels.get(names.UID) or metadata.uid, int(metadata.resource_version)
     except (msgspec.MsgspecError, ValueError):
         return "", cursor

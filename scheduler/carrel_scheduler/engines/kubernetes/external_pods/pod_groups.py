@@ -78,13 +78,11 @@ class ExternalTask:
         sent: whether the binding of the present pod was ordered.
         evicted: whether its pod was told to give way.
         awaits_until: until when the next pod is awaited.
-        done: its work is over for good.
         since: when it got its place.
         request: what its pod asks for, or the last one asked for.
         counted: what the core knows that it asks for; a pod that asks for another amount is not
             bound to a place that was held for this.
         waits: why no node serves its pod, for reasons that the core does not know; in words.
-        follows: what it asks for depends on what else happens.
         checked: what is placed in the same turn may come in its way.
         failures: bindings in a row that were refused.
     """
@@ -98,12 +96,10 @@ class ExternalTask:
     sent: bool = False
     evicted: bool = False
     awaits_until: float | None = None
-    done: bool = False
     since: float = 0.0
     request: Request = NOTHING
     counted: Request = NOTHING
     waits: str = ""
-    follows: bool = False
     checked: bool = False
     failures: int = 0
 
@@ -187,7 +183,7 @@ class ExternalWorkload:
 
 
 def _counts(task: ExternalTask) -> bool:
-    return task.ready or (task.pod is None and not task.done and task.awaits_until is not None)
+    return task.ready or (task.pod is None and task.awaits_until is not None)
 
 
 def _name(task: ExternalTask) -> str:
@@ -322,7 +318,7 @@ class ExternalPodIndex:
         if workload is None:
             workload = self._new_gang(pod.grouping)
         for task in workload.tasks:
-            if task.pod is None and task.role == pod.role and not task.done:
+            if task.pod is None and task.role == pod.role:
                 return workload, task
         if workload.holding:
             return self._new_single(pod)

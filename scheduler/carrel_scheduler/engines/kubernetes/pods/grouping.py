@@ -8,11 +8,11 @@ minute.
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from cachetools import LRUCache
 
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.engines.kubernetes.pods.grouping_rules import (
@@ -64,9 +64,8 @@ class Owners:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._get = get
-        self._most = most
         self._now = now
-        self._found: OrderedDict[str, tuple[float, asyncio.Future[Owned | None]]] = OrderedDict()
+        self._found: LRUCache[str, tuple[float, asyncio.Future[Owned | None]]] = LRUCache(most)
 
     async def chain(self, pod: Pod) -> list[tuple[Owner, Owned | None]]:
         """The controllers above a pod with what is known of them, the nearest first."""
@@ -87,9 +86,6 @@ class Owners:
         if asked is None or self._now() - at > FRESH_SECONDS:
             asked = asyncio.ensure_future(self._get(owner, namespace))
             self._found[key] = (self._now(), asked)
-            if len(self._found) > self._most:
-                self._found.popitem(last=False)
-        self._found.move_to_end(key)
         try:
             found = await asyncio.shield(asked)
         except Exception:

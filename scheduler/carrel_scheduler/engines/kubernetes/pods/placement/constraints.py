@@ -6,12 +6,12 @@ is cached by the text of the pod's specification, since thousands of pods are ma
 templates.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
+from cachetools import LRUCache
 
 from carrel_scheduler.core.requests import HOST, Request, Where
 from carrel_scheduler.engines.kubernetes.pods.labels import level_key
@@ -269,7 +269,7 @@ class Places:
         self.volumes = volumes
         self.groups = NodeGroups(by_role=by_role)
         self._around = NeighbourConstraints(self)
-        self._kept: OrderedDict[tuple[object, ...], _Kept] = OrderedDict()
+        self._kept: LRUCache[tuple[object, ...], _Kept] = LRUCache(MOST_KEPT)
 
     @property
     def version(self) -> int:
@@ -341,12 +341,9 @@ class Places:
         key = self._key(pod, groups, together=together)
         kept = self._kept.get(key)
         if kept is not None and (not kept.ask.follows or kept.versions == self._versions()):
-            self._kept.move_to_end(key)
             return kept.ask
         ask = self._ask(pod, groups, together=together)
         self._kept[key] = _Kept(ask, self._versions())
-        if len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
         return ask
 
     def still_fits(self, pod: Pod, node: str) -> bool:

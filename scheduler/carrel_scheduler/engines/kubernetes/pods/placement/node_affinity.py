@@ -89,10 +89,6 @@ class NodeIndex:
             if new is not None and key in after:
                 values.setdefault(after[key], set()).add(new.name)
 
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a node of this name."""
-        return name in self._nodes
-
     def all(self) -> frozenset[str]:
         """The names of all nodes."""
         return self._remember("", lambda: frozenset(self._nodes))
