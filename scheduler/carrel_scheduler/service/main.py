@@ -243,6 +243,7 @@ async def _serve_machine(
 ) -> None:
     # What sandboxes processes of this machine is not installed where all work is pods.
     from carrel_scheduler.engines.local.engine import LocalEngine
+    from carrel_scheduler.engines.local.launch import TaskOptions
     from carrel_scheduler.engines.local.network.namespaces import Namespaces
 
     provider = detect(settings.gpus, settings.gpu_memory_mib, settings.gpu_name)
@@ -254,7 +255,7 @@ async def _serve_machine(
         accounts=Accounts(
             root / "accounts", root / "homes", system_accounts=settings.system_accounts
         ),
-        user_namespaces=settings.user_namespaces,
+        options=TaskOptions(user_namespaces=settings.user_namespaces),
         namespaces=None if settings.network is None else Namespaces(settings.network),
     )
     quarantine = Quarantine(time.time)

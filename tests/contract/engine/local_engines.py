@@ -11,6 +11,7 @@ from typing import Any
 
 from carrel_scheduler.engines.contract import TaskSpec
 from carrel_scheduler.engines.local.engine import LocalEngine
+from carrel_scheduler.engines.local.launch import TaskOptions
 from carrel_scheduler.engines.local.shim import process_tree
 
 NODE = "desk-1"
@@ -27,7 +28,7 @@ class LocalEngines:
 
     async def open(self, **options: Any) -> LocalEngine:
         """Another engine over the folder."""
-        engine = LocalEngine(self.root, self.node, **options)
+        engine = LocalEngine(self.root, self.node, options=TaskOptions(**options))
         self._open.append(engine)
         return engine
 
@@ -96,10 +97,7 @@ def marked(folder: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or not process_tree.start_time(int(entry.name)):
             continue
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue  # ended while we looked, or not ours
+        environment = process_tree.environment(int(entry.name))
         if f"CARREL_TASK_DIR={folder / 'work'}".encode() in environment:
             found.append(int(entry.name))
     return found

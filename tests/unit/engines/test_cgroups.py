@@ -7,11 +7,24 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.contract import EngineError, TaskId, TaskSpec
 from carrel_scheduler.engines.local import cgroups
-from carrel_scheduler.engines.local.cgroups import Bounds, find_limiter
+from carrel_scheduler.engines.local.cgroups import find_limiter
 
 ROOT = Path("/var/lib/carrel/engine")
+
+
+def task(cpu_milli: int = 0, cpu_limit_milli: int = 0, memory_mib: int = 0) -> TaskSpec:
+    return TaskSpec(
+        id=TaskId("w1", 0, 0),
+        name="t",
+        project="p",
+        user="ada",
+        node="n",
+        cpu_milli=cpu_milli,
+        cpu_limit_milli=cpu_limit_milli,
+        memory_mib=memory_mib,
+    )
 
 
 def version_1(tmp_path: Path) -> Path:
@@ -49,7 +62,7 @@ def test_processes_are_counted_where_the_machine_can(tmp_path: Path) -> None:
     assert not find_limiter(ROOT, system=system, own="").counts_processes
     (system / "pids").mkdir()
     limiter = find_limiter(ROOT, system=system, own="")
-    limiter.make("w1-0-0", Bounds(processes=4096))
+    limiter.make(task(), 4096)
     assert limiter.counts_processes
     group = system / "pids" / cgroups.base_name(ROOT) / "w1-0-0"
     assert (group / "pids.max").read_text() == "4096"
@@ -58,7 +71,7 @@ def test_processes_are_counted_where_the_machine_can(tmp_path: Path) -> None:
 def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
     system = version_1(tmp_path)
     limiter = find_limiter(ROOT, system=system, own="")
-    groups = limiter.make("w1-0-0", Bounds(500, 1500, 512))
+    groups = limiter.make(task(500, 1500, 512), 0)
     base = cgroups.base_name(ROOT)
     cpu, memory = (system / name / base / "w1-0-0" for name in ("cpu", "memory"))
     assert groups.folders == [str(cpu), str(memory)]
@@ -73,7 +86,7 @@ def test_version_1_sets_both_hierarchies(tmp_path: Path) -> None:
 def test_tasks_may_read_their_limits_whatever_our_mask_is(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        groups = find_limiter(ROOT, system=version_1(tmp_path), own="").make("w1-0-0", Bounds())
+        groups = find_limiter(ROOT, system=version_1(tmp_path), own="").make(task(), 0)
     finally:
         os.umask(before)
     for folder in map(Path, groups.folders):
@@ -82,14 +95,14 @@ def test_tasks_may_read_their_limits_whatever_our_mask_is(tmp_path: Path) -> Non
 
 def test_no_limit_is_no_setting(tmp_path: Path) -> None:
     system = version_1(tmp_path)
-    groups = find_limiter(ROOT, system=system, own="").make("w1-0-0", Bounds())
+    groups = find_limiter(ROOT, system=system, own="").make(task(), 0)
     assert [list(Path(folder).iterdir()) for folder in groups.folders] == [[], []]
 
 
 @pytest.mark.usefixtures("kernel")
 def test_version_2_at_the_top(tmp_path: Path) -> None:
     limiter = find_limiter(ROOT, system=version_2(tmp_path), own="0::/user/scope\n")
-    groups = limiter.make("w1-0-0", Bounds(100, 500, 64, 99))
+    groups = limiter.make(task(100, 500, 64), 99)
     (folder,) = (Path(name) for name in groups.folders)
     assert folder == tmp_path / cgroups.base_name(ROOT) / "w1-0-0"
     assert (folder / "cpu.weight").read_text() == "4"
@@ -111,7 +124,7 @@ def test_version_2_in_a_delegated_group_moves_its_processes_aside(
     own = system / "user" / "scope"
     assert (own / "carrel-service" / "cgroup.procs").read_text() == "12"
     assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
-    (folder,) = limiter.make("w1-0-0", Bounds(100, 500, 64)).folders
+    (folder,) = limiter.make(task(100, 500, 64), 0).folders
     assert Path(folder).parent.parent == own
 
 
@@ -131,7 +144,7 @@ def test_where_nothing_is_allowed_it_says_why(
         assert not limiter.enforces
         assert limiter.summary.startswith("CPU and memory limits are not enforced: ")
         assert words in limiter.summary
-        assert limiter.make("w1-0-0", Bounds(100, 500, 64)).folders == []
+        assert limiter.make(task(100, 500, 64), 0).folders == []
 
 
 def test_a_limit_that_the_kernel_refuses_is_an_error(tmp_path: Path) -> None:
@@ -140,13 +153,13 @@ def test_a_limit_that_the_kernel_refuses_is_an_error(tmp_path: Path) -> None:
     blocked = system / "cpu" / cgroups.base_name(ROOT) / "w1-0-0" / "cpu.cfs_period_us"
     blocked.mkdir(parents=True)
     with pytest.raises(EngineError, match=r"cpu\.cfs_period_us"):
-        limiter.make("w1-0-0", Bounds(100, 500, 64))
+        limiter.make(task(100, 500, 64), 0)
 
 
 def test_close_removes_empty_groups_only(tmp_path: Path) -> None:
     system = version_1(tmp_path)
     limiter = find_limiter(ROOT, system=system, own="")
-    limiter.make("w1-0-0", Bounds())
+    limiter.make(task(), 0)
     limiter.close()
     assert (system / "cpu" / cgroups.base_name(ROOT)).exists()
     for folder in limiter.find("w1-0-0").folders:

@@ -1,12 +1,12 @@
-"""Under which system account each user's tasks run.
+"""The account of the operating system under which each user's tasks run.
 
-Run as root: a number from a block of this installation, the same for ever, with a home of its own;
-the machine's ordinary account of the same name only if the admin says so, because a name of ours
-and one of the machine need not be the same person's. Never root and never a system account. Run by
-anybody else, all tasks share that person's account.
+If the scheduler runs as root: a number from a block of this installation, the same for ever, with a
+home of its own; the machine's ordinary account of the same name only if the admin lists it, because
+a user of Carrel and an account of the machine with one name need not be the same person. Never root
+and never a system account. Otherwise all tasks share the scheduler's account.
 
 Blocks lie where no distribution, directory service (SSSD maps up to 2000200000), subordinate id or
-container manager allots numbers. Each installation chooses one by chance and keeps it.
+container manager allots numbers. Each installation chooses one at random and keeps it.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ class AccountRefused(EngineError):  # noqa: N818 - an outcome, like those of the
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a task is to the operating system.
+    """An account of the operating system.
 
     Attributes:
         name: login name; that of the user.
@@ -89,10 +89,10 @@ class Accounts:
 
     @property
     def summary(self) -> str:
-        """One line for the person who starts the service."""
+        """One line for the admin who starts the service."""
         if self.privileged:
             return "Every user's work runs under an account of their own."
-        name = _own_name()
+        name = _name_of(os.getuid()) or f"uid {os.getuid()}"
         return (
             f"All users' work runs under your account ({name}): they can read each other's files."
         )
@@ -160,7 +160,7 @@ class Accounts:
             ) from error
 
     def _give(self, user: str) -> int:
-        """A number for ever. Who waits for the lock is given one by whoever holds it."""
+        """Give a user a number for ever; the holder of the lock serves all that wait for it."""
         with self._guard:
             self._wanted.add(user)
         with _locked(self._file.with_suffix(".lock")):
@@ -177,7 +177,7 @@ class Accounts:
         return given[user]
 
     def _numbers(self, users: list[str], taken: set[int]) -> dict[str, int]:
-        """Free numbers for these users, for as many as there are."""
+        """Free numbers for these users, as long as there are some."""
         uids = self._block()
         free = (number for number in uids if number not in taken and _unused(number))
         return dict(zip(users, free, strict=False))
@@ -199,7 +199,7 @@ class Accounts:
 
 
 def _free_block() -> int:
-    """A block by chance that no subordinate ids of the machine lie in."""
+    """A random block without subordinate ids of the machine."""
     taken = [one for path in SUBORDINATE for one in _subordinate(path)]
     free = [
         first
@@ -247,7 +247,3 @@ def _unused(number: int) -> bool:
     except KeyError:
         return _name_of(number) is None
     return False
-
-
-def _own_name() -> str:
-    return _name_of(os.getuid()) or f"uid {os.getuid()}"

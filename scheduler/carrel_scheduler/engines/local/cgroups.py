@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.engines.contract import EngineError
+from carrel_scheduler.engines.contract import EngineError, TaskSpec
 
 PERIOD_US: Final = 100_000
 MIB: Final = 1024 * 1024
@@ -27,22 +27,6 @@ class Groups(msgspec.Struct, frozen=True):
 
     folders: list[str] = []
     oom_files: list[str] = []
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """What a task may use; 0 means no limit.
-
-    Attributes:
-        cpu_milli: its share of the processors while others want them, too.
-        cpu_limit_milli: never more than this, also of idle processors.
-        memory_mib: never more than this.
-        processes: never more than this many, threads counted.
-    """
-
-    cpu_milli: int = 0
-    cpu_limit_milli: int = 0
-    memory_mib: int = 0
-    processes: int = 0
 
 
 class Limiter:
@@ -72,18 +56,19 @@ class Limiter:
             else "CPU and memory limits are enforced."
         )
 
-    def make(self, task: str, bounds: Bounds) -> Groups:
-        """Make a task's groups with these limits. Raises ``EngineError``."""
+    def make(self, task: TaskSpec, processes: int) -> Groups:
+        """Make a task's groups with its limits and one of processes. Raises ``EngineError``."""
+        name = str(task.id)
         try:
             for controller, base in self._bases.items():
-                folder = self._make_group(base, task)
-                for wanted, file, value in self._settings(bounds):
+                folder = self._make_group(base, name)
+                for wanted, file, value in self._settings(task, processes):
                     if controller in (wanted, "unified"):
                         (folder / file).write_text(str(value))
         except OSError as error:
             reason = f"{error.filename}: {error.strerror}"
-            raise EngineError(f"the limits of task {task} cannot be set: {reason}") from error
-        return self.find(task)
+            raise EngineError(f"the limits of task {name} cannot be set: {reason}") from error
+        return self.find(name)
 
     def _make_group(self, base: Path, task: str) -> Path:
         for _ in range(TRIES):
@@ -93,26 +78,26 @@ class Limiter:
                 return base / task
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(base / task))
 
-    def _settings(self, bounds: Bounds) -> Iterator[tuple[str, str, int | str]]:
+    def _settings(self, task: TaskSpec, processes: int) -> Iterator[tuple[str, str, int | str]]:
         """(controller, file, value) of each limit."""
-        shares = max(2, bounds.cpu_milli * 1024 // 1000)
+        shares = max(2, task.cpu_milli * 1024 // 1000)
         weight = 1 + (min(shares, 262_144) - 2) * 9999 // 262_142  # mapped as Kubernetes does
-        quota = max(1000, bounds.cpu_limit_milli * PERIOD_US // 1000)
+        quota = max(1000, task.cpu_limit_milli * PERIOD_US // 1000)
         first = self._version == 1
-        if bounds.cpu_milli:
+        if task.cpu_milli:
             yield ("cpu", "cpu.shares", shares) if first else ("cpu", "cpu.weight", weight)
-        if bounds.cpu_limit_milli and first:
+        if task.cpu_limit_milli and first:
             yield "cpu", "cpu.cfs_period_us", PERIOD_US
             yield "cpu", "cpu.cfs_quota_us", quota
-        elif bounds.cpu_limit_milli:
+        elif task.cpu_limit_milli:
             yield "cpu", "cpu.max", f"{quota} {PERIOD_US}"
-        if bounds.memory_mib:
+        if task.memory_mib:
             file = "memory.limit_in_bytes" if first else "memory.max"
-            yield "memory", file, bounds.memory_mib * MIB
+            yield "memory", file, task.memory_mib * MIB
             if not first:
                 yield "memory", "memory.oom.group", 1
-        if bounds.processes and self.counts_processes:
-            yield "pids", "pids.max", bounds.processes
+        if processes and self.counts_processes:
+            yield "pids", "pids.max", processes
 
     def find(self, task: str) -> Groups:
         """The groups that the task has now."""

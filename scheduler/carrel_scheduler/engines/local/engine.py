@@ -28,8 +28,8 @@ from carrel_scheduler.engines.contract import (
 from carrel_scheduler.engines.local import task_state
 from carrel_scheduler.engines.local.accounts import Accounts
 from carrel_scheduler.engines.local.capabilities import Capabilities, find_capabilities
-from carrel_scheduler.engines.local.cgroups import Limiter, find_limiter
-from carrel_scheduler.engines.local.launch import MOST_PROCESSES, Launcher
+from carrel_scheduler.engines.local.cgroups import find_limiter
+from carrel_scheduler.engines.local.launch import Launcher, TaskOptions
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.logs import read_log
 from carrel_scheduler.engines.local.network.namespaces import Namespaces
@@ -48,13 +48,8 @@ class LocalEngine:
         node_name: the name under which the scheduler knows this machine.
         clock: epoch seconds.
         accounts: whose account a user's tasks run under; by default kept below ``root``.
-        limiter: sets CPU and memory limits; by default what the machine allows.
         namespaces: gives each account a network of its own; by default all share the machine's.
-        readable: folders that every task may read besides our own Python's.
-        most_processes: of one task, threads counted.
-        user_namespaces: whether tasks may begin some.
-        log_segment_bytes: a task's output is kept in segments of about this size,
-        log_segments: and so many of them.
+        options: of all tasks.
     """
 
     def __init__(
@@ -64,32 +59,17 @@ class LocalEngine:
         *,
         clock: Callable[[], float] = time.time,
         accounts: Accounts | None = None,
-        limiter: Limiter | None = None,
         namespaces: Namespaces | None = None,
-        readable: Sequence[Path] = (),
-        most_processes: int = MOST_PROCESSES,
-        user_namespaces: bool = False,
-        log_segment_bytes: int = 16 * 1024 * 1024,
-        log_segments: int = 4,
+        options: TaskOptions = TaskOptions(),  # noqa: B008 - it is frozen
     ) -> None:
-        self._layout = Layout(root)
-        self._layout.make()
-        self._layout.sweep(clock())
+        self._layout = layout = Layout(root)
+        layout.make()
+        layout.sweep(clock())
         self._clock = clock
-        layout = self._layout
         self._accounts = accounts or Accounts(layout.accounts, layout.root / "homes")
-        self._limiter = limiter or find_limiter(layout.root)
+        self._limiter = find_limiter(layout.root)
         self._launcher = Launcher(
-            layout,
-            node_name,
-            self._accounts,
-            self._limiter,
-            readable=readable,
-            namespaces=namespaces,
-            most_processes=most_processes,
-            user_namespaces=user_namespaces,
-            log_segment_bytes=log_segment_bytes,
-            log_segments=log_segments,
+            layout, node_name, self._accounts, self._limiter, namespaces, options
         )
         self._namespaces = namespaces
         self._streams = Streams()
@@ -100,12 +80,12 @@ class LocalEngine:
         self._closed = False
 
     async def capabilities(self) -> Capabilities:
-        """What this machine allows, in words for the person who starts the service."""
+        """What this machine allows, in words for the admin who starts the service."""
         return await asyncio.to_thread(find_capabilities, self._accounts, self._limiter)
 
     @property
     def trouble(self) -> str:
-        """What the machine has run out of, in words; empty for nothing."""
+        """What the machine has run out of, in a sentence; empty for nothing."""
         return "" if self._registry is None else self._registry.notices.trouble
 
     async def open(self) -> None:
@@ -127,7 +107,7 @@ class LocalEngine:
         return self._registry
 
     async def _tidy_networks(self, tasks: Sequence[TaskStatus]) -> None:
-        """Remove the networks of users that run nothing; one more does no harm."""
+        """Remove the networks of users that run nothing, as far as possible."""
         if self._namespaces is None:
             return
         alive = [task.id for task in tasks if task.phase is not TaskPhase.ENDED]
@@ -139,7 +119,7 @@ class LocalEngine:
 
     def _changed(self, status: TaskStatus) -> None:
         if self._registry is None:
-            return  # found while opening: that is no change
+            return  # found while opening, which is no change
         self._streams.publish(status)
         if status.phase is TaskPhase.ENDED:
             for terminal in self._terminals.pop(status.id, []):
@@ -154,7 +134,7 @@ class LocalEngine:
         registry.adopt(task.id)  # from here on it runs: nothing may fail any more
 
     async def stop(self, task: TaskId, grace_seconds: float) -> None:
-        """Ask to end; the supervisor keeps the time, with or without us."""
+        """Request the end; the supervisor enforces it, whether or not the engine runs."""
         if not (math.isfinite(grace_seconds) and grace_seconds >= 0):
             raise EngineError(f"grace_seconds={grace_seconds!r}: a number from 0 is right")
         registry = await self._opened()
@@ -162,11 +142,11 @@ class LocalEngine:
             return
         folder = self._layout.task(task)
         deadline = time.monotonic() + grace_seconds
-        with _told(f"task {task} cannot be told to end"):
+        with _os_errors(f"task {task} cannot be told to end"):
             with contextlib.suppress(FileNotFoundError):  # asked for the first time
                 deadline = min(deadline, float((folder / "stop").read_text()))
             write_whole(folder / "stop", repr(deadline).encode())
-            _poke(folder / "control")
+            _wake_supervisor(folder / "control")
 
     async def list(self) -> Sequence[TaskStatus]:
         """Every recorded task."""
@@ -181,7 +161,7 @@ class LocalEngine:
         registry = await self._opened()
         if registry[task].phase is not TaskPhase.ENDED:
             raise EngineError(f"task {task} has not ended: stop it first")
-        with _told(f"the record of task {task} cannot be dropped"):
+        with _os_errors(f"the record of task {task} cannot be dropped"):
             write_whole(self._layout.task(task) / FORGOTTEN, b"")
         registry.drop(task)
 
@@ -194,7 +174,7 @@ class LocalEngine:
             raise EngineError(f"task {alive[0]} has not ended: stop it first")
         for task in tasks:
             registry.drop(task)
-        with _told(f"the folders of workload {workload_uid} cannot be deleted"):
+        with _os_errors(f"the folders of workload {workload_uid} cannot be deleted"):
             await asyncio.to_thread(self._layout.discard, self._layout.workload(workload_uid))
 
     @staticmethod
@@ -247,16 +227,16 @@ class LocalEngine:
 
 
 @contextlib.contextmanager
-def _told(failure: str) -> Iterator[None]:
-    """Say of an error of the system what could not be done."""
+def _os_errors(failure: str) -> Iterator[None]:
+    """Turn an ``OSError`` into an ``EngineError`` that says what could not be done."""
     try:
         yield
     except OSError as error:
         raise EngineError(f"{failure}: {error}") from error
 
 
-def _poke(control: Path) -> None:
-    """Tell a supervisor to look. One that does not listen yet looks by itself when it begins."""
+def _wake_supervisor(control: Path) -> None:
+    """Have a supervisor read ``stop``; one that is not yet listening does when it begins."""
     try:
         descriptor = os.open(control, os.O_WRONLY | os.O_NONBLOCK)
     except OSError as error:

@@ -36,15 +36,7 @@ def task_environment(
 ) -> dict[str, str]:
     """The task's environment variables: defaults, the requested ones, then the engine's own.
 
-    Args:
-        task: what was requested.
-        account: whose processes they are.
-        work: the task's own folder.
-        checkpoints: where it writes checkpoints.
-        before: checkpoints of other work that it continues.
-        events: where it writes event files.
-        cpu_limited: whether its processor time is limited.
-
+    ``before`` holds checkpoints of other work that it continues, ``events`` its event files.
     Raises ``EngineError`` naming a variable that cannot be set.
     """
     asked = {**task.environment, **task.secret_environment}

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -146,11 +146,15 @@ class Inotify:
             return
         for number, mask, _, name in self._kernel.read(timeout=0):
             if mask & flags.Q_OVERFLOW:
-                self._call_all(watch for one in tuple(self._watched.values()) for watch in one)
+                for watch in self._all():
+                    self.call(watch.listener)
             elif mask & flags.IGNORED:
                 self._watched.pop(number, None)
             for watch in tuple(self._watched.get(number, ())):
                 self.call(watch.listener, name)
+
+    def _all(self) -> list[_Watch]:
+        return [watch for one in self._watched.values() for watch in one]
 
     def forget(self, listener: Listener) -> None:
         """Do not repeat the call of a listener that failed."""
@@ -170,10 +174,6 @@ class Inotify:
             if not name:
                 self.forget(listener)
 
-    def _call_all(self, watches: Iterable[_Watch]) -> None:
-        for watch in tuple(watches):
-            self.call(watch.listener)
-
     def close(self) -> None:
         """Stop watching; every listener is called a last time, with ""."""
         if self.closed:
@@ -185,6 +185,7 @@ class Inotify:
             self._kernel = None
         if self._timer is not None:
             self._timer.cancel()
-        watches = [watch for one in self._watched.values() for watch in one] + self._polled
+        watches = self._all() + self._polled
         self._watched, self._polled = {}, []
-        self._call_all(watches)
+        for watch in watches:
+            self.call(watch.listener)

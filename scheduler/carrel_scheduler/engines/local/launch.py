@@ -22,7 +22,7 @@ from carrel_scheduler.engines.local.capabilities import (
     require_sandbox,
     sandbox_programs,
 )
-from carrel_scheduler.engines.local.cgroups import Bounds, Limiter
+from carrel_scheduler.engines.local.cgroups import Limiter
 from carrel_scheduler.engines.local.fork_server import ForkServer, NoSupervisor
 from carrel_scheduler.engines.local.layout import Layout, write_whole
 from carrel_scheduler.engines.local.network.namespaces import (
@@ -35,26 +35,28 @@ from carrel_scheduler.engines.local.shim import process_tree
 from carrel_scheduler.engines.local.shim.job import Job
 from carrel_scheduler.engines.local.task_state import Lock, TaskRecord
 
-MOST_PROCESSES: Final = 4096
 WITHOUT_HOME: Final = frozenset({"tensorboard"})
 HOSTS: Final = Path("/etc/hosts")
 
 
-class Launcher:
-    """Starts tasks.
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of all tasks of an engine.
 
-    Args:
-        layout: the engine's folders.
-        node: name of this machine; other nodes' tasks are refused.
-        accounts: whose account a task gets.
-        limiter: sets limits.
-        readable: folders that every task may read besides our own Python's.
-        namespaces: gives each account a network of its own; without, all share the machine's.
+    Attributes:
         most_processes: of one task, threads counted.
         user_namespaces: whether tasks may begin some.
-        log_segment_bytes: see ``shim.logwriter``.
-        log_segments: the same.
+        log_segment_bytes: size after which a segment of a task's output ends.
+        log_segments: how many segments are kept.
     """
+
+    most_processes: int = 4096
+    user_namespaces: bool = False
+    log_segment_bytes: int = 16 * 1024 * 1024
+    log_segments: int = 4
+
+
+class Launcher:
+    """Starts tasks of ``node``; without ``namespaces`` they share the machine's network."""
 
     def __init__(
         self,
@@ -62,26 +64,18 @@ class Launcher:
         node: str,
         accounts: Accounts,
         limiter: Limiter,
-        *,
-        readable: Sequence[Path] = (),
-        namespaces: Namespaces | None = None,
-        most_processes: int = MOST_PROCESSES,
-        user_namespaces: bool = False,
-        log_segment_bytes: int = 16 * 1024 * 1024,
-        log_segments: int = 4,
+        namespaces: Namespaces | None,
+        options: TaskOptions,
     ) -> None:
         self._layout, self._node = layout, node
         self._accounts, self._limiter = accounts, limiter
-        self._readable, self._most_processes = tuple(readable), most_processes
-        self._user_namespaces = user_namespaces
-        self._namespaces = namespaces
-        self._segment_bytes, self._segments = log_segment_bytes, log_segments
+        self._namespaces, self._options = namespaces, options
         self._fork_server = ForkServer()
 
     @property
     def syscall_filter(self) -> bytes:
         """The seccomp filter of sandboxes; empty for none."""
-        return b"" if self._user_namespaces else filter_without_user_namespaces()
+        return b"" if self._options.user_namespaces else filter_without_user_namespaces()
 
     def start(self, task: TaskSpec) -> None:
         """Start; blocks for some milliseconds.
@@ -186,8 +180,8 @@ class Launcher:
             ),
             working_dir=task.working_dir or str(work),
             private_tmp=str(folder / "tmp"),
-            log_segment_bytes=self._segment_bytes,
-            log_segments=self._segments,
+            log_segment_bytes=self._options.log_segment_bytes,
+            log_segments=self._options.log_segments,
         )
         if account.shared:
             environment.check_shared_memory(task)
@@ -197,7 +191,7 @@ class Launcher:
         ours = [checkpoints] if checkpoints.parent == self._layout.checkpoints else []
         needed = mounts.plan_mounts(
             account,
-            readable=[*mounts.interpreter_folders(account), *self._readable, *shown, *before],
+            readable=[*mounts.interpreter_folders(account), *shown, *before],
             own=[work, *ours, *events, *([] if without_home else [account.home])],
             covered=[account.home] if without_home else [],
             replaced=environment.account_files(account, self._layout.accounts),
@@ -231,7 +225,7 @@ class Launcher:
         job.shared_memory_bytes = task.memory_mib * 1024**2
         job.device_nodes = environment.device_nodes(task)
         if not self._limiter.counts_processes:
-            job.most_processes = self._most_processes
+            job.most_processes = self._options.most_processes
         if joined is not None:
             job.network_namespace = str(joined.path)
 
@@ -297,10 +291,7 @@ class Launcher:
     def _hand_over(self, job: Job, task: TaskSpec, folder: Path, lock: int) -> None:
         """Start the supervisor; on a failure nothing ran, and the claim is undone."""
         try:
-            groups = self._limiter.make(
-                str(task.id),
-                Bounds(task.cpu_milli, task.cpu_limit_milli, task.memory_mib, self._most_processes),
-            )
+            groups = self._limiter.make(task, self._options.most_processes)
             job.cgroups, job.oom_files = groups.folders, groups.oom_files
             self._start_supervisor(job, folder, lock)
         except (EngineError, OSError):

@@ -1,4 +1,4 @@
-"""Where the local engine keeps what, and how a file is written whole or not at all.
+"""The state folder of the local engine, and writing files atomically.
 
 ``tasks/<workload>/<index>-<attempt>/`` is the record of one task: ``lock``, ``task.json``,
 ``pid.json``, ``exit.json``, ``stop``, ``control``, ``log/`` and ``work/``, the only part that the
@@ -23,11 +23,7 @@ _FOLDER = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class Layout:
-    """Paths below the engine's state folder.
-
-    Args:
-        root: made with mode 0700 if it is not there; must be ours.
-    """
+    """Paths below the engine's state folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -39,7 +35,7 @@ class Layout:
         self.accounts = self.root / "accounts"
 
     def make(self) -> None:
-        """Create the folders. Raises ``EngineError`` naming what cannot be written."""
+        """Create the folders (mode 0700). Raises ``EngineError`` naming what cannot be written."""
         try:
             self.root.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             self.root.chmod(PRIVATE)
@@ -79,16 +75,16 @@ class Layout:
                 yield TaskId(uid, int(match[1]), int(match[2]))
 
     def discard(self, folder: Path) -> None:
-        """Delete a folder at once as far as anybody can see; its contents follow."""
+        """Move a folder away at once, then delete it."""
         if not folder.exists():
             return
-        grave = Path(tempfile.mkdtemp(dir=self.trash))
-        with contextlib.suppress(FileNotFoundError):  # somebody else discarded it
-            folder.rename(grave / folder.name)
-        remove_tree(grave)
+        trash = Path(tempfile.mkdtemp(dir=self.trash))
+        with contextlib.suppress(FileNotFoundError):  # discarded by another scheduler
+            folder.rename(trash / folder.name)
+        remove_tree(trash)
 
     def sweep(self, now: float) -> None:
-        """Delete what an interrupted scheduler left half made or half deleted."""
+        """Delete folders that an interrupted scheduler left half made or half deleted."""
         for place in (self.building, self.trash):
             for folder in place.iterdir():
                 if now - folder.stat().st_mtime > HALF_MADE_SECONDS:
@@ -96,14 +92,14 @@ class Layout:
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a folder, also while another scheduler deletes in it, too."""
+    """Delete a folder, also while another scheduler does."""
     while folder.exists():
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600, sync: bool = False) -> None:
-    """Write a file so that a reader sees the old content or the new one."""
+    """Write a file atomically: a reader sees the old content or the new one."""
     descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)

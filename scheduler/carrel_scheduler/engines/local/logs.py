@@ -186,14 +186,7 @@ async def read_log(
     notices: inotify.Inotify,
     alive: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
-    """Output of a task.
-
-    Args:
-        folder: the task's ``log`` folder.
-        request: which part of it.
-        notices: tells when it grows.
-        alive: whether more may come.
-    """
+    """Output of a task from its ``log`` folder; ``alive`` tells whether more may come."""
     segments = Segments(folder)
     position = first_position(segments, request)
     stamp = Stamper(segments) if request.timestamps else None

@@ -66,12 +66,10 @@ def passes(path: Path, account: Account, need: int) -> bool:
     return granted & need == need
 
 
-def closed_ancestor(path: Path, account: Account) -> Path | None:
-    """The outermost folder above ``path`` that the account cannot pass."""
-    for ancestor in reversed(path.parents):
-        if not passes(ancestor, account, 1):
-            return ancestor
-    return None
+def closed_ancestor(path: Path, account: Account, below: Path | None = None) -> Path | None:
+    """The outermost folder above ``path`` (and below ``below``) that the account cannot pass."""
+    above = [one for one in reversed(path.parents) if below is None or below in one.parents]
+    return next((one for one in above if not passes(one, account, 1)), None)
 
 
 def check_kept(path: str, account: Account) -> None:
@@ -151,7 +149,7 @@ def _show(
         return
     shown = next((above for above in path.parents if above in binds), None)
     if shown is not None:
-        closed = _first_closed(path, account, below=shown)
+        closed = closed_ancestor(path, account, shown)
         if closed is None and binds[shown][2] in (read_only, False):
             return
     elif any(path.is_relative_to(folder) for folder in TEMPORARY):
@@ -165,9 +163,3 @@ def _show(
             return  # it is bound at its resolved path, and links lead there
         masks.add(closed)
     binds[path] = (os.path.realpath(path), str(path), read_only)
-
-
-def _first_closed(path: Path, account: Account, *, below: Path) -> Path | None:
-    """The outermost folder between ``below`` and ``path`` that the account cannot pass."""
-    between = [above for above in reversed(path.parents) if above.is_relative_to(below)]
-    return next((above for above in between[1:] if not passes(above, account, 1)), None)

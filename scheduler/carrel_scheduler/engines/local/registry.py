@@ -46,14 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Registry:
-    """Statuses of all recorded tasks.
-
-    Args:
-        layout: where the records are.
-        limiter: knows the control groups of lost tasks.
-        clock: epoch seconds.
-        publish: called with each change.
-    """
+    """Statuses of all recorded tasks; ``publish`` is called with each change."""
 
     def __init__(
         self,
@@ -211,11 +204,6 @@ class Registry:
         self.notices.close()
 
 
-def boot_id() -> str:
-    """The id of this boot of the machine; pids of another boot mean nothing."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
 async def kill_orphans(folder: Path, started: Started | None, groups: Groups) -> None:
     """Kill the processes of a lost task and remove its control groups.
 
@@ -235,7 +223,7 @@ async def kill_orphans(folder: Path, started: Started | None, groups: Groups) ->
 
 def _orphans(folder: Path, started: Started | None, groups: Groups) -> list[process_tree.Process]:
     found = process_tree.members(groups.folders)
-    if started is None or started.boot_id != boot_id():
+    if started is None or started.boot_id != process_tree.boot_id():
         return found
     if started.init:
         named = ((started.init, started.init_start), (started.pid, started.start_time))
@@ -252,13 +240,6 @@ def _orphans(folder: Path, started: Started | None, groups: Groups) -> list[proc
         born, session = int(fields[19]), int(fields[3])
         main = (pid, born) == (started.pid, started.start_time)
         in_session = session_is_ours and session == started.pid and born >= started.start_time
-        if main or in_session or mark in _environment(pid):
+        if main or in_session or mark in process_tree.environment(pid):
             found.append((pid, born))
     return found
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []  # gone, or another account's and so not the task's

@@ -1,7 +1,7 @@
 """A command beside a running task, on a pseudo-terminal.
 
-What it sees is taken from the running task itself (environment, view of the file system), so it
-needs nothing that was not recorded, and no secret is kept anywhere for it.
+Its environment and sandbox are those of the running task, so it needs nothing that was not
+recorded, and no secret is stored for it.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import os
 import signal
 import struct
 import termios
-from pathlib import Path
 from typing import Final
 
 from carrel_scheduler.engines.contract import EngineError, TaskId
@@ -45,7 +44,7 @@ class Terminal:
             except BlockingIOError:
                 await self._ready(reading=True)
             except OSError as error:
-                if error.errno == errno.EIO:  # nobody is left at the other end
+                if error.errno == errno.EIO:  # the slave is closed
                     return b""
                 raise
         return b""
@@ -77,7 +76,7 @@ class Terminal:
             await ready
         finally:
             self._waiting.discard(ready)
-            if self._master == master:  # a closed one's number may be another file's by now
+            if self._master == master:  # the number of a closed one may be another file's
                 remove(master)
 
     async def resize(self, rows: int, columns: int) -> None:
@@ -94,11 +93,11 @@ class Terminal:
                 await self._end()
             code = await self._process.wait()
         finally:
-            self._let_go()
+            self._close_master()
         return code if code >= 0 else 128 - code
 
     async def _end(self) -> None:
-        """Hang up, and kill what does not listen; also when nobody waits for it any more."""
+        """Hang up, and kill the processes that ignore it, also when the caller is cancelled."""
         try:
             async with asyncio.timeout(HANG_UP_SECONDS):
                 await self._hang_up()
@@ -108,8 +107,8 @@ class Terminal:
             self._signal(signal.SIGKILL)
             raise
 
-    def _let_go(self) -> None:
-        """Close our end; whoever waits to read or write learns that it is over."""
+    def _close_master(self) -> None:
+        """Close the master; pending reads and writes end."""
         if self._master < 0:
             return
         master, self._master = self._master, -1
@@ -121,7 +120,7 @@ class Terminal:
         os.close(master)
 
     async def _hang_up(self) -> None:
-        """Again and again: what has just begun ignores it as long as a service under nohup does."""
+        """Send SIGHUP repeatedly: under nohup a process that has just begun ignores it at first."""
         ended = asyncio.ensure_future(self._process.wait())
         try:
             while not ended.done():
@@ -176,7 +175,7 @@ async def open_terminal(
         if not record.shared:
             os.fchown(slave, record.uid, -1)
         process = await asyncio.create_subprocess_exec(
-            *shim_command("terminal", memory),
+            *shim_command("child", memory),
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -199,7 +198,7 @@ async def _environment(task: TaskId, started: Started) -> dict[str, str]:
     mark = f"CARREL_TASK_ID={task}".encode()
     deadline = asyncio.get_running_loop().time() + EXEC_SECONDS
     while process_tree.start_time(started.pid) == started.start_time:
-        entries = Path(f"/proc/{started.pid}/environ").read_bytes().split(b"\0")
+        entries = process_tree.environment(started.pid)
         if mark in entries:
             pairs = [os.fsdecode(entry).partition("=") for entry in entries if entry]
             return {name: value for name, _, value in pairs}

@@ -5,7 +5,6 @@ Tasks of one user share it, as processes of one machine share a network; nobody 
 on the machine. The machine (and so proxy, gateway and Hub) reaches a task at the namespace's
 address, whichever address of the namespace the task listens on.
 
-``plan`` holds names, addresses and rules without any effect, ``netfilter`` writes rules as netlink
-wants them, ``setup`` is the program that changes the machine, ``namespaces`` is what the engine
-calls.
+``addressing`` holds names and addresses, ``nftables`` the rules, ``setup`` is the program that
+changes the machine, ``namespaces`` is what the engine calls.
 """

@@ -1,7 +1,7 @@
-"""What the engine asks for: the network namespace of a user, made when it is first needed.
+"""The engine's interface to users' network namespaces, each made when it is first needed.
 
-A program of its own changes the machine (``setup``); it is kept while the engine is open, because
-most of its time goes into its start. What it made is kept over restarts of the scheduler.
+A helper program (``setup``) changes the machine; it runs while the engine is open, because its
+start takes most of its time. Namespaces are kept over restarts of the scheduler.
 """
 
 import contextlib
@@ -41,12 +41,7 @@ class Joined(msgspec.Struct, frozen=True):
 
 
 class Namespaces:
-    """Those of one installation. Thread-safe; ``join`` blocks for some milliseconds.
-
-    Args:
-        network: what is fixed for the installation.
-        clock: monotonic seconds.
-    """
+    """The namespaces of one installation. Thread-safe; ``join`` blocks for some milliseconds."""
 
     def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
         self._network, self._clock = network, clock
@@ -54,7 +49,7 @@ class Namespaces:
         self._joined: dict[int, Joined] = {}
         self._verified: dict[int, float] = {}
         self._helper: subprocess.Popen[bytes] | None = None
-        self._said = ""
+        self._closed_because = ""
 
     def join(self, uid: int) -> Joined:
         """The user's namespace, made or repaired where needed. Raises ``EngineError``."""
@@ -88,9 +83,9 @@ class Namespaces:
         answer = self._ask(msgspec.json.encode(order) + b"\n")
         if answer["error"]:
             raise EngineError(f"the user's network could not be made: {answer['error']}")
-        if answer["closed"] != self._said:
-            self._said = answer["closed"]
-            log.warning("tasks' way out of this machine: %s", self._said or "open")
+        if answer["closed"] != self._closed_because:
+            self._closed_because = answer["closed"]
+            log.warning("tasks' way out of this machine: %s", self._closed_because or "open")
         return answer["address"]
 
     def _ask(self, line: bytes) -> dict[str, str]:
@@ -119,22 +114,18 @@ class Namespaces:
     def _drop_helper(self) -> None:
         helper, self._helper = self._helper, None
         if helper is not None:
-            for stream in (helper.stdin, helper.stdout):
-                if stream is not None:
-                    with contextlib.suppress(OSError):
-                        stream.close()
-            helper.kill()
-            helper.wait()
+            with contextlib.suppress(OSError), helper:  # closes its streams and waits for it
+                helper.kill()
 
 
 def hosts_inside(text: str, machine: str) -> str:
-    """``/etc/hosts`` for inside: the machine's own name is loopback, as it has no other there."""
+    """``/etc/hosts`` for a namespace, where the machine's own name is loopback."""
     kept = [line for line in text.splitlines() if machine not in line.partition("#")[0].split()]
     return "\n".join([*kept, f"127.0.0.1 {machine}", ""])
 
 
 def files_inside() -> Iterator[tuple[Path, Path]]:
-    """(source, target) files that are shown in place of others: loopback serves no names inside."""
+    """(source, target) of files to bind inside: a name server at loopback is not reached there."""
     if not addressing.nameservers_of(_text(RESOLV_CONF)) and UPSTREAM.exists():
         yield UPSTREAM, RESOLV_CONF.resolve()
 

@@ -1,10 +1,10 @@
 """The program that makes and removes users' network namespaces; it runs as root.
 
 It reads one order per line from standard input, as JSON, and answers each with a line; with
-``--probe`` it only says what keeps this machine from having such namespaces. A process of its own,
-because making a namespace means to be in it for a moment. Every order can be repeated: what is
-there and whole is left as it is, and what is half made is made anew. A namespace is whole once the
-machine's end of its link is up, which is the last step; no task ran in it before.
+``--probe`` it only says what keeps this machine from having such namespaces. It is a process of its
+own, because a namespace is made by entering it. Every order is idempotent: a complete namespace is
+left as it is, an incomplete one is made anew. A namespace is complete once the machine's end of its
+link is up, which is the last step; no task ran in it before.
 """
 
 import contextlib
@@ -66,43 +66,43 @@ def main() -> None:
 
 
 def carry_out(order: Order) -> Answer:
-    """Do it; only one process of the machine at a time."""
+    """Carry out an order; only one process of the machine at a time."""
     servers = [IPv4Address(one) for one in order.nameservers]
-    with _alone(), IPRoute() as machine:
+    with _locked(), IPRoute() as machine:
         if order.join is None:
             _keep(machine, order.network, set(order.keep), servers)
             return Answer()
-        pair = _whole(machine, order.network, order.join)
+        pair = _complete(machine, order.network, order.join)
         if pair is None:
             _remove(machine, order.network, order.join)
             pair = _make(machine, order.network, order.join, servers)
         if not _tables(order.network.table):
             _write_table(order.network.table, nftables.machine_chains(order.network, servers))
-        return Answer(address=str(pair.task), closed=_open_way_out(machine))
+        return Answer(address=str(pair.task), closed=_enable_forwarding(machine))
 
 
 def probe() -> str:
     """Why this machine cannot have such namespaces; empty when it can.
 
-    Makes one, speaks with it both ways, and removes it.
+    Makes one, connects both ways, and removes it.
     """
     try:
         with socket.create_server(("127.0.0.1", 0)) as here:
             number = here.getsockname()[1]
             # A capital letter: no installation is called so, as the last step removes all of it.
             network = Network(installation=f"P{os.getpid() % 10_000:04}", ports=(number,))
-            with _alone(), IPRoute() as machine:
+            with _locked(), IPRoute() as machine:
                 try:
                     pair = _make(machine, network, PROBE_USER, [])
                     _write_table(network.table, nftables.machine_chains(network, []))
-                    return _talk(network, pair, here)
+                    return _test_connections(network, pair, here)
                 finally:
                     _keep(machine, network, set(), [])
     except (NetlinkError, OSError) as error:
         return str(error) or type(error).__name__
 
 
-def _talk(network: Network, pair: Pair, here: socket.socket) -> str:
+def _test_connections(network: Network, pair: Pair, here: socket.socket) -> str:
     with _inside_of(network.namespace(PROBE_USER)):
         there = socket.create_server(("127.0.0.1", 0))
         caller = socket.socket()
@@ -142,14 +142,14 @@ def _inside_of(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _locked() -> Iterator[None]:
     with LOCK.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _whole(machine: IPRoute, network: Network, uid: int) -> Pair | None:
-    """The addresses of a namespace that is there and whole."""
+def _complete(machine: IPRoute, network: Network, uid: int) -> Pair | None:
+    """The addresses of a complete namespace."""
     path = network.namespace(uid)
     links = machine.link_lookup(ifname=network.link(uid))
     if not links or not os.path.ismount(path):
@@ -166,11 +166,15 @@ def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Ad
     if pair is None:
         raise OSError(f"no address of {network.block} is free")
     name, path = network.link(uid), network.namespace(uid)
-    _new_namespace(path)
+    path.parent.mkdir(mode=0o755, exist_ok=True)
+    path.touch(mode=0o600)
+    with _returning():  # the namespace lasts as long as it is mounted
+        linux.unshare(linux.CLONE_NEWNET)
+        linux.mount("/proc/self/ns/net", str(path), linux.MS_BIND)
     peer = {"ifname": addressing.INNER_LINK, "net_ns_fd": str(path)}
     machine.link("add", ifname=name, kind="veth", peer=peer)
     with _inside_of(path):
-        _inside(network, pair, servers)
+        _configure(network, pair, servers)
     index = machine.link_lookup(ifname=name)[0]
     _set(IPV6 / name / "disable_ipv6", "1")
     _set(IPV4 / "conf" / name / "route_localnet", "1")
@@ -180,17 +184,8 @@ def _make(machine: IPRoute, network: Network, uid: int, servers: Sequence[IPv4Ad
     return pair
 
 
-def _new_namespace(path: Path) -> None:
-    """Make one that lasts as long as it is mounted at ``path``."""
-    path.parent.mkdir(mode=0o755, exist_ok=True)
-    path.touch(mode=0o600)
-    with _returning():
-        linux.unshare(linux.CLONE_NEWNET)
-        linux.mount("/proc/self/ns/net", str(path), linux.MS_BIND)
-
-
-def _inside(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> None:
-    """Called in the namespace: rules first, then addresses."""
+def _configure(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> None:
+    """Set up the namespace from inside: rules first, then addresses."""
     _set(IPV6 / addressing.INNER_LINK / "disable_ipv6", "1")
     _set(IPV4 / "conf" / addressing.INNER_LINK / "route_localnet", "1")
     _set(IPV4 / "ip_local_port_range", addressing.OUTGOING_PORTS)
@@ -206,7 +201,7 @@ def _inside(network: Network, pair: Pair, servers: Sequence[IPv4Address]) -> Non
 def _keep(
     machine: IPRoute, network: Network, kept: set[int], servers: Sequence[IPv4Address]
 ) -> None:
-    """Remove the namespaces of all others, and with the last one the machine's rules."""
+    """Remove the namespaces of all other users, and with the last one the machine's rules."""
     for uid in set(network.uids()) - kept:
         _remove(machine, network, uid)
     if network.uids():
@@ -227,14 +222,14 @@ def _remove(machine: IPRoute, network: Network, uid: int) -> None:
 
 
 def _tables(name: str) -> list[str]:
-    """The tables of this name that there are: one, two for a moment, or none."""
+    """The existing tables of this name: one, two for a moment, or none."""
     with NFTables() as tables:
         known = [str(one.get_attr("NFTA_TABLE_NAME")) for one in tables.get_tables()]
     return [one for one in known if one.rpartition(".")[0] == name]
 
 
 def _write_table(name: str, chains: Sequence[nftables.Chain]) -> None:
-    """Have these rules, then remove those of before, so that there are rules at any moment."""
+    """Write the new rules, then remove the old ones, so that there are rules at any moment."""
     before = _tables(name)
     fresh = next(one for one in (f"{name}.0", f"{name}.1") if before[-1:] != [one])
     with NFTables() as tables:
@@ -253,8 +248,8 @@ def _write_table(name: str, chains: Sequence[nftables.Chain]) -> None:
                 tables.table("del", name=name)
 
 
-def _open_way_out(machine: IPRoute) -> str:
-    """Let answers back in where the machine's way out is; says why there is none."""
+def _enable_forwarding(machine: IPRoute) -> str:
+    """Enable forwarding on the links of default routes; returns why it cannot be, or ""."""
     defaults = list(machine.get_default_routes(family=2))
     links = {one.get_attr("RTA_OIF") for one in defaults} - {None}
     if not links:

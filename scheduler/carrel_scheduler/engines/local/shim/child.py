@@ -1,19 +1,26 @@
-"""The process that becomes the task: joins its limits, takes its view and its account, executes.
+"""The process that becomes the task, or a command beside it: joins limits, sandbox and account.
 
-It waits for the supervisor's word before it does anything, so a task that no record knows of
-never runs; and should the supervisor die, the task dies with it and can never run beside its heir.
+A task's process waits until the supervisor has recorded its pid, so no task runs that no record
+tells of. It dies with its supervisor, so a lost task never runs beside its next attempt. A command
+beside a running task is started with the terminal as its standard streams (``main``); it forks a
+process that joins, because only a child can enter a PID namespace.
 """
 
 import errno
+import fcntl
 import os
 import resource
+import select
 import signal
+import sys
+import termios
 
 from carrel_scheduler.engines.local.shim import linux
 from carrel_scheduler.engines.local.shim.job import Job
-from carrel_scheduler.engines.local.shim.sandbox import Sandbox
+from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+FORWARDED = (signal.SIGHUP, signal.SIGCONT)
 RESTORED = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -26,18 +33,18 @@ RESTORED = (
 
 
 def fork_child(job: Job, output: int, sandbox: Sandbox | None) -> tuple[int, int, int]:
-    """Fork; the child waits.
+    """Fork the task's process, which waits.
 
     Returns:
-        Its pid, the descriptor on which one byte lets it go, and the one on which it tells why
-        it could not start (end of file: it did).
+        Its pid, the descriptor on which one byte releases it, and the descriptor on which it
+        reports why it could not start (end of file: it did).
     """
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
     supervisor = os.getpid()
     if sandbox is not None:
         sandbox.adopt_children()
-    # What is sent before the child is ready to die of it waits until it is.
+    # Signals that arrive before the child has its handlers are delivered once it has.
     signal.pthread_sigmask(signal.SIG_BLOCK, RESTORED)
     pid = os.fork()
     if pid:
@@ -71,7 +78,7 @@ def fork_child(job: Job, output: int, sandbox: Sandbox | None) -> tuple[int, int
 
 
 def restore_signals() -> None:
-    """Undo what the interpreter and the supervisor ignore: ignoring survives an exec."""
+    """Reset signals that the interpreter and the supervisor ignore: that survives an exec."""
     signal.set_wakeup_fd(-1)
     for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
@@ -79,8 +86,8 @@ def restore_signals() -> None:
 
 
 def become(job: Job, sandbox: Sandbox | None) -> None:
-    """Take the limits, the sandbox, the account and the folder of the job."""
-    # Before anything inside the sandbox, which is the user's, could lend a path another meaning.
+    """Enter the limits, the sandbox, the account and the folder of the job."""
+    # Before the sandbox, in which the user could mount another folder at the path.
     for group in job.cgroups:
         with open(f"{group}/cgroup.procs", "w") as procs:  # noqa: PTH123 - pathlib is slow to load
             procs.write("0")
@@ -105,7 +112,7 @@ def become(job: Job, sandbox: Sandbox | None) -> None:
 
 
 def drop_privileges(job: Job) -> None:
-    """Become the job's account for good; -1 stays what we are."""
+    """Become the job's account irrevocably; -1 keeps the own one."""
     if job.uid < 0:
         return
     if job.uid == 0 or job.gid == 0:
@@ -119,14 +126,70 @@ def drop_privileges(job: Job) -> None:
 
 
 def execute(job: Job) -> None:
-    """Replace this process; returns only by an error."""
+    """Replace this process by the command; returns only by an error."""
     os.execvpe(job.command[0], job.command, job.environment)  # noqa: S606 - a list, no shell
 
 
 def describe(error: OSError | ValueError, job: Job) -> str:
-    """Why the command did not start, for the person who wrote it."""
+    """Why the command did not start, for the user."""
     if isinstance(error, FileNotFoundError):
         path = job.environment.get("PATH", "")
         return f"{job.command[0]}: command not found (PATH={path})"
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return f"{job.command[0]}: {reason}"
+
+
+def main() -> None:
+    """Run a command beside a task; the descriptor of its job is the argument."""
+    job = Job.from_memory(int(sys.argv[1]))
+    sandbox = None
+    if job.uid >= 0:
+        try:
+            sandbox = Sandbox.find(*job.sandbox)
+            sandbox.adopt_children()
+        except (SandboxError, OSError) as error:
+            _fail(NOT_EXECUTABLE, f"task {job.task_id} cannot be joined: {error}")
+    alive, parent_alive = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    pid = os.fork()
+    if pid == 0:
+        os.close(parent_alive)
+        _become_the_command(job, sandbox, alive)
+    for number in FORWARDED:
+        signal.signal(number, lambda got, _: _forward(pid, got))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _forward(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # it has ended, or has not begun
+
+
+def _become_the_command(job: Job, sandbox: Sandbox | None, alive: int) -> None:
+    try:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        restore_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+        become(job, sandbox)
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if select.select([alive], [], [], 0)[0]:  # its end: nothing is ever written to it
+            os._exit(NOT_EXECUTABLE)
+    except OSError as error:
+        _fail(NOT_EXECUTABLE, f"task {job.task_id} cannot be joined: {error.strerror}")
+    try:
+        execute(job)
+    except FileNotFoundError as error:
+        _fail(NOT_FOUND, describe(error, job))
+    except (OSError, ValueError) as error:
+        _fail(NOT_EXECUTABLE, describe(error, job))
+
+
+def _fail(code: int, reason: str) -> None:
+    os.write(2, f"{reason}\r\n".encode())
+    os._exit(code)

@@ -14,7 +14,7 @@ LONGEST_LINE = 1024 * 1024
 
 
 def complain(text: str) -> None:
-    """Say it on standard error, a file that may lie on the disk that is full, too."""
+    """Write to standard error, as far as the disk of that file allows it."""
     try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
@@ -23,13 +23,7 @@ def complain(text: str) -> None:
 
 
 class LogWriter:
-    """Writes one task's output.
-
-    Args:
-        folder: where the segments go.
-        segment_bytes: size after which a segment ends.
-        segments: how many are kept.
-    """
+    """Writes one task's output in segments of ``segment_bytes`` or more, of which it keeps some."""
 
     def __init__(self, folder: str, segment_bytes: int, segments: int) -> None:
         self._folder, self._limit, self._keep = folder, segment_bytes, segments
@@ -49,7 +43,7 @@ class LogWriter:
             raise
 
     def write(self, data: bytes) -> None:
-        """Append. A full disk loses output, never the task: it is said once on standard error."""
+        """Append. A full disk loses output, never the task; that is reported once."""
         try:
             self._write(data)
         except OSError as error:

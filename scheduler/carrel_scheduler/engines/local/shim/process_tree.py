@@ -1,10 +1,11 @@
-"""All processes of a task, also those that left its session.
+"""The processes of a task, also those that left its session.
 
 The supervisor is a subreaper: a descendant whose parent dies becomes its child, so its process
 tree and the task's control groups together hold everything the task ever started. A process is
 named by (pid, start time), because pids are used again.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -25,10 +26,25 @@ def stat_fields(pid: int) -> list[str]:
     return text[text.rindex(")") + 2 :].split()
 
 
+def boot_id() -> str:
+    """The id of this boot of the machine; pids of another boot mean nothing."""
+    with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123 - pathlib is slow to load
+        return file.read().strip()
+
+
 def start_time(pid: int) -> int:
     """When a process started, in clock ticks since boot; 0 when it is gone or a zombie."""
     fields = stat_fields(pid)
     return int(fields[19]) if fields and fields[0] not in ("Z", "X") else 0
+
+
+def environment(pid: int) -> list[bytes]:
+    """The environment of a process; empty when it is gone or not ours to read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slow to load
+            return file.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def descendants(ancestor: int) -> list[Process]:
@@ -77,9 +93,9 @@ def send(process: Process, number: int) -> None:
 
 
 def remove_groups(groups: Sequence[str]) -> None:
-    """Remove control groups whose members are gone, and the one around them after the last.
+    """Remove control groups whose members are gone, and the group above with the last one.
 
-    A group that stays busy is said on standard error.
+    A group that stays busy is reported on standard error.
     """
     for group in groups:
         for _ in range(REMOVAL_TRIES):
@@ -94,18 +110,12 @@ def remove_groups(groups: Sequence[str]) -> None:
                 break
         else:
             sys.stderr.write(complaint)
-        _remove_if_empty(os.path.dirname(group))  # noqa: PTH120 - pathlib is slow to load
-
-
-def _remove_if_empty(group: str) -> None:
-    try:
-        os.rmdir(group)  # noqa: PTH106 - pathlib is slow to load
-    except OSError:
-        return  # other tasks are in it, or the last of them removed it already
+        with contextlib.suppress(OSError):  # other tasks are in it, or one of them removed it
+            os.rmdir(os.path.dirname(group))  # noqa: PTH106, PTH120 - pathlib is slow to load
 
 
 def count_oom_kills(files: Sequence[str]) -> int:
-    """How often the kernel killed in these groups for want of memory."""
+    """How many processes of these groups the kernel killed for lack of memory."""
     total = 0
     for path in files:
         try:

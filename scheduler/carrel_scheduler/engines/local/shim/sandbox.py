@@ -1,12 +1,12 @@
 """The sandbox of a task: namespaces and mounts that bubblewrap makes and a supervisor keeps.
 
 Its first processes are bubblewrap's init and ``cat``, which answers once everything is mounted and
-ends with the supervisor. The task's processes join from outside, so that their parent learns
-exactly how they ended.
+ends with the supervisor. The task's processes join from outside, so that the supervisor is their
+parent and learns how they ended.
 
-Root resolves no path that a user can change. What a user named is opened with the user's rights
-and mounted by descriptor; what is ours is opened without following any link; and every mount point
-lies in a folder that root alone can change while the mounts are made.
+Root resolves no path that a user can change. Paths that a user named are opened with the user's
+rights and mounted by descriptor; the engine's are opened without following any link; and every
+mount point lies in a folder that root alone can change while the mounts are made.
 """
 
 import json
@@ -30,11 +30,7 @@ class SandboxError(Exception):
 
 
 class Sandbox:
-    """The namespaces of a running sandbox, held by descriptors.
-
-    Args:
-        init: its first process, as seen from outside.
-    """
+    """The namespaces of a running sandbox, held by descriptors; ``init`` is its first process."""
 
     def __init__(self, init: int) -> None:
         self.init = init
@@ -66,7 +62,7 @@ class Sandbox:
         return found
 
     def adopt_children(self) -> None:
-        """Have this process's later children begin inside; it stays outside itself."""
+        """Make later children of this process begin inside; it stays outside itself."""
         linux.setns(self._pids)
 
     def enter(self) -> None:
@@ -79,7 +75,7 @@ class Sandbox:
         return len(process_tree.descendants(self.init)) > 1
 
     def kill(self) -> None:
-        """End every process inside: the kernel does so when the first one ends."""
+        """Kill every process inside: the kernel does when the first one ends."""
         try:
             signal.pidfd_send_signal(self._process, signal.SIGKILL)
         except ProcessLookupError:
@@ -91,7 +87,7 @@ def _namespace(pid: int, name: str) -> int:
 
 
 class _Options:
-    """What bubblewrap is told, and the descriptors that it takes over."""
+    """Arguments of bubblewrap, and the descriptors in them."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -99,7 +95,7 @@ class _Options:
         self._made: set[str] = set()
 
     def arguments(self) -> list[str]:
-        """Every option, mounts from the outside in."""
+        """All arguments, mounts of outer folders first."""
         job = self._job
         size = ["--size", str(job.shared_memory_bytes)] if job.shared_memory_bytes else []
         options = [*BASE, "--perms", "1777", *size, "--tmpfs", SHARED_MEMORY]
@@ -127,20 +123,20 @@ class _Options:
         return target, [how, str(copy), target]
 
     def _parents(self, target: str) -> list[str]:
-        """Folders on the way to a mount point that covers hide, open for everybody to pass."""
+        """Make the folders above a mount point inside masks, passable for everybody."""
         options: list[str] = []
-        for cover in (*self._job.masks, *self._job.temporaries):
-            if target.startswith(cover + "/"):
-                parts = target[len(cover) + 1 :].split("/")[:-1]
+        for mask in (*self._job.masks, *self._job.temporaries):
+            if target.startswith(mask + "/"):
+                parts = target[len(mask) + 1 :].split("/")[:-1]
                 for end in range(1, len(parts) + 1):
-                    folder = "/".join((cover, *parts[:end]))
+                    folder = "/".join((mask, *parts[:end]))
                     if folder not in self._made:
                         self._made.add(folder)
                         options += ["--perms", "0755", "--dir", folder]
         return options
 
     def _ours(self, path: str) -> int:
-        """Open what is ours: it is no link, and root alone changes the folders above it."""
+        """Open a path of the engine: no link, below folders that root alone changes."""
         resolve = linux.RESOLVE_NO_SYMLINKS | linux.RESOLVE_NO_MAGICLINKS
         above, _, name = path.rpartition("/")
         try:
@@ -151,10 +147,10 @@ class _Options:
         return descriptor
 
     def _volume(self, field: str, source: str, target: str, *, read_only: bool) -> list[Step]:
-        """Mount what a user named; without a target where it is, if something hides it there."""
+        """Mount a path that a user named; without a target at its own path, if that is hidden."""
         if "\0" in source:
             raise SandboxError(f"{field}={source!r}: a path without a NUL character is right")
-        descriptor = self._with_the_users_rights(field, source)
+        descriptor = self._open_as_user(field, source)
         # The mount point must not lead out of the folder that is fresh: `..` means another folder
         # where a link went before.
         source = os.path.normpath(source)
@@ -177,8 +173,8 @@ class _Options:
     def _hidden(self, path: str) -> bool:
         return any(path.startswith(folder + "/") for folder in self._job.temporaries)
 
-    def _with_the_users_rights(self, field: str, path: str) -> int:
-        """Open as the user would: nothing is learned or lent that the user could not reach."""
+    def _open_as_user(self, field: str, path: str) -> int:
+        """Open with the user's rights, so that refusals tell no more than the user can find out."""
         home, name = linux.AT_FDCWD, path
         if self._job.home and f"{path}/".startswith(f"{self._job.home}/"):
             home, name = self._ours(self._job.home), path[len(self._job.home) + 1 :] or "."
@@ -240,20 +236,22 @@ def _depth(step: Step) -> int:
 
 
 def _run(job: Job, options: list[str]) -> int:
-    """Start bubblewrap, wait until all is mounted; returns the pid of the first process inside."""
+    """Start bubblewrap and wait until all is mounted; returns the pid of the first process."""
     if any("\0" in option for option in options):  # it would begin another option
         raise SandboxError("a path of its sandbox contains a NUL character")
-    told = _in_memory(os.fsencode("\0".join(options)) + b"\0")
+    arguments = os.memfd_create("carrel-sandbox")
+    os.write(arguments, os.fsencode("\0".join(options)) + b"\0")
+    os.lseek(arguments, 0, os.SEEK_SET)
     hear_life, life = os.pipe()
     ready, say_ready = os.pipe()
     hear_info, info = os.pipe()
     # pathlib and subprocess are slow to load
     if os.fork() == 0:
         try:
-            _become_bubblewrap(job, options, told, (hear_life, say_ready, info))
+            _become_bubblewrap(job, options, arguments, (hear_life, say_ready, info))
         finally:
             os._exit(1)
-    for descriptor in (told, hear_life, say_ready, info):
+    for descriptor in (arguments, hear_life, say_ready, info):
         os.close(descriptor)
     try:
         os.write(life, b"r")
@@ -270,28 +268,21 @@ def _run(job: Job, options: list[str]) -> int:
         os.close(hear_info)
 
 
-def _in_memory(text: bytes) -> int:
-    descriptor = os.memfd_create("carrel-sandbox")
-    os.write(descriptor, text)
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
-
-
 def _become_bubblewrap(
-    job: Job, options: list[str], told: int, streams: tuple[int, int, int]
+    job: Job, options: list[str], memory: int, streams: tuple[int, int, int]
 ) -> None:
-    """Signals that its parent ignores stay ignored, so a stop of the task passes it by."""
+    """Execute bubblewrap; it inherits the ignored signals, so a stop of the task spares it."""
     os.chdir("/")
     if job.network_namespace:
         network = os.open(job.network_namespace, os.O_RDONLY | os.O_CLOEXEC)
         linux.setns(network)
     os.dup2(streams[0], 0)
     os.dup2(streams[1], 1)
-    inherited = [told, streams[2]]
+    inherited = [memory, streams[2]]
     inherited += [int(options[at + 1]) for at, word in enumerate(options) if word in _BY_NUMBER]
     for descriptor in inherited:
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - the name of the call says it
-    arguments = ["--args", str(told), "--info-fd", str(streams[2]), "--", job.holder]
+    arguments = ["--args", str(memory), "--info-fd", str(streams[2]), "--", job.holder]
     os.execve(job.bubblewrap, [job.bubblewrap, *arguments], {})  # noqa: S606 - no shell
 
 

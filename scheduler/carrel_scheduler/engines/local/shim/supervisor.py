@@ -1,11 +1,11 @@
-"""One small process per task: starts it, keeps its output, enforces its end, records how it went.
+"""The supervisor, one small process per task: starts it, writes its output, enforces its end.
 
-It belongs to nobody, so a task lives on when the scheduler dies. What it knows it tells through
-files of the task's folder, each written whole or not at all: ``pid.json`` before the task's first
-instruction, ``exit.json`` after the last process of the task is gone. It holds the lock of the
-folder all its life (the scheduler passed it on while holding it), so the lock alone says whether
-a task is looked after. ``stop`` holds the instant (monotonic clock) at which patience ends; a
-byte in the ``control`` pipe says that it changed.
+It is no child of the scheduler, so a task lives on when that dies. It reports by files of the
+task's folder, each written atomically: ``pid.json`` before the task's first instruction,
+``exit.json`` after the last process of the task is gone. It holds the lock of the folder to its end
+(the scheduler passed it on while holding it), so the lock alone says whether a task has a
+supervisor. ``stop`` holds the deadline (monotonic clock) after which the task is killed; a byte in
+the ``control`` pipe says that it changed.
 """
 
 import contextlib
@@ -24,38 +24,38 @@ from carrel_scheduler.engines.local.shim.sandbox import Sandbox, SandboxError
 
 AT_WORK = b"+"
 READ_BYTES = 65536
-UNTIL_NEXT_LOOK = 0.02
-UNTIL_NEXT_TRY = 0.5
-UNTIL_ORPHANS_END = 0.1
+KILL_SECONDS = 0.02
+RETRY_SECONDS = 0.5
+ORPHAN_POLL_SECONDS = 0.1
 
 
-def supervise(job: int, lock: int, word: int) -> None:
-    """The life of a supervisor.
+def supervise(job: int, lock: int, answer: int) -> None:
+    """Run a supervisor to its end.
 
     Args:
         job: descriptor of the job in memory.
         lock: descriptor that holds the lock of the task's folder, kept to the end of the process.
-        word: where to say ``AT_WORK``, or why not.
+        answer: descriptor to write ``AT_WORK`` to, or why the task cannot start.
     """
     os.set_inheritable(lock, False)  # noqa: FBT003 - the name of the call says it
     try:
-        told = Job.from_memory(job)
-        os.chdir(told.folder)
-        supervisor = Supervisor(told)
+        task = Job.from_memory(job)
+        os.chdir(task.folder)
+        supervisor = Supervisor(task)
     except OSError as error:
-        os.write(word, f"{error.strerror}: {error.filename}".encode())
+        os.write(answer, f"{error.strerror}: {error.filename}".encode())
         raise
     except SandboxError as error:
-        os.write(word, str(error).encode())
+        os.write(answer, str(error).encode())
         return
-    with contextlib.suppress(BrokenPipeError):  # who asked is gone; the task was claimed, and runs
-        os.write(word, AT_WORK)
-    os.close(word)
+    with contextlib.suppress(BrokenPipeError):  # the engine is gone; the task was claimed, and runs
+        os.write(answer, AT_WORK)
+    os.close(answer)
     supervisor.run()
 
 
 def write_whole(name: str, text: str, *, sync: bool = False) -> None:
-    """Write a file of the folder so that a reader sees all of it or none."""
+    """Write a file of the folder atomically."""
     with open(name + ".new", "w", encoding="utf-8") as file:  # noqa: PTH123 - slow to load
         file.write(text)
         if sync:
@@ -65,7 +65,7 @@ def write_whole(name: str, text: str, *, sync: bool = False) -> None:
 
 
 class Supervisor:
-    """The life of one task."""
+    """Supervises one task from its first process to its last record."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -76,7 +76,7 @@ class Supervisor:
         self._deadline: float | None = None
         self._status: int | None = None
         self._childless = False
-        self._complaint = b""
+        self._start_error = b""
 
     def _listen(self) -> tuple[int, int]:
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
@@ -90,26 +90,24 @@ class Supervisor:
         return wake, os.open("control", os.O_RDWR | os.O_NONBLOCK)
 
     def run(self) -> None:
-        """From the first process to the last record."""
+        """Start the task, supervise it, and record its end."""
         self._pid, release, errors = fork_child(self._job, self._task_output, self._sandbox)
         os.close(self._task_output)
         os.set_blocking(self._output, False)
         self._record_start()
         os.write(release, b"g")
         os.close(release)
-        self._look_after(errors)
+        self._supervise(errors)
         self._kill_the_rest()
         self._keep_output()
         self._log.close()
         self._record_end(time.time())
 
     def _record_start(self) -> None:
-        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123 - slow to load
-            boot = file.read().strip()
         record = {
             "pid": self._pid,
             "start_time": process_tree.start_time(self._pid),
-            "boot_id": boot,
+            "boot_id": process_tree.boot_id(),
             "started_at": time.time(),
             "supervisor": os.getpid(),
         }
@@ -117,47 +115,47 @@ class Supervisor:
             record |= {"init": self._sandbox.init, "init_start": self._sandbox.init_started}
         write_whole("pid.json", json.dumps(record))
 
-    def _look_after(self, errors: int) -> None:
-        """Until the task has ended; a stopped one until its whole tree has, or patience ends."""
+    def _supervise(self, errors: int) -> None:
+        """Wait for the end of the task; of a stopped one until its tree or the grace ends."""
         poll = select.poll()
         for descriptor in (self._output, self._wake, self._control, errors):
             poll.register(descriptor, select.POLLIN)
-        self._obey()
-        while not self._over():
-            for descriptor, _ in poll.poll(self._patience_ms()):
+        self._read_stop()
+        while not self._ended():
+            for descriptor, _ in poll.poll(self._timeout_ms()):
                 if descriptor == self._output and not self._keep_output(READ_BYTES):
                     poll.unregister(descriptor)
                 elif descriptor == errors:
                     poll.unregister(errors)
-                    self._complaint = os.read(errors, 4096)
+                    self._start_error = os.read(errors, 4096)
                 elif descriptor == self._wake:
                     os.read(self._wake, 4096)
                 elif descriptor == self._control:
                     os.read(self._control, 4096)
-                    self._obey()
+                    self._read_stop()
             self._reap()
-        if self._complaint == b"" and self._status:
+        if self._start_error == b"" and self._status:
             os.set_blocking(errors, False)
-            self._complaint = _read_some(errors)
+            self._start_error = _read_some(errors)
 
-    def _over(self) -> bool:
+    def _ended(self) -> bool:
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return True
         if self._status is None or self._deadline is None:
             return self._status is not None
         return self._childless if self._sandbox is None else not self._sandbox.busy()
 
-    def _patience_ms(self) -> float | None:
+    def _timeout_ms(self) -> float | None:
         if self._deadline is None:
             return None
-        patience = max(0.0, self._deadline - time.monotonic())
+        timeout = max(0.0, self._deadline - time.monotonic())
         if self._sandbox is not None and self._status is not None:
-            # Nobody tells us of the end of what is not our child.
-            patience = min(patience, UNTIL_ORPHANS_END)
-        return patience * 1000 + 1
+            # There is no signal for the end of processes that are no children.
+            timeout = min(timeout, ORPHAN_POLL_SECONDS)
+        return timeout * 1000 + 1
 
-    def _obey(self) -> None:
-        """Read what patience is left; the first time, ask the whole tree to end."""
+    def _read_stop(self) -> None:
+        """Read the deadline; the first time, send SIGTERM to the whole tree."""
         try:
             with open("stop") as file:  # noqa: PTH123 - pathlib is slow to load
                 deadline = float(file.read())
@@ -182,7 +180,7 @@ class Supervisor:
                 self._status = status
 
     def _kill_the_rest(self) -> None:
-        """End every process of the task, however often they fork."""
+        """Kill every process of the task, however often they fork."""
         if self._sandbox is not None:
             self._sandbox.kill()
         while True:
@@ -194,12 +192,12 @@ class Supervisor:
                 return
             for process in rest:
                 process_tree.send(process, signal.SIGKILL)
-            select.select([self._wake], [], [], UNTIL_NEXT_LOOK)
+            select.select([self._wake], [], [], KILL_SECONDS)
             _read_some(self._wake)
             self._keep_output()
 
     def _keep_output(self, at_most: int = -1) -> bool:
-        """Move what is in the pipe to the log; false at its end."""
+        """Copy output from the pipe to the log; false at its end."""
         while at_most != 0:
             try:
                 data = os.read(self._output, READ_BYTES)
@@ -215,12 +213,12 @@ class Supervisor:
         status = self._status if self._status is not None else 0
         code, message = os.waitstatus_to_exitcode(status), ""
         exit_code: int | None = code if code >= 0 else None
-        if self._complaint:
-            told, _, message = self._complaint.decode(errors="replace").partition(" ")
-            exit_code = int(told) or None
+        if self._start_error:
+            reported, _, message = self._start_error.decode(errors="replace").partition(" ")
+            exit_code = int(reported) or None
         record = {
             "exit_code": exit_code,
-            "signal": -code if code < 0 and not self._complaint else 0,
+            "signal": -code if code < 0 and not self._start_error else 0,
             "ended_at": ended_at,
             "message": message,
             "oom_kills": process_tree.count_oom_kills(self._job.oom_files),
@@ -230,18 +228,18 @@ class Supervisor:
         self._write_end(json.dumps(record))
 
     def _write_end(self, record: str) -> None:
-        """Tell how it went; on a full disk once there is room: else it would run once more."""
-        said = False
+        """Write ``exit.json``; retried on a full disk, because a task without it runs once more."""
+        reported = False
         while True:
             try:
                 write_whole("exit.json", record, sync=True)
             except FileNotFoundError:
-                raise  # the folder was removed: nobody asks any more
+                raise  # the folder was removed with its workload
             except OSError as error:
-                if not said:
+                if not reported:
                     complain(f"the end is recorded later: {error}")
-                said = True
-                time.sleep(UNTIL_NEXT_TRY)
+                reported = True
+                time.sleep(RETRY_SECONDS)
             else:
                 return
 
