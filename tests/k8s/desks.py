@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from benchmarks.ports import free_port
 from carrel.testing import FakeScheduler
-from carrel.testing.world import Refusal
+from carrel.testing.state import Refusal
 from carrel_hub.kubernetes.settings import ClusterSettings
 from carrel_hub.up.parts import Part, write_traefik
 from contract.hub.stack import Stack

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from carrel.client.loop import BackgroundLoop
 from carrel.testing.server import Server
-from carrel.testing.world import Json, World
+from carrel.testing.state import Json, SchedulerState
 
 T = TypeVar("T")
 
@@ -68,17 +68,17 @@ class FakeScheduler:
         self._folder.cleanup()
 
     async def _start(self) -> None:
-        self._world = World(self._now)
-        self._world.admins = self._admins
+        self._state = SchedulerState(self._now)
+        self._state.admins = self._admins
         for user, projects in self._people.items():
-            self._world.tokens[self.token(user)] = user
+            self._state.tokens[self.token(user)] = user
             for project in projects:
-                if project not in self._world.projects:
-                    self._world.add_project({"name": project}, [])
-                self._world.members[project].append(user)
+                if project not in self._state.projects:
+                    self._state.add_project({"name": project}, [])
+                self._state.members[project].append(user)
         for user in self._admins:
-            self._world.tokens[self.token(user)] = user
-        self._server = Server(self._world)
+            self._state.tokens[self.token(user)] = user
+        self._server = Server(self._state)
         self._runner = web.AppRunner(self._server.app, shutdown_timeout=0.5)
         await self._runner.setup()
         if self._tcp:
@@ -108,46 +108,46 @@ class FakeScheduler:
     @property
     def reports(self) -> list[tuple[str, str, Json]]:
         """All reports so far: project, name, body."""
-        return self._do(lambda: list(self._world.reports))
+        return self._do(lambda: list(self._state.reports))
 
     def workload(self, project: str, name: str) -> Json:
         """A workload as it looks on the wire."""
-        return self._do(lambda: self._world.find(project, name))
+        return self._do(lambda: self._state.find(project, name))
 
     def secrets(self, project: str, name: str) -> dict[str, str]:
         """The secret environment that a workload was given, which no answer shows."""
-        return self._do(lambda: dict(self._world.secrets.get((project, name), {})))
+        return self._do(lambda: dict(self._state.secrets.get((project, name), {})))
 
     def files(self, project: str, name: str) -> dict[str, str]:
         """The files that a workload brought along, of which answers show only the sizes."""
-        return self._do(lambda: dict(self._world.files.get((project, name), {})))
+        return self._do(lambda: dict(self._state.files.get((project, name), {})))
 
     def workloads(self) -> list[Json]:
         """All workloads, as they look on the wire."""
-        return self._do(lambda: list(self._world.workloads.values()))
+        return self._do(lambda: list(self._state.workloads.values()))
 
     def project(self, name: str, **fields: Any) -> Json:
         """Make or change a project: ``quota={"gpus": 2}``, ``use={...}``."""
 
         def change() -> Json:
-            if name not in self._world.projects:
-                self._world.add_project({"name": name}, [])
-            return self._world.change_project(name, fields)
+            if name not in self._state.projects:
+                self._state.add_project({"name": name}, [])
+            return self._state.change_project(name, fields)
 
         return self._do(change)
 
     def nodes(self, *nodes: Mapping[str, Any]) -> None:
         """Set the nodes, in the wire form."""
-        self._do(lambda: self._world.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))
+        self._do(lambda: self._state.nodes.__setitem__(slice(None), [dict(n) for n in nodes]))
 
     def submit(self, project: str, name: str, user: str = "ada", **spec: Any) -> Json:
         """Create a Pending workload, as if ``user`` had sent it."""
         body = {"project": project, "name": name, **spec}
-        return self._do(lambda: self._world.create(body, user))
+        return self._do(lambda: self._state.create(body, user))
 
     def status(self, project: str, name: str, **changes: Any) -> Json:
         """Change a workload's status, whatever it is; listeners get an event."""
-        return self._do(lambda: self._world.change(project, name, changes))
+        return self._do(lambda: self._state.change(project, name, changes))
 
     def wait(self, project: str, name: str, sentence: str, why: str = "WaitsForRoom") -> Json:
         """Give a Pending workload its reason; ``why`` is its token."""
@@ -209,16 +209,16 @@ class FakeScheduler:
 
     def report(self, project: str, name: str, **report: Any) -> None:
         """Take a report as if the job had sent it."""
-        self._do(lambda: self._world.take_report(project, name, report))
+        self._do(lambda: self._state.take_report(project, name, report))
 
     def hand_back(self, project: str, name: str, content: bytes) -> None:
         """Keep a result as if the job had sent it (``carrel.results`` makes one)."""
-        self._do(lambda: self._world.results.__setitem__((project, name), content))
+        self._do(lambda: self._state.results.__setitem__((project, name), content))
 
     def log(self, project: str, name: str, *lines: str) -> None:
         """Let it print lines."""
         now = self._now()
-        self._do(lambda: self._world.logs[project, name].extend((now, line) for line in lines))
+        self._do(lambda: self._state.logs[project, name].extend((now, line) for line in lines))
         self._wake()
 
     def fail_next(self, *statuses: int) -> None:
@@ -229,15 +229,15 @@ class FakeScheduler:
         """Break all event streams and followed logs, as a restart does."""
 
         def end() -> None:
-            for listener in self._world.listeners:
+            for listener in self._state.listeners:
                 listener.put_nowait(None)
 
         self._do(end)
 
     def _wake(self) -> None:
         async def wake() -> None:
-            async with self._world.changed:
-                self._world.changed.notify_all()
+            async with self._state.changed:
+                self._state.changed.notify_all()
 
         self._background.run(wake())
 

@@ -1,4 +1,4 @@
-"""The fake scheduler's endpoints: thin, over ``World``."""
+"""The fake scheduler's endpoints: thin, over ``SchedulerState``."""
 
 import asyncio
 import json
@@ -6,20 +6,29 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import WSMsgType, web
 
-from carrel.testing.departments import Departments
-from carrel.testing.trials import best_of, trials_of
-from carrel.testing.world import AT_REST, Json, Refusal, World, merged
+from carrel.testing.state import (
+    AT_REST,
+    NO_QUOTA,
+    Json,
+    Refusal,
+    SchedulerState,
+    best_of,
+    merged,
+    trials_of,
+)
 
+NEW_DEPARTMENT: Json = {"description": "", "over_quota": True, "weight": None, "rank": 0}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PREFIX = "/services/carrel/api/v1"
+DEPARTMENT = "/departments/{department}"
 WORKLOAD = "/workloads/{project}/{name}"
 
 
 class Server:
     """Routes and handlers. ``failures`` holds statuses (0: hang up) for the next requests."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, state: SchedulerState) -> None:
+        self.state = state
         self.failures: list[int] = []
         self.requests: list[tuple[str, str]] = []
         self.activities: list[Json] = []
@@ -64,7 +73,9 @@ class Server:
             ("GET", "/queue", self._queue),
             ("GET", "/usage", self._usage),
             ("POST", "/workspaces/activity", self._activity),
-            *Departments(self.world, self._admin).routes(),
+            ("GET", "/departments", self._list_departments),
+            ("PUT", DEPARTMENT, self._put_department),
+            ("DELETE", DEPARTMENT, self._delete_department),
         ]
 
     @web.middleware
@@ -95,18 +106,18 @@ class Server:
 
     def _user(self, request: web.Request) -> str:
         _, _, token = request.headers.get("Authorization", "").partition(" ")
-        if token not in self.world.tokens:
+        if token not in self.state.tokens:
             raise Refusal(401, "unauthenticated", "The token is missing or unknown.")
-        return self.world.tokens[token]
+        return self.state.tokens[token]
 
     def _visible(self, request: web.Request) -> list[str]:
-        user, world = self._user(request), self.world
+        user, state = self._user(request), self.state
         return [
-            name for name in world.projects if user in world.admins or user in world.members[name]
+            name for name in state.projects if user in state.admins or user in state.members[name]
         ]
 
     def _admin(self, request: web.Request) -> None:
-        if self._user(request) not in self.world.admins:
+        if self._user(request) not in self.state.admins:
             raise Refusal(403, "forbidden", "Only an administrator may do this.")
 
     def _key(self, request: web.Request) -> tuple[str, str]:
@@ -115,7 +126,7 @@ class Server:
     async def _whoami(self, request: web.Request) -> web.Response:
         mine = self._visible(request)
         default = mine[0] if len(mine) == 1 else None
-        admin = self._user(request) in self.world.admins
+        admin = self._user(request) in self.state.admins
         found = {"user": self._user(request), "admin": admin}
         return web.json_response(found | {"projects": mine, "default_project": default})
 
@@ -127,15 +138,15 @@ class Server:
             )
         user = body.get("user") or self._user(request)
         if request.query.get("dry_run") == "true":
-            draft = self.world.draft(body, body.get("name") or "job-1", user)
+            draft = self.state.draft(body, body.get("name") or "job-1", user)
             reason = {"token": "Starting", "cls": "starting", "sentence": "It would start now."}
             return web.json_response({"workload": draft, "forecast": reason})
         key = request.headers.get("Idempotency-Key", "")
-        if key and key in self.world.keys:
-            return web.json_response(self.world.find(*self.world.keys[key]), status=201)
-        workload = self.world.create(body, user)
+        if key and key in self.state.keys:
+            return web.json_response(self.state.find(*self.state.keys[key]), status=201)
+        workload = self.state.create(body, user)
         if key:
-            self.world.keys[key] = (workload["project"], workload["name"])
+            self.state.keys[key] = (workload["project"], workload["name"])
         return web.json_response(workload, status=201)
 
     async def _create_many(self, request: web.Request) -> web.Response:
@@ -149,7 +160,7 @@ class Server:
     def _create_one(self, item: Json, user: str) -> Json:
         answer = {"project": item["project"], "name": item["name"]}
         try:
-            made = self.world.create(item, user)
+            made = self.state.create(item, user)
         except Refusal as refusal:
             return answer | {"status": refusal.status, "problem": refusal.body}
         return answer | {"status": 201, "uid": made["uid"]}
@@ -164,7 +175,7 @@ class Server:
         shown = bool(query.get("parts") == "true" or "kind" in query or labels)
         found = [
             workload
-            for (project, name), workload in sorted(self.world.workloads.items())
+            for (project, name), workload in sorted(self.state.workloads.items())
             if project in visible
             and project == query.get("project", project)
             and f"{project}/{name}" > after
@@ -179,84 +190,84 @@ class Server:
         return web.json_response({"items": page, "next": more})
 
     async def _get_workload(self, request: web.Request) -> web.Response:
-        return web.json_response(self.world.find(*self._key(request)))
+        return web.json_response(self.state.find(*self._key(request)))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        return web.json_response(self.world.remove(*self._key(request)), status=202)
+        return web.json_response(self.state.remove(*self._key(request)), status=202)
 
     async def _suspend(self, request: web.Request) -> web.Response:
         reason = {"token": "Suspended", "sentence": "Suspended by its owner."}
         status = {"phase": "stopped", "reason": reason, "tasks": []}
-        return web.json_response(self.world.change(*self._key(request), status))
+        return web.json_response(self.state.change(*self._key(request), status))
 
     async def _resume(self, request: web.Request) -> web.Response:
-        if self.world.find(*self._key(request))["status"]["phase"] != "stopped":
+        if self.state.find(*self._key(request))["status"]["phase"] != "stopped":
             raise Refusal(409, "not_stopped", "It is not suspended, so there is nothing to resume.")
         status = {"phase": "pending", "reason": None}
-        return web.json_response(self.world.change(*self._key(request), status))
+        return web.json_response(self.state.change(*self._key(request), status))
 
     async def _extend(self, request: web.Request) -> web.Response:
-        limits = self.world.find(*self._key(request))["status"].get("limits") or {}
+        limits = self.state.find(*self._key(request))["status"].get("limits") or {}
         if not limits.get("may_extend"):
             raise Refusal(409, "no_extension", "This project allows no extension.")
-        stops_at = (limits["stops_at"] or self.world.now()) + 3600.0
+        stops_at = (limits["stops_at"] or self.state.now()) + 3600.0
         later = limits | {"stops_at": stops_at, "warn_at": stops_at - 600.0}
-        self.world.change(*self._key(request), {"limits": later})
+        self.state.change(*self._key(request), {"limits": later})
         return web.json_response(later)
 
     async def _claim(self, request: web.Request) -> web.Response:
         body = await request.json()
-        workload = self.world.find(*self._key(request))
-        self.world.secrets[self._key(request)] = body.pop("secret_environment", {})
+        workload = self.state.find(*self._key(request))
+        self.state.secrets[self._key(request)] = body.pop("secret_environment", {})
         workload["spec"] |= body | {"hold_for_claim": False}
         return web.json_response(workload)
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        key, query, world = self._key(request), request.query, self.world
-        world.find(*key)
+        key, query, state = self._key(request), request.query, self.state
+        state.find(*key)
         follow = query.get("follow") == "true"
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         await response.prepare(request)
         since = float(query.get("since", "0"))
-        count = len([line for line in world.logs[key] if line[0] >= since])
-        sent = len(world.logs[key]) - min(count, int(query.get("tail", count)))
+        count = len([line for line in state.logs[key] if line[0] >= since])
+        sent = len(state.logs[key]) - min(count, int(query.get("tail", count)))
         while True:
-            for at, text in world.logs[key][sent:]:
+            for at, text in state.logs[key][sent:]:
                 stamp = f"{at:.3f} " if query.get("timestamps") == "true" else ""
                 for name in self._whose(key, query.get("index", "0")):
                     await response.write(f"{name}{stamp}{text}\n".encode())
-            sent = len(world.logs[key])
-            workload = world.workloads.get(key)
+            sent = len(state.logs[key])
+            workload = state.workloads.get(key)
             if not follow or workload is None or workload["status"]["phase"] in AT_REST:
                 return response
-            async with world.changed:
-                await world.changed.wait()
+            async with state.changed:
+                await state.changed.wait()
 
     def _whose(self, key: tuple[str, str], index: str) -> list[str]:
         """What stands before a line: every task prints the same."""
         if index != "all":
             return [""]
-        tasks = self.world.find(*key)["spec"].get("tasks", 1)
+        tasks = self.state.find(*key)["spec"].get("tasks", 1)
         return [f"{key[1]}-{number} | " for number in range(tasks)]
 
     async def _history(self, request: web.Request) -> web.Response:
-        self.world.find(*self._key(request))
-        return web.json_response(self.world.history[self._key(request)])
+        self.state.find(*self._key(request))
+        return web.json_response(self.state.history[self._key(request)])
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        curves = self.world.metrics.get(self._key(request), {})
+        curves = self.state.metrics.get(self._key(request), {})
         names = request.query.getall("name", list(curves))
         return web.json_response({name: curves.get(name, []) for name in names})
 
     async def _trials(self, request: web.Request) -> web.Response:
-        return web.json_response(trials_of(self.world, *self._key(request)))
+        return web.json_response(trials_of(self.state, *self._key(request)))
 
     async def _best(self, request: web.Request) -> web.Response:
         kind = (await request.json()).get("kind", "training")
-        return web.json_response(best_of(self.world, *self._key(request), kind))
+        return web.json_response(best_of(self.state, *self._key(request), kind))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        world, visible, match = self.world, self._visible(request), request.match_info
+        state, visible, match = self.state, self._visible(request), request.match_info
         project = match.get("project") or request.query.get("project")
         wanted: asyncio.Queue[tuple[int, str, Json] | None] = asyncio.Queue()
         if project not in (None, *visible):
@@ -274,17 +285,17 @@ class Server:
         await response.prepare(request)
         seen = int(request.headers.get("Last-Event-ID", "0"))
         if seen:
-            start = [message for message in world.past if message[0] > seen]
+            start = [message for message in state.past if message[0] > seen]
         else:
-            present = [w for w in world.workloads.values() if w["status"]["phase"] not in AT_REST]
+            present = [w for w in state.workloads.values() if w["status"]["phase"] not in AT_REST]
             start = [(w["resource_version"], "workload", w) for w in present]
         for message in start:
             wanted.put_nowait(message)
-        world.listeners.add(wanted)
+        state.listeners.add(wanted)
         try:
             await self._send_events(response, wanted, mine)
         finally:
-            world.listeners.discard(wanted)
+            state.listeners.discard(wanted)
         return response
 
     async def _send_events(
@@ -300,24 +311,24 @@ class Server:
                 await response.write(text.encode())
 
     async def _report(self, request: web.Request) -> web.Response:
-        self.world.take_report(*self._key(request), await request.json())
+        self.state.take_report(*self._key(request), await request.json())
         return web.Response(status=204)
 
     async def _result(self, request: web.Request) -> web.Response:
-        self.world.find(*self._key(request))
-        content = self.world.results.get(self._key(request))
+        self.state.find(*self._key(request))
+        content = self.state.results.get(self._key(request))
         if content is None:
             raise Refusal(404, "no_result", "The job has handed no result back.")
         return web.Response(body=content, content_type="application/octet-stream")
 
     async def _hand_back(self, request: web.Request) -> web.Response:
-        self.world.find(*self._key(request))
-        self.world.results[self._key(request)] = await request.read()
+        self.state.find(*self._key(request))
+        self.state.results[self._key(request)] = await request.read()
         return web.Response(status=204)
 
     async def _exec(self, request: web.Request) -> web.StreamResponse:
         """A "shell" that repeats what is typed and ends on ``exit``."""
-        if self.world.find(*self._key(request))["status"]["phase"] != "running":
+        if self.state.find(*self._key(request))["status"]["phase"] != "running":
             raise Refusal(409, "not_running", "It is not running.")
         socket = web.WebSocketResponse()
         await socket.prepare(request)
@@ -336,60 +347,81 @@ class Server:
         return socket
 
     async def _list_projects(self, request: web.Request) -> web.Response:
-        items = [self.world.projects[name] for name in self._visible(request)]
+        items = [self.state.projects[name] for name in self._visible(request)]
         return web.json_response({"items": items})
 
     async def _create_project(self, request: web.Request) -> web.Response:
         self._admin(request)
-        return web.json_response(self.world.add_project(await request.json(), []), status=201)
+        return web.json_response(self.state.add_project(await request.json(), []), status=201)
 
     async def _get_project(self, request: web.Request) -> web.Response:
-        return web.json_response(self.world.projects[request.match_info["project"]])
+        return web.json_response(self.state.projects[request.match_info["project"]])
 
     async def _update_project(self, request: web.Request) -> web.Response:
         self._admin(request)
         name, body = request.match_info["project"], await request.json()
         if request.query.get("dry_run") == "true":
-            merged(self.world.projects[name], body)
+            merged(self.state.projects[name], body)
             return web.json_response({"would_start": [], "would_give_way": []})
-        return web.json_response(self.world.change_project(name, body))
+        return web.json_response(self.state.change_project(name, body))
 
     async def _delete_project(self, request: web.Request) -> web.Response:
         self._admin(request)
         name = request.match_info["project"]
-        if any(project == name for project, _ in self.world.workloads):
+        if any(project == name for project, _ in self.state.workloads):
             raise Refusal(409, "project_in_use", f"The project `{name}` still has jobs.")
-        del self.world.projects[name]
+        del self.state.projects[name]
         return web.Response(status=204)
 
     async def _list_members(self, request: web.Request) -> web.Response:
-        return web.json_response({"users": self.world.members[request.match_info["project"]]})
+        return web.json_response({"users": self.state.members[request.match_info["project"]]})
 
     async def _add_member(self, request: web.Request) -> web.Response:
         self._admin(request)
-        users = self.world.members[request.match_info["project"]]
+        users = self.state.members[request.match_info["project"]]
         if request.match_info["user"] not in users:
             users.append(request.match_info["user"])
         return web.json_response({"users": users})
 
     async def _remove_member(self, request: web.Request) -> web.Response:
         self._admin(request)
-        users = self.world.members[request.match_info["project"]]
+        users = self.state.members[request.match_info["project"]]
         users[:] = [user for user in users if user != request.match_info["user"]]
         return web.json_response({"users": users})
 
+    async def _list_departments(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        return web.json_response({"items": list(self.state.departments.values())})
+
+    async def _put_department(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        name = request.match_info["department"]
+        usual = NEW_DEPARTMENT | {"name": name, "quota": NO_QUOTA | {"gpus": 0}, "limit": NO_QUOTA}
+        self.state.departments[name] = merged(usual, await request.json())
+        return web.json_response(self.state.departments[name])
+
+    async def _delete_department(self, request: web.Request) -> web.Response:
+        self._admin(request)
+        name = request.match_info["department"]
+        if any(project["department"] == name for project in self.state.projects.values()):
+            raise Refusal(409, "department_in_use", f"Projects belong to the department `{name}`.")
+        self.state.departments.pop(name, None)
+        return web.Response(status=204)
+
     async def _nodes(self, _: web.Request) -> web.Response:
-        return web.json_response({"items": [self.world.painted(one) for one in self.world.nodes]})
+        return web.json_response(
+            {"items": [self.state.with_colors(one) for one in self.state.nodes]}
+        )
 
     async def _node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        for node in self.world.nodes:
+        for node in self.state.nodes:
             if node["name"] == name:
-                return web.json_response(self.world.painted(node))
+                return web.json_response(self.state.with_colors(node))
         raise Refusal(404, "not_found", f"There is no node `{name}`.")
 
     async def _queue(self, request: web.Request) -> web.Response:
-        waiting = [w for w in self.world.workloads.values() if w["status"]["phase"] == "pending"]
+        waiting = [w for w in self.state.workloads.values() if w["status"]["phase"] == "pending"]
         items = [
             {
                 "position": position,
@@ -400,7 +432,7 @@ class Server:
                 "tasks": w["spec"].get("tasks", 1),
                 "waits_since": w["status"]["queued_at"],
                 "reason": w["status"].get("reason"),
-                "color": self.world.color(w["project"]),
+                "color": self.state.color(w["project"]),
             }
             | (
                 {"name": w["name"], "user": w["spec"]["user"]}
@@ -419,7 +451,7 @@ class Server:
     async def _activity(self, request: web.Request) -> web.Response:
         body = await request.json()
         self.activities.append(body)
-        for workload in self.world.workloads.values():
+        for workload in self.state.workloads.values():
             spec = workload["spec"]
             named = spec.get("server_name", "") == body.get("server_name", "")
             if spec["kind"] == "workspace" and spec["user"] == self._user(request) and named:

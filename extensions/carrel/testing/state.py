@@ -1,4 +1,4 @@
-"""What the fake scheduler knows: people, projects, workloads as they look on the wire, and streams.
+"""The state of the fake scheduler: people, projects, workloads in their wire form, and streams.
 
 Everything here runs in the fake's own event loop.
 """
@@ -41,7 +41,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mishap
         }
 
 
-class World:
+class SchedulerState:
     """The state, and the only ways it changes."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -92,7 +92,7 @@ class World:
         """A project's colour number; ``None`` for one that is not there."""
         return self.projects[project]["color"] if project in self.projects else None
 
-    def painted(self, node: Json) -> Json:
+    def with_colors(self, node: Json) -> Json:
         """A node whose holders carry the colours of their projects."""
         devices = [
             device | {"holders": [one | {"color": self.color(one["project"])} for one in holders]}
@@ -103,7 +103,7 @@ class World:
         return node | {"devices": devices}
 
     def create(self, body: Mapping[str, Any], user: str) -> Json:
-        """Add a waiting workload. Raises ``Refusal`` when the name is taken."""
+        """Add a Pending workload. Raises ``Refusal`` when the name is taken."""
         project = str(body["project"])
         name = str(body.get("name") or "") or self._next_name(project, str(body["name_prefix"]))
         if (project, name) in self.workloads:
@@ -148,7 +148,7 @@ class World:
         return self.workloads[project, name]
 
     def change(self, project: str, name: str, status: Mapping[str, Any]) -> Json:
-        """Change a workload's status and tell everybody."""
+        """Change a workload's status and publish an event."""
         old = self.find(project, name)
         workload = {**old, "status": {**old["status"], **status}}
         self.workloads[project, name] = workload
@@ -165,7 +165,7 @@ class World:
         return workload
 
     def take_report(self, project: str, name: str, report: Mapping[str, Any]) -> None:
-        """What a job says about itself."""
+        """Apply a report of a job."""
         workload = self.find(project, name)
         at, step = report.get("at") or self.now(), report.get("step") or 0
         self.reports.append((project, name, dict(report)))
@@ -214,3 +214,54 @@ def merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
         both = isinstance(value, Mapping) and isinstance(old.get(key), Mapping)
         new[key] = merged(old[key], value) if both else value
     return new
+
+
+STATES = {"pending": "waiting", "succeeded": "completed", "failed": "failed", "stopped": "stopped"}
+
+
+def trials_of(state: SchedulerState, project: str, name: str) -> Json:
+    """All trials of an experiment. Raises ``Refusal`` when it is not there."""
+    owner = state.find(project, name)
+    spec = owner["spec"]["experiment"]
+    metric = spec.get("metric", "objective")
+    parts = [one for one in state.workloads.values() if one["spec"].get("owner") == owner["uid"]]
+    return {
+        "metric": metric,
+        "direction": spec.get("direction", "minimize"),
+        "best": None,
+        "items": [_row(part, metric) for part in parts],
+    }
+
+
+def best_of(state: SchedulerState, project: str, name: str, kind: str) -> Json:
+    """A workload with the best trial's parameters. Raises ``Refusal`` when there is none."""
+    table = trials_of(state, project, name)
+    sign = 1 if table["direction"] == "minimize" else -1
+    done = [
+        row for row in table["items"] if row["state"] == "completed" and row["value"] is not None
+    ]
+    if not done:
+        raise Refusal(409, "no_best_trial", "No trial has come to an end with a value.")
+    best = min(done, key=lambda row: sign * row["value"])
+    body = {"name": f"{name}-best", "project": project, "kind": kind, "command": ["true"]}
+    environment = {
+        f"CARREL_PARAM_{key.upper()}": str(best["parameters"][key]) for key in best["parameters"]
+    }
+    section: Json = {"inference": {}} if kind == "inference" else {}
+    return {"trial": best["number"], "workload": {**body, "environment": environment, **section}}
+
+
+def _row(part: Json, metric: str) -> Json:
+    status, trial = part["status"], part["spec"]["trial"]
+    began, ended = status.get("started_at"), status.get("ended_at")
+    return {
+        "number": trial["number"],
+        "state": status.get("trial_state") or STATES.get(status["phase"], "running"),
+        "parameters": trial.get("parameters", {}),
+        "value": status.get("metrics", {}).get(metric),
+        "workload": part["name"],
+        "phase": status["phase"],
+        "attempt": status["attempt"],
+        "seconds": None if began is None or ended is None else ended - began,
+        "error": (status.get("reason") or {}).get("sentence", ""),
+    }
