@@ -63,7 +63,7 @@ class Head:
     traceback: str = ""
 
 
-def of_value(value: object, most_bytes: int = MOST_BYTES) -> bytes:
+def encode_value(value: object, most_bytes: int = MOST_BYTES) -> bytes:
     """Encode a value; one that cannot be sent is encoded as the reason why."""
     name = type(value).__qualname__
     try:
@@ -77,7 +77,7 @@ def of_value(value: object, most_bytes: int = MOST_BYTES) -> bytes:
     return _line(Head(VALUE)) + packed
 
 
-def of_error(error: BaseException, most_bytes: int = MOST_BYTES) -> bytes:
+def encode_error(error: BaseException, most_bytes: int = MOST_BYTES) -> bytes:
     """Encode an exception; type, message and traceback go along as text."""
     trace = "".join(traceback.format_exception(error))[-LONGEST_TEXT:]
     head = Head(ERROR, type(error).__qualname__, str(error)[:LONGEST_TEXT], trace)
@@ -89,7 +89,7 @@ def of_error(error: BaseException, most_bytes: int = MOST_BYTES) -> bytes:
     return _line(head) + (packed if len(packed) <= most_bytes else b"")
 
 
-def opened(content: bytes) -> Any:
+def decode(content: bytes) -> Any:
     """Decode a result: return its value, or raise its exception.
 
     Raises:

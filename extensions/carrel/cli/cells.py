@@ -153,7 +153,7 @@ def nodes_of(workload: Workload) -> str:
     return ",".join(sorted({task.node for task in workload.status.tasks})) or NOTHING
 
 
-def service_url(workload: Workload, service: str) -> str:
+def service_url_cell(workload: Workload, service: str) -> str:
     """The addresses of what listens, below the Hub that serves ``service``."""
     return ",".join(service_urls(workload, service)) or NOTHING
 
@@ -171,7 +171,7 @@ def job_row(workload: Workload, now: float, service: str) -> list[str]:
         workload.spec.user or workload.created_by,
         gpu_cell(workload),
         pod_cell(workload),
-        service_url(workload, service),
+        service_url_cell(workload, service),
     ]
 
 

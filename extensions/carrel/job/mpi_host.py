@@ -18,7 +18,7 @@ _NEW_NAMES: Final = 0x04000000  # CLONE_NEWUTS
 _NEW_USERS: Final = 0x10000000  # CLONE_NEWUSER
 
 
-def words(name: str, command: list[str]) -> list[str]:
+def command_on_host(name: str, command: list[str]) -> list[str]:
     """The command as this module runs it; unchanged where the machine is called that already."""
     if socket.gethostname() == name or not sys.platform.startswith("linux"):
         return command

@@ -26,10 +26,10 @@ from typing_extensions import override
 
 from carrel.job import mpi_host
 
-SHELL_ASKED_FOR: Final = "echo $SHELL"
+SHELL_QUESTION: Final = "echo $SHELL"
 """What ``mpirun`` of Open MPI runs first, to learn whose language it has to write."""
 SHELL_ANSWER: Final = "/bin/bash"
-"""The one of those languages of which the assignments are understood."""
+"""The one of those languages of which the assignments are parse_command."""
 
 _DAEMONS_OF_OPEN_MPI: Final = ("prted", "orted")
 _ASSIGNMENT: Final = re.compile(
@@ -38,7 +38,7 @@ _ASSIGNMENT: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\$(?:\{(?P<guarded>\w+)(?::-)?\}|(?P<plain>\w+))")
 
 
-def understood(line: str, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+def parse_command(line: str, environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """Split a line into the words of a command and the environment in which it is to run.
 
     ``environment``: what is there where the command is to run; variables are read from it.
@@ -46,15 +46,15 @@ def understood(line: str, environment: Mapping[str, str]) -> tuple[list[str], di
     variables = dict(environment)
     while found := _ASSIGNMENT.match(line):
         # An empty end of a search path would be the folder of work.
-        variables[found["name"]] = _filled_in(found["value"], variables).rstrip(":")
+        variables[found["name"]] = _expand_variables(found["value"], variables).rstrip(":")
         line = line[found.end() :]
     words = shlex.split(line)
     if words and words[0].rpartition("/")[2] in _DAEMONS_OF_OPEN_MPI:
-        words = mpi_host.words(environment["CARREL_MEMBER"], words)
+        words = mpi_host.command_on_host(environment["CARREL_MEMBER"], words)
     return words, variables
 
 
-def _filled_in(value: str, environment: Mapping[str, str]) -> str:
+def _expand_variables(value: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda one: environment.get(one["guarded"] or one["plain"], ""), value)
 
 
@@ -98,7 +98,7 @@ class CommandHandler(socketserver.StreamRequestHandler):
             self._send(ERROR, b"refused: this is not a member of the same job\n")
             self._send(EXIT, struct.pack("!i", REFUSED))
             return
-        self._run(*understood(json.loads(line)["command"], os.environ))
+        self._run(*parse_command(json.loads(line)["command"], os.environ))
 
     def _run(self, command: list[str], environment: dict[str, str]) -> None:
         try:

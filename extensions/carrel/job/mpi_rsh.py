@@ -21,10 +21,10 @@ from carrel.job.mpi_member import (
     OUT,
     REFUSED,
     SHELL_ANSWER,
-    SHELL_ASKED_FOR,
+    SHELL_QUESTION,
     members,
+    parse_command,
     proof,
-    understood,
 )
 
 PAUSE_SECONDS: Final = 0.1
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     known = members()
     if name not in known:
         sys.exit(f"carrel-reach: there is no member {name!r}; there are {', '.join(known)}")
-    if command == SHELL_ASKED_FOR:
+    if command == SHELL_QUESTION:
         sys.stdout.write(f"{SHELL_ANSWER}\n")
         return
     if name == os.environ.get("CARREL_MEMBER"):
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _here(command: str) -> int:
-    asked, environment = understood(command, os.environ)
+    asked, environment = parse_command(command, os.environ)
     return subprocess.call(asked, env=environment)
 
 

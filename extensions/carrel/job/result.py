@@ -22,7 +22,7 @@ def hand_back(value: object = None, error: BaseException | None = None) -> None:
     task = present()
     if task.index or not task.reports_url:
         return
-    content = results.of_value(value) if error is None else results.of_error(error)
+    content = results.encode_value(value) if error is None else results.encode_error(error)
     send(task, content)
 
 

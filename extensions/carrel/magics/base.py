@@ -133,7 +133,7 @@ class CarrelMagics(Magics):
 
     connection = Connection()
 
-    def take(self, workload: "Workload") -> "Job":
+    def handle(self, workload: "Workload") -> "Job":
         """A workload's handle."""
         from carrel.notebook.job import Job
 
@@ -144,14 +144,14 @@ class CarrelMagics(Magics):
         parsed = made.read(line)
         return Printed(made.format_help()) if parsed.help else parsed
 
-    def one(self, magic: str, parsed: Any) -> "Workload":
+    def find_one(self, magic: str, parsed: Any) -> "Workload":
         """The job that a line names. Raises ``UsageError``."""
         if not parsed.names:
             raise UsageError(f"%{magic}: which job? %jobs lists yours.")
         with one_line():
             return self.connection.find(parsed.names, parsed.option_project)
 
-    def named(self, verb: str, line: str) -> "list[Job] | Printed":
+    def find_many(self, verb: str, line: str) -> "list[Job] | Printed":
         """The jobs that a line names, or the help that it asks for."""
         made = parser(f"%{verb}", f"{verb.capitalize()} jobs.", PROJECT, "Names.", many=True)
         parsed = self.read(made, line)
@@ -161,7 +161,7 @@ class CarrelMagics(Magics):
             raise UsageError(f"%{verb}: which job? %jobs lists yours.")
         with one_line():
             found = [self.connection.find(name, parsed.option_project) for name in parsed.names]
-            return [self.take(workload) for workload in found]
+            return [self.handle(workload) for workload in found]
 
     def show(self, job: "Job") -> None:
         """Show a job's live view now, not as the value of the cell."""

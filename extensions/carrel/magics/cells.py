@@ -82,7 +82,7 @@ class CellMagics(CarrelMagics):
             if "dry-run" in asked.own:
                 answer = client.create_workload(body, dry_run=True)
                 return Printed(dry_run_text(body, answer, size))
-            job = self.take(client.create_workload(body))
+            job = self.handle(client.create_workload(body))
         if "to" in asked.own:
             shell.user_ns[asked.own["to"]] = job
         if "wait" in asked.own:

@@ -25,7 +25,7 @@ class LineMagics(CarrelMagics):
     def job(self, line: str) -> Any:
         """A job's handle and live view: `%job NAME`."""
         parsed = self.read(parser("%job", "A job.", PROJECT, names="Its name."), line)
-        return parsed if isinstance(parsed, Printed) else self.take(self.one("job", parsed))
+        return parsed if isinstance(parsed, Printed) else self.handle(self.find_one("job", parsed))
 
     @line_magic
     def jobs(self, line: str) -> Any:
@@ -72,7 +72,7 @@ class LineMagics(CarrelMagics):
             return parsed
         from carrel.client.resources.workloads import all_or
 
-        workload = self.one("logs", parsed)
+        workload = self.find_one("logs", parsed)
         tail, task = (made.value(row, parsed) for row in (TAIL, TASK))
         with one_line():
             pieces = self.connection.client.logs(
@@ -88,7 +88,7 @@ class LineMagics(CarrelMagics):
     @line_magic
     def wait(self, line: str) -> Any:
         """Wait until jobs end: `%wait NAME ...`; the stop button leaves them running."""
-        jobs = self.named("wait", line)
+        jobs = self.find_many("wait", line)
         if isinstance(jobs, Printed):
             return jobs
         with one_line():
@@ -111,7 +111,7 @@ class LineMagics(CarrelMagics):
         return self._steer("resume", line, "{} is in the queue again.")
 
     def _steer(self, verb: str, line: str, sentence: str) -> Any:
-        jobs = self.named(verb, line)
+        jobs = self.find_many(verb, line)
         if isinstance(jobs, Printed):
             return jobs
         lines = []

@@ -47,7 +47,7 @@ class NotebookMagics(CarrelMagics):
         with one_line():
             if "dry-run" in asked.own:
                 return Printed(self._dry_run(path, asked))
-            job = self.take(self._begin(path, asked))
+            job = self.handle(self._begin(path, asked))
         return self._given(job, asked)
 
     @line_magic
@@ -70,7 +70,7 @@ class NotebookMagics(CarrelMagics):
             fields = {**asked.fields, "project": projects.pop()}
             jobs = [workload.name for workload in found]
             return self._given(
-                self.take(notebooks.tensorboard(self.connection.client, jobs, **fields)), asked
+                self.handle(notebooks.tensorboard(self.connection.client, jobs, **fields)), asked
             )
 
     def _begin(self, path: str, asked: Asked) -> Any:

@@ -79,7 +79,7 @@ def test_parameters_stand_behind_their_defaults_and_replace_those_of_a_former_ru
         cell("rate"),
     )
     notebook = source.read(path)
-    source.give(notebook, {"rate": 0.5, "text": 'a"b\n', "more": {"x": [None, True]}})
+    source.inject(notebook, {"rate": 0.5, "text": 'a"b\n', "more": {"x": [None, True]}})
     sources = [one.source for one in notebook.cells]
     assert sources == [
         "import x",
@@ -87,7 +87,7 @@ def test_parameters_stand_behind_their_defaults_and_replace_those_of_a_former_ru
         "# Parameters of this run\nrate = 0.5\ntext = 'a\"b\\n'\nmore = {'x': [None, True]}",
         "rate",
     ]
-    source.give(notebook, {})
+    source.inject(notebook, {})
     assert len(notebook.cells) == 3
 
 
@@ -103,7 +103,7 @@ def test_parameters_in_other_languages(tmp_path: Path, language: str, line: str)
     path = write(tmp_path / "a.ipynb", cell("1"), kernelspec={"name": "k", "language": language,
                                                              "display_name": "k"})  # fmt: skip
     notebook = source.read(path)
-    source.give(notebook, {"p": {"a": [1, True, None]}})
+    source.inject(notebook, {"p": {"a": [1, True, None]}})
     assert notebook.cells[0].source.splitlines()[1] == line
 
 
@@ -115,7 +115,7 @@ def test_parameters_in_other_languages(tmp_path: Path, language: str, line: str)
 def test_parameters_that_cannot_be_set(tmp_path: Path, language: str, name: str, code: str) -> None:
     notebook = source.read(write(tmp_path / "a.ipynb", cell("1")))
     with pytest.raises(NotebookProblem) as problem:
-        source.give(notebook, {name: 1}, language)
+        source.inject(notebook, {name: 1}, language)
     assert code_of(problem) == code
 
 
@@ -174,16 +174,16 @@ def test_output_that_cannot_be_written(tmp_path: Path, output: str, code: str) -
 def test_what_is_kept_comes_back_and_damage_is_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert output.kept(tmp_path) is None
+    assert output.load_restart_point(tmp_path) is None
     notebook = source.read(write(tmp_path / "a.ipynb", cell("1"), cell("2")))
-    output.keep(tmp_path / "kept", notebook, 1)
-    found = output.kept(tmp_path / "kept")
+    output.save_restart_point(tmp_path / "kept", notebook, 1)
+    found = output.load_restart_point(tmp_path / "kept")
     assert found is not None
     assert ([one.source for one in found[0].cells], found[1]) == (["1", "2"], 1)
     assert "carrel_begin" not in found[0].metadata
     for damage in ("{", '{"cells": [], "metadata": {"carrel_begin": 9}, "nbformat": 4}'):
         (tmp_path / "kept" / output.FILE).write_text(damage)
-        assert output.kept(tmp_path / "kept") is None
+        assert output.load_restart_point(tmp_path / "kept") is None
     assert capsys.readouterr().err.count("the notebook is read anew") == 2
 
 

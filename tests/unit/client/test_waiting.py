@@ -76,9 +76,9 @@ def test_results(client: Client, fake: FakeScheduler) -> None:
     submit(fake, "a")
     with pytest.raises(results.NoResult, match="`a` has handed no result back"):
         client.result("vision", "a")
-    fake.hand_back("vision", "a", results.of_value({"loss": 0.5}))
+    fake.hand_back("vision", "a", results.encode_value({"loss": 0.5}))
     assert client.result("vision", "a") == {"loss": 0.5}
-    fake.hand_back("vision", "a", results.of_error(KeyError("epochs")))
+    fake.hand_back("vision", "a", results.encode_error(KeyError("epochs")))
     with pytest.raises(KeyError, match="epochs"):
         client.result("vision", "a")
 
@@ -105,9 +105,9 @@ def working(fake: FakeScheduler, ends: int) -> Iterator[None]:
     def finish(name: str) -> None:
         files = fake.files("vision", name)
         try:
-            value = results.of_value(run(files["function.b85"])(run(files["item.b85"])))
+            value = results.encode_value(run(files["function.b85"])(run(files["item.b85"])))
         except ValueError as error:
-            value = results.of_error(error)
+            value = results.encode_error(error)
         fake.hand_back("vision", name, value)
         fake.finish("vision", name)
 

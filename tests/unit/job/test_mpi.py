@@ -87,14 +87,14 @@ def test_of_a_shells_language_only_leading_assignments_mean_anything(
     line: str, words: list[str], variables: dict[str, str]
 ) -> None:
     there = {"CARREL_MEMBER": "train-0", "LD_LIBRARY_PATH": "/usr/own"}
-    assert mpi_member.understood(line, there) == (words, there | variables)
+    assert mpi_member.parse_command(line, there) == (words, there | variables)
 
 
 def test_a_machine_that_has_the_members_name_needs_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "train-0")
-    assert mpi_member.understood("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
+    assert mpi_member.parse_command("orted", {"CARREL_MEMBER": "train-0"})[0] == ["orted"]
 
 
 def test_mpirun_is_told_in_whose_language_to_write(capsys: pytest.CaptureFixture[str]) -> None:

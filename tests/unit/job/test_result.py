@@ -56,6 +56,6 @@ def test_only_the_first_of_a_gang_and_only_in_a_job(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("POD_INDEX", "0")
     result.hand_back(1)
     result.hand_back(error=ValueError("x"))
-    assert results.opened(sent[0]) == 1
+    assert results.decode(sent[0]) == 1
     with pytest.raises(ValueError, match="x"):
-        results.opened(sent[1])
+        results.decode(sent[1])

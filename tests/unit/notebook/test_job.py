@@ -116,10 +116,10 @@ def test_result_is_what_the_cell_handed_back(client: Client, scheduler: FakeSche
     scheduler.finish("vision", "x", exit_code=1)
     with pytest.raises(NoResult, match=r"`x` failed without a result: Ended with exit code 1\."):
         job.result()
-    scheduler.hand_back("vision", "x", results.of_error(ZeroDivisionError("by zero")))
+    scheduler.hand_back("vision", "x", results.encode_error(ZeroDivisionError("by zero")))
     with pytest.raises(ZeroDivisionError):
         job.result()
-    scheduler.hand_back("vision", "x", results.of_value([1, 2]))
+    scheduler.hand_back("vision", "x", results.encode_value([1, 2]))
     assert job.result() == [1, 2]
 
 

@@ -200,7 +200,7 @@ def show_job(
 def _facts(workload: Workload, now: float, service: str) -> list[tuple[str, str]]:
     spec, status = workload.spec, workload.status
     place = f"{status.queue_position:,} in the queue" if status.queue_position else ""
-    url = cells.service_url(workload, service)
+    url = cells.service_url_cell(workload, service)
     return [
         ("Name", workload.name),
         ("Project", workload.project),

@@ -98,7 +98,7 @@ class WaitMethods(WorkloadMethods):
             if error.code != "no_result":
                 raise
             raise results.NoResult(f"`{name}` has handed no result back.") from error
-        return results.opened(content)
+        return results.decode(content)
 
     async def _read_events(self, project: str, items: asyncio.Queue[Item]) -> None:
         try:

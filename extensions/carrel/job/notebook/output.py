@@ -105,7 +105,7 @@ FILE: Final = "restart.ipynb"
 BEGIN: Final = "carrel_begin"
 
 
-def keep(folder: Path, notebook: Notebook, begin: int) -> None:
+def save_restart_point(folder: Path, notebook: Notebook, begin: int) -> None:
     """A next attempt goes on from the cell with index ``begin``. Raises ``OSError``."""
     folder.mkdir(parents=True, exist_ok=True)
     notebook.metadata[BEGIN] = begin
@@ -119,7 +119,7 @@ def keep(folder: Path, notebook: Notebook, begin: int) -> None:
     fresh.replace(folder / FILE)
 
 
-def kept(folder: Path) -> tuple[Notebook, int] | None:
+def load_restart_point(folder: Path) -> tuple[Notebook, int] | None:
     """The notebook and the cell to go on from; ``None`` without a restart point."""
     path = folder / FILE
     try:

@@ -53,13 +53,13 @@ class Run:
 
     def _beginning(self) -> tuple[Notebook, int]:
         spec = self._spec
-        found = output.kept(spec.kept) if spec.attempt else None
+        found = output.load_restart_point(spec.kept) if spec.attempt else None
         if found is None:
             notebook = source.read(source.find(spec))
             source.clear(notebook)
-            source.give(notebook, spec.parameters)
+            source.inject(notebook, spec.parameters)
             found = notebook, 0
-            output.keep(spec.kept, notebook, 0)
+            output.save_restart_point(spec.kept, notebook, 0)
         source.clear(found[0], found[1])
         return found
 
@@ -102,7 +102,7 @@ class Run:
             if again and not source.tags(cell) & ALWAYS:
                 continue
             if not again and RESTART_POINT in source.tags(cell) and index > 0:
-                output.keep(self._spec.kept, self.notebook, index)
+                output.save_restart_point(self._spec.kept, self.notebook, index)
             if self._preempted.is_set():
                 raise Preempted
             if source.runs(cell):

@@ -94,7 +94,7 @@ GIVEN: Final = "injected-parameters"
 R_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._]*")
 
 
-def give(notebook: Notebook, parameters: Mapping[str, Any], kernel_language: str = "") -> None:
+def inject(notebook: Notebook, parameters: Mapping[str, Any], kernel_language: str = "") -> None:
     """Insert the cell with the parameters; remove that of an earlier run.
 
     Raises ``NotebookProblem`` for a name that is none, or a language that is not known.
