@@ -72,7 +72,7 @@ def test_story(executed: Any, scheduler: FakeScheduler) -> None:
     assert bundle["text/plain"].startswith("vision/digits-1: ")
     assert "digits-4" in printed(executed["%jobs"])
     assert "4 of 4 guaranteed · 1 borrowed · 2 pending" in printed(executed["%quota"])
-    assert printed(executed["%wait digits-1"]) == "`digits-1`: done"
+    assert printed(executed["%wait digits-1"]) == "`digits-1`: succeeded"
     assert printed(executed["%logs digits-1 --tail 1"]).strip() == ACCURACY
     here = next(cell for line, cell in executed.items() if line.startswith("from carrel.notebook"))
     assert printed(here).strip() == ACCURACY
