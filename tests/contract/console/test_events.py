@@ -84,7 +84,7 @@ async def test_foreign_work_is_not_told(site: Site) -> None:
 async def test_a_browser_that_leaves_takes_its_stream_with_it(site: Site) -> None:
     async with Visitor(site, "ada") as visitor:
         listener, task = await listening(visitor)
-        streams = site.scheduler._world.listeners
+        streams = site.scheduler._state.listeners
         await listener.until(1)
         assert streams
         await stopped(task)
