@@ -7,12 +7,19 @@ import pytest
 
 from benchmarks import performance_page, static_quota
 from benchmarks.decision_cases import borrowed, hard_no, rearranged, steady
+from benchmarks.decision_cases.cycle import Cluster
 from benchmarks.decision_cases.loading import Listing, load
 from benchmarks.decision_cases.timing import Times, figures, percentile
 from benchmarks.fairness import fill, jain
 from benchmarks.growth_plot import draw
 from benchmarks.philly import TraceJob, quotas, read_jobs
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer
+from carrel_scheduler.core.decide import decide
+from carrel_scheduler.core.events import Event
+from carrel_scheduler.core.preemption import reclaim
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 
 
 def job(uid: str, cluster: str, arrival: float, duration: float, gpus: int = 1) -> TraceJob:
@@ -135,3 +142,27 @@ def test_the_page_tells_goals_and_growth(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_plot_needs_points(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no line"):
         draw({}, tmp_path / "x.svg")
+
+
+def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search has fixed costs, so a small cluster affords hardly more of them than a large one."""
+    cluster, pending, tried = Cluster(nodes=100, tasks=3500), list[Event](), 0
+    searches: list[Answer] = []
+
+    def counted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+        searches.append(find(cycle, job, step))
+        return searches[-1]
+
+    find = reclaim.find
+    monkeypatch.setattr(reclaim, "find", counted)
+    for _ in range(8):
+        for event in pending + cluster.happenings():
+            cluster.state.apply(event)
+        searches.clear()
+        pending = cluster.consequences(decide(cluster.state, cluster.now))
+        tried += len(searches)
+        assert sum(answer is Answer.NO for answer in searches) <= 4
+        assert sum(answer is Answer.SERVED for answer in searches) <= 4
+    assert tried

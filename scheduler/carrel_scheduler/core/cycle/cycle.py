@@ -35,8 +35,12 @@ from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
 
 FEW_MOVES = 256
 SMALL = 60
-WORK = 64_000
-SERVED = 200_000
+SEARCH_BUDGET = 10_000
+"""Tasks in the cluster times searches: so many searches of an action in one cycle.
+
+A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget
+keeps a cycle of 100 nodes as short as one of 4,000; who is not reached has its turn in a later one.
+"""
 
 
 class Cycle:
@@ -239,14 +243,14 @@ class Cycle:
         return found
 
     @property
-    def claims(self) -> int:
-        """How many looks in vain an action that stops others may take: fewer where each is dear."""
-        return max(1, min(self.settings.claims_per_cycle, WORK // self._tasks))
+    def most_failed_searches(self) -> int:
+        """After so many failed searches an evicting action ends; the rest have a later turn."""
+        return min(self.settings.claims_per_cycle, self.most_served)
 
     @property
-    def served(self) -> int:
-        """For how many such an action makes room: fewer where each is dear, the rest in turns."""
-        return max(1, SERVED // self._tasks)
+    def most_served(self) -> int:
+        """For so many preemptors an evicting action makes room in one cycle."""
+        return max(1, SEARCH_BUDGET // self._tasks)
 
     @property
     def _tasks(self) -> int:

@@ -64,7 +64,7 @@ def _run(cycle: Cycle, *, borrowers: bool) -> None:
             lambda job, step: attempt(cycle, job, step, borrowers=borrowers),
             touches_all=True,
             most=ATTEMPTS if cycle.is_small else 1,
-            served=cycle.served,
+            served=cycle.most_served,
         )
 
 

@@ -29,8 +29,8 @@ def run(cycle: Cycle) -> None:
     offers.run(
         lambda job, step: attempt(cycle, job, step),
         touches_all=True,
-        most=max(cycle.claims, len(rows)),
-        served=cycle.served,
+        most=max(cycle.most_failed_searches, len(rows)),
+        served=cycle.most_served,
     )
 
 

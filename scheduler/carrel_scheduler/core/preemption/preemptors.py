@@ -129,7 +129,7 @@ def _in_turns(cycle: Cycle, rows: Counts, first: Bools, most: int | None = None)
     """The rows of this cycle: half of the places go to the most entitled, the rest in turns."""
     waiting = cycle.state.waiting
     if most is None:
-        most = max(LOOKS, 2 * cycle.claims)
+        most = max(LOOKS, 2 * cycle.most_failed_searches)
     if len(rows) > most:
         priority, width = waiting.priority.take(rows), len(waiting.rows)
         below = int(priority.max()) - priority

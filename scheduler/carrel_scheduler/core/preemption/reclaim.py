@@ -29,8 +29,8 @@ def run(cycle: Cycle) -> None:
         offers.run(
             lambda job, step: attempt(cycle, job, step),
             touches_all=True,
-            most=cycle.claims,
-            served=cycle.served,
+            most=cycle.most_failed_searches,
+            served=cycle.most_served,
         )
 
 
