@@ -1,8 +1,8 @@
-"""What decisions leave behind for the next ones: answers that cannot have changed.
+"""What decisions keep for later decisions: results that cannot have changed.
 
-Each stands beside what it followed from, and is used only while that is the same, so a decision
-with memory and one without are equal. Nothing here is part of the state: it is never saved and may
-be dropped at any time.
+Each result is kept with what it depends on and used only while that is equal, so a decision with
+the cache and one without are equal. It is no part of the state: never saved, and dropped at any
+time.
 """
 
 from collections.abc import Hashable

@@ -1,14 +1,9 @@
-"""What would be: questions answered on the live state, which is afterwards as it was before.
+"""What-if questions, answered on the live state, which is afterwards as before.
 
-What is asked about is put into the columns, decided upon and taken out again, at the price of what
-it touches and of one decision. Nothing is learned from it, no event is counted, and the plan of the
-next decision is the same, byte for byte, as without the question. What stays are caches: the
-number of a class that was seen, the width of a column.
-
-What would unblock a waiting workload: changes that were tried, and only those that help.
-
-Which ones are tried follows from its reason: the rule that bars it is opened, it becomes
-preemptible, or somebody who holds what is short ends. Nothing is changed by trying.
+What is asked about is put into the columns, decided upon and taken out again, at the price of one
+decision. Nothing is learned, no event is counted, and the next plan is the same, byte for byte.
+Only caches stay: the number of a class, the width of a column. ``remedies`` tries the changes
+that might unblock a waiting workload, chosen by its reason, and returns those that do.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,11 +1,7 @@
-"""What the state says about queues and workloads to those who show it: facts, made when asked for.
+"""Queues, workloads and nodes of the state as plain facts, for those who show them.
 
-Amounts: GPU thousandths, millicores, MiB. What is being released still counts as held. A
+Amounts: GPU thousandths, millicores, MiB. What terminating tasks hold still counts as held. A
 queue's figures include those of all queues below it.
-
-What the state says about nodes to those who show them: plain facts, made when asked for.
-
-Amounts: GPU thousandths, millicores, MiB. What is being released still counts as held.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,16 +1,11 @@
-"""How many tasks of every kind of GPU need fit on a few nodes: look-up tables, summed over devices.
+"""How many tasks of each class fit on each node, as rows over classes.
 
-Needs of one share or of whole devices are additive: the free thousandths of each device select a
-row of counts by kind, and so does the number of whole free devices. The few kinds for which that is
-not so (shares of several devices, memory, MIG) are counted one by one by ``device_choice``.
-
-What each class asks for, as columns over class numbers, and rows of counts made from them.
-
-A row comes from few parts: the count of each kind of GPU need (``gpu_room``), gathered to classes,
-two divisions for CPU and memory, and a mask of the nodes on which the class may run; classes with
-equal conditions share a mask. Divisions are done in float64, which is exact here: ``(a + 1/2) / b``
-cannot round up to the next integer for amounts below 2^52, and the half makes ``0 / 0`` (nothing
-asked, nothing free) come out as "fits".
+A row is the minimum of the count by GPUs, two divisions for CPU and memory, and a mask of
+eligible nodes. Shares of one device and whole devices are counted by look-up tables over the free
+thousandths of each device; shares of several devices, GPU memory and MIG one by one
+(``device_choice``). Divisions are done in float64, exact here: ``(a + 1/2) / b`` cannot round up
+to the next integer for amounts below 2^52, and the half makes ``0 / 0`` (nothing asked, nothing
+free) count as fitting.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """How much of what a class of tasks asks for is there, in the views that reasons look at.
 
-For each view and class the answer is kept resource by resource, (N,) tasks per node, so that "would
-it fit if it did not ask for this" is a minimum over the others. Resources are numbered as in quotas
-(0 GPU, 1 CPU, 2 memory), then the extended ones: always the host row plus one.
+Per view and class the answer is kept by resource, (N,) tasks per node, so that "would it fit if
+it did not ask for this" is a minimum over the others. Resources are numbered as in quotas (0 GPU,
+1 CPU, 2 memory), then extended ones: the host row plus one.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""Nodes, topologies and queues appear, change and go.
+"""Handlers of events about nodes, topologies and queues.
 
-What workloads ask for is counted again when the kinds of GPUs in the cluster change.
-
-GPU memory and MIG profiles count as what they take at most on the nodes that are known.
+When the kinds of GPUs in the cluster change, requests for GPU memory and MIG profiles are counted
+again: they count as what they take at most on the known nodes.
 """
 
 from carrel_scheduler.core.changes.reservations import ask, release_reservation, stop_asking

@@ -1,16 +1,12 @@
-"""Who asks for room: a job enters and leaves the waiting rows, or the partial jobs.
+"""Pending work, reservations, and the protected tasks of semi-preemptible work.
 
-The core of elastic semi-preemptible work: the members that are protected, as tasks come and go.
+A job that asks for capacity is in a waiting row, or among the partial jobs. Capacity is reserved
+for work that waits, or that terminates and moves.
 
-The core is the minimum that would be left if all surplus went. It never counts for more than it
-did, except through tasks that were placed to fill the minimum, for these had to be within quota.
-When members end, surplus takes their place in the core if it asks for no more; larger surplus does
-not, since what borrowed would then be beyond reclaim. Where nothing else makes up a minimum, the
-workload is ``uncovered``: preemptible as a whole until it starts anew.
-
-Room that is held for work that waits, or that was told to stop and moves.
-
-From a place named by an event to what it takes, checked.
+The *core* of elastic semi-preemptible work is its minimum, which is protected. It never counts
+for more than before, except through tasks placed to fill the minimum, which had to be within
+quota. When members end, surplus replaces them if it asks for no more. Where only larger members
+are left, the workload is ``uncovered``: preemptible as a whole until it starts anew.
 """
 
 from collections.abc import Iterable

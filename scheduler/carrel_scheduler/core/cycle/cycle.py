@@ -1,17 +1,8 @@
-"""One cycle's working memory: overlays, the moves made on them, and questions about both.
+"""The state of one scheduling cycle: overlays, the moves on them, and questions about both.
 
-Actions read the columns, try moves and leave what they want in the log; nothing outside changes.
-What there is room for stands in ``cycle_room``.
-
-What there is room for in one cycle, as its moves leave it.
-
-Capacity rows belong to the state and follow the overlay while the cycle lasts: the nodes that moves
-have touched are marked, so that the next look at them, in this cycle or after it, counts anew; also
-when another cycle has looked in between.
-
-What the queues share out: the room of the nodes that take new work.
-
-Others' tasks on nodes that take none count too, as long as they run.
+Actions read the columns, try moves and leave the decided ones in the log; the state does not
+change. Capacity rows belong to the state and follow the overlay during the cycle: nodes that
+moves touched are marked and counted again, also when another cycle looked in between.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,10 @@
-"""Searches that were in vain are not made again as long as nothing changed that they looked at.
+"""The cache of failed searches for victims, and the answers of a search.
 
-What a search for victims finds follows from: what runs where and holds what, which every event
-about placed tasks and held room changes (``QueueColumns.changes``); the nodes; the rules; those
-fair shares that it asked for; the moves made before it in the same cycle; the values by which nodes
-are chosen; and the time, if it asked for it (lost work grows, protections end). Work that merely
-waits is not among these, so what comes and goes in the queues, a question of a speculation too,
-makes nobody search again. Events that are rare drop the whole memory (``State.apply``).
-
-What becomes of an offer.
+The result of a search depends on: what runs where and holds what (``QueueColumns.changes``);
+nodes; rules; the fair shares that it read; the moves before it in the cycle; the prices of node
+values; and the time, if it read it. While all of these are equal, a failed search is not
+repeated. Waiting work is not among them, so arrivals and questions of a speculation keep the
+cache. Rare events drop it (``State.apply``).
 """
 
 from collections.abc import Callable

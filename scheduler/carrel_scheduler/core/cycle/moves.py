@@ -1,8 +1,8 @@
-"""What a cycle decides, on overlays: every move can be undone, and what is left is the plan.
+"""The log of a cycle: moves on overlays, each of which can be undone; what is left is the plan.
 
-Three kinds of moves: a task starts on free room, room is held for a task, a running task is told to
-stop. Each changes the room and the queue usage at once, so that whatever is tried next sees it.
-Moves of many tasks are one entry of the log.
+A task starts on free capacity, capacity is reserved for a task, a running task is evicted. Each
+move changes free capacity and queue usage at once, so that later attempts see it. Moves of many
+tasks are one entry.
 """
 
 from dataclasses import dataclass

@@ -1,15 +1,9 @@
-"""Waiting work offered one by one in the order of service.
+"""Pending work in the order of service, and which of it can still find capacity.
 
-Inside a queue: higher priority first, then jobs below their minimum, then those just at it, then
-those above it; then the older. Between queues the tree decides (``order``). Jobs that look alike
-stand in rows: when one of them cannot be served, none of the row can, and the row is left out
-without looking at the rest.
-
-Which waiting rows may find room, by counting what fits per class, now and soon.
-
-The counts follow every move, so rows that have lost their chance are passed over at a glance. Only
-nodes on which something is being released hold more soon than now: what they will hold is counted
-for all classes once, and anew for those that moves touch.
+Inside a queue: higher priority, then jobs below their minimum, at it, above it; then the older.
+Between queues ``order`` decides. Equal jobs share a row: when one of them cannot be served, the
+whole row is skipped. ``FeasibleRows`` counts per class how many tasks fit now and soon, follows
+every move, and so skips rows that no longer fit without trying them.
 """
 
 import heapq

@@ -1,14 +1,10 @@
-"""Who has waited too long for room that small work keeps taking.
+"""Starvation: large work that waits while small work takes all capacity that becomes free.
 
-Small work of equal standing takes every GPU that becomes free, so a large gang could wait for as
-long as there is small work. Whoever needs more than one GPU, has waited longer than the patience of
-the settings and is the next in its queue *starves*, if it has a right to its room: its queue, less
-what runs there and would be served after it, stays within its fair share and its bounds with it,
-and empty nodes would hold it. For those who starve two things are done: what would be served after
-them in their queue does not start (here), and places are held for them on which others still run
-(``actions.reserve``). Held room stands idle, so few starve at a time; the oldest come first.
-
-Which waiting rows a limit or quota keeps from starting, for all rows at once.
+A workload starves if it needs more than one GPU or task, has waited longer than ``patience_s``,
+is the next in its queue, would stay within its queue's fair share and limits (not counting what
+runs in its queue and is served after it), and fits on empty nodes. Work of its queue that is
+served after it does not start (here), and places are reserved for it (``actions.reserve``).
+Reserved capacity stands idle, so few starve at a time, the oldest first.
 """
 
 from collections import Counter

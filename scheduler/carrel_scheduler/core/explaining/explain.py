@@ -1,13 +1,9 @@
-"""The one reason of every waiting workload, with the facts behind it.
+"""The one reason of every waiting workload, with the facts behind it; and of an eviction.
 
-Looked at in this order: it starts; its room is on its way; it could never be; its nodes take no new
-work; a limit or quota bars it; no node is large enough; the room went to those served before it;
-the room is held for somebody; something is short (``scarcity``). Jobs of one row share the facts,
-so each row is looked into once, and only when somebody asks.
-
-What is special about a workload that has begun, or whose tasks do not all ask for room.
-
-Why somebody has to give way: the same structure as why somebody waits.
+Checked in this order: it starts; its capacity is being freed; it could never start; its nodes
+take no new work; it is over a limit; no node is large enough; capacity went to work served before
+it; capacity is reserved for others; something is short (``shortage``). Jobs of one row share the
+facts, so each row is examined once, and only when asked for.
 """
 
 from dataclasses import replace

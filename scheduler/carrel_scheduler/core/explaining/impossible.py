@@ -1,11 +1,7 @@
-"""What could never be: asked when a workload is submitted, and told while it waits.
+"""Why a workload could never start: asked at submission, and told while it waits.
 
-Judged against everything the cluster has, busy, broken, drained or switched off, and against the
-rules of all its queues as they are: only more hardware or other rules would help.
-
-Which of the conditions on nodes leaves none: the one without which some node would do.
-
-Which of the resources asked for stands in the way, wherever "could it be had" has an answer.
+Judged against all that the cluster has (busy, broken, drained or switched off nodes too) and all
+rules of its queues: only more hardware or other rules would help.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""What is short for a workload that fits on the empty cluster but not now, and who has it.
+"""What is short for a workload that fits on the empty cluster but not now, and who holds it.
 
-A question to the reasons: what some workload asks for next, and with which rights.
+A ``Question`` is what a workload asks for next, and with which rights.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,7 @@
-"""What would help, or when it goes on: one sentence for each kind of reason.
+"""Reasons in plain words, the same on every surface: sentence, help, and data for machines.
 
-Reasons in plain words: made here once, the same on every surface.
-
-A sentence says what is short and who holds it; the help says what would help or when. With
-``names=False`` nothing tells who of another project works on what: foreign workloads and users
-become "a member of `speech`".
+The help says what would help, or when it goes on. With ``names=False`` workloads and users of
+other projects become "a member of `speech`".
 """
 
 from collections.abc import Callable

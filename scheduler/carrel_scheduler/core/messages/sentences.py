@@ -1,11 +1,4 @@
-"""What sentences are made of: for whom they are, and how somebody's work is called.
-
-What is short and who holds it: one sentence for each kind of reason.
-
-Sentences for those who had to give way.
-
-Sentences about rules: quotas, limits, borrowing, and whose they are.
-"""
+"""One sentence for each kind of reason: what is short, who holds it, which rule forbids it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

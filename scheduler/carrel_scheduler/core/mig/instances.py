@@ -1,29 +1,15 @@
-"""Tables over the 256 masks of free memory slots.
+"""Placing MIG instances in the memory slots of a GPU.
 
-How many more instances fit: the places of one profile never overlap each other, so they are simply
-counted. Which place is best: the one after which most is still possible, measured as the sum over
-the model's profiles of the slots that further instances of that profile alone could fill; of equal
-ones the highest, because the highest slots are of least use to large profiles.
+Tables over the 256 masks of free slots answer how many instances of a profile fit and which place
+is best: the one after which most is still possible, then the highest.
 
-The answer over all nodes is one ``take``: a node's model number selects a row of 256 counts.
+An instance stays after use (``WarmInstances``), since making or removing one takes about a
+second. Its slots count as free; it is removed when another profile needs them. A new instance
+takes, in this order, an unused one of its profile, a place without removals, a place with the
+fewest removals.
 
-Where on a device a new instance goes while instances that nobody uses are still there.
-
-Making and removing an instance takes about a second each, so an instance stays after use and is
-removed only when another profile needs its room. Its slots count as free. Taken is, in this order:
-an idle instance of the same profile; a place that needs no removal; a place that needs the fewest.
-Equal ones by the table of ``slots``: what keeps most possible afterwards, then the highest start.
-
-Whom to evict so that an instance of a profile fits: the cheapest legal place, exactly.
-
-Running instances never move, so sizes alone do not decide: with instances of 2 slots at 0, 2 and 4
-only the one at 4 stands in the way of a 4-slot instance (at 4). A profile has at most 8 places on a
-device; for each, exactly the occupants that overlap it have to go, so all are looked at.
-
-MIG instances that nobody uses are kept: the next task of the same profile starts at once.
-
-Their slots count as free. One is removed only when another profile needs its room; which one a
-placement removes follows from the bits of the two (see ``mig.removals``).
+Running instances never move, so for an eviction the victims are exactly those that overlap one of
+the at most 8 places of the profile: all places are compared (``cheapest_clearing``).
 """
 
 from collections.abc import Iterable, Sequence

@@ -2,15 +2,10 @@
 
 Geometry as in NVIDIA's MIG user guide: most models have 8 memory slots and 7 compute slices, the
 smaller ones 4 and 4. The last memory slot has no compute slice of its own, so instances of one
-slot never start there. Memory is what an instance really offers, where cards were measured;
-elsewhere an understatement by the name, so that a request for memory is never given too little.
+slot never start there. Memory is as measured, else understated by the profile's name.
 
-What part of a GPU an instance is, by the name of its profile alone.
-
-Where somebody else divides the GPUs, the model of a GPU is not always known; its profiles are. Of
-models that share a name the smallest part counts. A profile of no known model counts by the
-instance's compute slices, as on models with eight memory slots; a compute instance counts as its
-slices of the instance that it is in.
+Where another operator divides the GPUs, only profile names are known: an instance then counts as
+the smallest part that models with this profile name give it (``milli_of_profile``).
 """
 
 import re

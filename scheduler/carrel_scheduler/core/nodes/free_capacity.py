@@ -1,15 +1,13 @@
-"""The room of one cycle: an overlay of the node columns on which moves are tried and undone.
+"""Free capacity in one cycle: an overlay of the node columns on which moves are tried and undone.
 
-Three gross layers (free, being released, promised) are copied from the state; two views follow from
-them and are kept beside them:
+Three layers (free, releasing, reserved) are copied from the state; two views follow from them:
 
-    soon = free + releasing - promised      room for new work, once what stops has stopped
-    idle = min(free, soon)                  room for new work at once
+    soon = free + releasing - reserved      for new work, once terminating tasks have ended
+    idle = min(free, soon)                  for new work at once
 
-What is promised takes from what is being released first. A promise may also lie on room that runs
-still: that room is then nobody's when it becomes free. All amounts are integers, so undoing a move
-restores the room exactly. ``log`` lists the nodes of all moves, so that whoever keeps something per
-node can tell what has changed since.
+Reservations use what is being released first. A reservation may also lie on what still runs: that
+capacity is then nobody else's when it becomes free. Amounts are integers, so undoing a move is
+exact. ``log`` lists the nodes of all moves.
 """
 
 from collections.abc import Iterable

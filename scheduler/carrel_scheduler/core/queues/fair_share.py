@@ -1,22 +1,17 @@
-"""Fair shares of the whole tree: each parent's share is divided among its children, top down.
+"""Fair shares: each parent's share is divided among its children, top down, in integers.
 
-A parent is divided anew only when what goes in changed: its own share, or what a child holds and
-waits for (or, with time-based shares, past use). Results are kept from call to call, so a cycle
-pays for the parents that something happened to. Copies of the columns may be divided by the same
-``Division``: it compares inputs, never moments.
+Each queue first gets the smaller of its quota and its demand (``used + waiting``, within its
+cap); quotas are never scaled down. The rest is dealt in rounds by weight, higher ranks first; a
+queue that wants less than its part leaves the remainder to another round. Parts beyond the quota
+are whole units (one GPU, one millicore, one MiB). What rounding leaves goes to the next rank, and
+at last one unit each: higher rank, larger remainder, older queue.
 
-How one amount is divided among the queues of one parent, in integers.
+With time-based shares the normalised weight ``n`` of a queue becomes ``max(0, n + k * (n - u))``
+with past use ``u``. ``k`` and ``u`` are in millionths, so with ``n = w / W`` the score is the
+integer ``max(0, w * (10**6 + k) * 10**6 - k * u * W)``; its scale cancels out.
 
-Every queue first gets the smaller of its guarantee and what it wants; guarantees may add up to
-more than there is and are never scaled down. What is left is dealt in rounds by weight, higher
-ranks first; a queue that wants less than its part takes what it wants and leaves the rest to
-another round. Parts beyond the guarantee are whole units (one GPU, one millicore, one MiB). What
-rounding leaves over is offered to the next rank, and at last dealt one unit each: higher rank, then
-the larger remainder, then the older queue; never beyond what the queue wants.
-
-With time-based shares the normalised weight ``n`` of a queue becomes ``max(0, n + k * (n - u))``,
-where ``u`` is its past use. Here ``k`` and ``u`` come in millionths, so that with ``n = w / W`` the
-score is the integer ``max(0, w * (10**6 + k) * 10**6 - k * u * W)``; its scale cancels out.
+Results are kept: a parent is divided again only when its share, a child's demand or past use
+changed.
 """
 
 from collections.abc import Sequence

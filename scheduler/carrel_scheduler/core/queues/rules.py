@@ -1,15 +1,9 @@
-"""The queues' rules as plain lists by slot, worked out once after each change of a rule.
+"""The rules of queues by slot, prepared once after each change, and the checks of new rules.
 
-Everything here stays the same from cycle to cycle, so what a cycle asks often is laid out for
-reading: an open bound is ``NO_BOUND``, larger than any amount, so that comparing needs no case;
-the bounds that a leaf can meet stand in one list, open ones left out. The object is never changed:
-a new rule makes a new one, and its identity tells caches whether rules changed.
-
-The tree of queues by depth, so that sums go up and bounds come down a level at a time.
-
-Columns have a value for each slot, (Q,) or (Q, resources).
-
-What a queue's rules may say: each wrong field is named with what would be right.
+An open bound is ``NO_BOUND``, larger than any amount, so that comparisons need no special case;
+the bounds that work of a leaf can break are one list. A ``RuleTable`` never changes: a new rule
+makes a new one, and caches compare its identity. ``Tree`` sums and bounds columns over the tree
+of queues.
 """
 
 import math

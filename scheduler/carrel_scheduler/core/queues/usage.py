@@ -1,18 +1,9 @@
-"""How each queue stands in one cycle: plain integers that every tried move changes and undoes.
+"""Queue usage in one cycle: what each queue holds, its fair share, and its limits.
 
-``used`` includes promised room, so that what is on its way counts as had: a queue cannot claim the
-same right twice while victims still save their work. Fair shares are computed once and hold for
-the whole cycle; what is placed or evicted meanwhile changes ``used``, of the leaf and of every
-queue above it, never the shares.
-
-What stands in a workload's way before any node is looked at: limits and quotas, at every level.
-
-A resource that the workload does not ask for never stands in its way.
-
-The queue_usage of a cycle as columns, for questions about all waiting rows at once.
-
-Shares and rules hold for the whole cycle and become columns once; what is held follows the queues
-that were touched when it is asked for.
+``used`` includes reserved capacity, so a queue cannot claim the same right twice while its
+victims terminate. Fair shares are computed once per cycle; moves change only ``used``, of the
+leaf and of all queues above. ``over_limit`` finds the first limit or quota that work would break;
+a resource that it does not ask for never counts. ``QueueUsageColumns`` gives the same as arrays.
 """
 
 from collections.abc import Sequence

@@ -1,19 +1,13 @@
 """Look-up tables for the value of node states (see ``value``): V as a sum of few table entries.
 
-A state is told by sums over its devices, K + 1 *counts* and K *amounts* for K distinct sizes of
-share: how many shares of each size fit, how many devices are whole, and the thousandths on devices
-on which a share of each size fits. With CPU in steps and nodes in *groups* that may hold the same
-needs, V is one entry per count (``slots``) plus one factor per amount (``_usable``). Counts are
-kept multiplied by the number of steps, so that adding CPU makes them places in the table.
+A state is described by K + 1 *counts* and K *amounts* for K distinct sizes of share: how many
+shares of each size fit, how many devices are whole, and the thousandths on devices on which a
+share of each size fits. With CPU in steps and nodes in *groups* that may hold the same requests,
+V is one entry per count (``slots``) plus one factor per amount. Counts are multiplied by the
+number of steps, so that adding CPU gives the place in the table.
 
-Sums of V are made from left to right, here by ``cumsum``, so that whoever adds up the same entries
-one by one (``value_single``) finds the same number to the last bit.
-
-The value of one node at a time, in plain numbers (see ``value_tables``).
-
-Most questions are about two or three nodes whose room has just changed, where arrays cost more in
-calls than in numbers. Entries are added up in the order in which the tables do it for many nodes at
-once, so both find the same to the last bit; ``sum`` may round otherwise, depending on its version.
+``Single`` computes V of one node in plain numbers, which is faster for few nodes. Both add
+entries from left to right (``cumsum`` here), so they agree to the last bit.
 """
 
 from collections.abc import Sequence

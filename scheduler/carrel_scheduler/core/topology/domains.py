@@ -1,22 +1,14 @@
-"""Which nodes lie together: the tiers of the nodes that the levels of one topology make.
+"""Domains of topology levels, and in which order a group tries them.
 
-A *tier* is one level: every node is in one of its domains, or in none where a label on the path is
+A *tier* is one level: each node is in one of its domains, or in none where a label on the path is
 missing. A domain is the whole path of labels, so rack r1 of zone a is not rack r1 of zone b.
-Domains are numbered in the order of their paths; that number is the last tie-break everywhere.
-``HOST`` ends every topology: each node is a domain of its own, also one without labels.
+Domains are numbered by path, the last tie-break. ``HOST`` ends every topology: each node is a
+domain.
 
-Sums per domain are one ``bincount`` over the nodes; nothing here loops over nodes.
-
-How well a domain fits what a group asks for: whether it has room, and how tightly.
-
-Tasks that are alike are counted: a node has room for so many of them. Unlike tasks are weighed:
-what they need together against what is free in the domain, the scarcest resource deciding. Both
-are integers throughout, so that equal domains tie exactly.
-
-In which sets of nodes a group is tried, and which nodes it takes first inside one.
-
-The deepest level comes first, inside a level the tightest domain. Domains that tasks of the group
-run in already come before all others; a required domain that is in use stays the only one.
+Equal tasks are counted per node (``Alike``, exact); unlike tasks are compared by the scarcest
+resource (``Unlike``, a necessary condition). Candidate sets come deepest level first, inside a
+level the tightest domain first; domains in which tasks of the group run already come before all
+others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,14 +1,8 @@
-"""The levels that topologies name, and the tiers of the nodes that the nodes' labels make.
+"""Topologies: ordered lists of node label keys, from coarse to fine.
 
-Tiers are built when they are asked for and kept until a label that they read changes: most
-events of nodes change none.
-
-Topology between nodes: in which sets of nodes a group that wants to lie together is tried.
-
-A topology is an ordered list of label keys, coarse to fine. For a ``Level`` (required, preferred)
-the sets are tried deepest level first, from the preferred one up to the required one, or up to all
-nodes where nothing is required; inside a level the tightest domain first, ties by path. Constraints
-of inner groups are the same question asked again with the chosen set as ``within``.
+For a ``Level`` (required, preferred) sets of nodes are tried from the preferred level up to the
+required one, or up to all nodes where nothing is required. Tiers are built when asked for and
+kept until a label that they read changes.
 """
 
 from collections.abc import Iterator

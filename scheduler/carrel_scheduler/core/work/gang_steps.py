@@ -1,23 +1,15 @@
-"""The shape of a gang, prepared once for all workloads that share it, and counts over it.
+"""The steps in which a gang starts, grows and shrinks.
 
-What starts next and what goes first depends on the minima and names of a tree only, not on what its
-tasks ask for; equal shapes are therefore one ``Structure``. Nearly all workloads are a single leaf,
-which ``Structure.single`` says at once. An inner group that needs its only child is that child.
+All functions are pure: they take a ``Structure`` (the tree of groups, prepared once for equal
+workloads) and one ``LeafState`` per leaf. Nearly all workloads are one leaf
+(``Structure.single``).
 
-What of a workload starts next: its minimum as a whole, then its surplus step by step.
+Start: below the minimum all missing tasks are one step, so a gang starts whole or not at all.
+Above it one surplus task, one doubling, or one more group with its own minimum is a step. A step
+that cannot be whole is not offered. A task that succeeded counts towards the minimum.
 
-Below the minimum everything that is missing is one step, so a gang starts as a whole or not at all.
-Above it one surplus task, one doubling, or one more group with its own minimum is a step, so that
-growing workloads take turns. A step that cannot be whole is not offered; a group that waits for
-gated tasks is passed over for one that can start.
-
-A task that succeeded counts towards the minimum: nobody waits for a place that it will not need.
-
-What a running workload gives back first, and what of it runs in vain.
-
-Room is given back in the reverse of the order in which it was taken: surplus tasks one at a time
-(or by halves), then surplus groups whole, and then what is left as one indivisible unit, because a
-gang below its minimum does no work.
+Shrink: the reverse order. Surplus tasks go one by one (or by halves), then surplus groups whole,
+and then the rest as one unit, because a gang below its minimum does no work.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
-"""What the state remembers of each workload.
+"""The records of workloads in the core.
 
-A *job* here is the state's record of a workload. Facts that are asked of all jobs at once stand in
-columns beside the records, by the job's slot.
-
+A *job* is the record of a workload. Facts that are asked of all jobs at once are columns of
+``JobTable``, by the job's slot. Waiting jobs that are equal in queue, shape, priority and
+preemptibility share a ``WaitingRow``.
 """
 
 import heapq

@@ -1,13 +1,8 @@
 """Placed tasks as a struct of arrays: one row per task, rows reused.
 
-What deciding asks of all tasks at once stands here; what a task takes beside its devices follows
-from its class. A row belongs to one task from ``TaskPlaced`` to ``TaskReleased``.
-
-What may be taken of each node, kept up to date so that a claim need not look at all tasks.
-
-For every node there are the rows of its tasks, and for every node and queue how much the tasks hold
-that may be stopped. Queues share a column with those whose slot is the same modulo ``COLUMNS``, so
-what a set of queues could give on a node is an upper bound, exact where there are few queues.
+What a task takes beside its devices follows from its class. A row belongs to one task from
+``TaskPlaced`` to ``TaskReleased``. ``PreemptibleUsage`` keeps the rows of each node, and per node
+and queue the sum of what preemptible tasks hold, so that a preemptor need not look at all tasks.
 """
 
 from collections import Counter
