@@ -89,7 +89,9 @@ def test_pods_are_counted_by_what_they_wait_for() -> None:
     world.add("held", grouping("held"))
     world.see("uid-held", gated=True)
     world.settle()
-    counts = pod_counts(world.guests.current.book.workloads.values(), world.guests.current.tried)
+    counts = pod_counts(
+        world.guests.current.index.workloads.values(), world.guests.current.attempts
+    )
     assert counts.pending == {"active": 1, "gated": 1, "unschedulable": 0}
     assert counts.attempts["scheduled"] == 1
 
@@ -99,7 +101,7 @@ def test_a_device_says_which_guest_holds_it() -> None:
     world.project("a", 1)
     world.add("p", grouping("job", kind="Job"))
     world.turn()
-    (workload,) = world.guests.current.book.workloads.values()
+    (workload,) = world.guests.current.index.workloads.values()
     held = holder_of(workload, 1000, releasing=False, color=3)
     assert (held.name, held.kind, held.state, held.since) == ("p", "Job", "held", world.now)
     world.settle()

@@ -44,10 +44,10 @@ def counted_gpus(world: World, project: str = "a") -> int:
     """GPUs that count for a project."""
     return sum(
         asked_gpus(task.pod.manifest)
-        for workload in world.guests.current.book.workloads.values()
+        for workload in world.guests.current.index.workloads.values()
         if workload.grouping.project == project
         for task in workload.tasks
-        if task.place is not None and task.pod is not None
+        if task.allocation is not None and task.pod is not None
     )
 
 

@@ -152,9 +152,9 @@ class World:
 
     def evict(self, uid: str) -> None:
         """The scheduler has a pod give way, and it does."""
-        home = self.guests.current.book.task_of(uid)
+        home = self.guests.current.index.task_of(uid)
         assert home is not None
-        self.guests.current.give_way(*home, "Reclaimed", "others want their own")
+        self.guests.current.evict(*home, "Reclaimed", "others want their own")
         self.guests.act()
         while self.evictions:
             self.carry_out()

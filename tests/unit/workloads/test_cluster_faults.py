@@ -83,14 +83,14 @@ async def test_a_workload_that_cannot_be_settled_holds_up_no_other(
 ) -> None:
     await desk.project("vision", 4)
     await hear(desk, node(NODE, "4"), Ready())
-    settle, failed = reconcile_pass.settle, []
+    settle, failed = reconcile_pass.reconcile_workload, []
 
-    def failing(turn: Any, workload: Any) -> None:
-        settle(turn, workload)
+    def failing(current: Any, workload: Any) -> None:
+        settle(current, workload)
         failed.append(workload.uid)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(reconcile_pass, "settle", failing)
+    monkeypatch.setattr(reconcile_pass, "reconcile_workload", failing)
     pod = guest("pod-1")
     await hear(desk, pod)
     assert failed

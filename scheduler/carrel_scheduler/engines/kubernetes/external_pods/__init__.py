@@ -1,1 +1,1 @@
-"""Pods that others made and asked us to place: queued, bound and evicted beside our own work."""
+"""External pods: queued, bound and evicted together with the tasks of workloads."""

@@ -97,7 +97,7 @@ def pod_group_status(
     tasks = [task for workload in workloads for task in workload.tasks]
     lost = list(without_queue)
     pods = sum(task.pod is not None for task in tasks) + len(lost)
-    placed = sum(task.place is not None for task in tasks)
+    placed = sum(task.allocation is not None for task in tasks)
     was = str(group.status.get("phase", "pending"))
     phase = "placed" if placed else "ended" if not pods and was != "pending" else "pending"
     token, reason = {"placed": ("Placed", ""), "ended": ("Ended", "Its pods have ended.")}.get(
@@ -189,7 +189,7 @@ class GroupStatuses:
 
     Args:
         client: of the API server.
-        guests: what the loop knows.
+        current: what the reconciler knows.
         pods, nodes: the groups there are.
         now: epoch seconds.
     """
@@ -197,15 +197,15 @@ class GroupStatuses:
     def __init__(
         self,
         client: KubeClient,
-        guests: ReconcilePass,
+        current: ReconcilePass,
         pods: Feed[PodGroup],
         nodes: Feed[NodeGroup],
         now: Callable[[], float],
     ) -> None:
-        self._client, self._guests, self._now = client, guests, now
+        self._client, self._current, self._now = client, current, now
         self._pods, self._nodes = pods, nodes
         self._changed = asyncio.Event()
-        guests.notify = self._changed.set
+        current.notify = self._changed.set
 
     async def run(self) -> None:
         """Look and write for ever."""
@@ -215,7 +215,7 @@ class GroupStatuses:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
-                if self._guests.ready:
+                if self._current.ready:
                     await self._look_at_pods()
                     await self._look_at_nodes()
                 await asyncio.sleep(LOOK_SECONDS)
@@ -230,16 +230,16 @@ class GroupStatuses:
         if not groups:
             return
         workloads: dict[str, list[ExternalWorkload]] = defaultdict(list)
-        for workload in self._guests.book.workloads.values():
+        for workload in self._current.index.workloads.values():
             workloads[workload.grouping.uid].append(workload)
         without_queue: dict[str, list[ExternalPod]] = defaultdict(list)
-        for pods in self._guests.book.without_queue.values():
+        for pods in self._current.index.without_queue.values():
             for pod in pods.values():
                 without_queue[pod.grouping.uid].append(pod)
         told: list[tuple[PodGroup, Status]] = []
         for one in groups:
             uid = one.metadata.uid
-            with self._guests.quarantine.guard("pod", f"group {uid}"):
+            with self._current.quarantine.guard("pod", f"group {uid}"):
                 status = pod_group_status(one, workloads[uid], without_queue[uid], self._now())
                 told.append((one, status))
         for one, status in told:
@@ -250,10 +250,10 @@ class GroupStatuses:
         if not groups:
             return
         nodes_of: dict[str, list[Node]] = defaultdict(list)
-        for node in self._guests.nodes.objects():
-            nodes_of[self._guests.places.groups.of(node)].append(node)
+        for node in self._current.nodes.objects():
+            nodes_of[self._current.places.groups.of(node)].append(node)
         for one in groups:
-            with self._guests.quarantine.guard("node", f"group {one.metadata.name}"):
+            with self._current.quarantine.guard("node", f"group {one.metadata.name}"):
                 status = node_group_status(one, nodes_of[one.metadata.name], self._now())
                 await self._write(NODE_GROUP.resource, one, status)
 

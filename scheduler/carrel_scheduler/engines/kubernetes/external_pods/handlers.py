@@ -54,20 +54,20 @@ class EventHandlers:
         self._pass.now = now
         for one in events:
             with self._pass.quarantine.guard(*_about(one)):
-                self._hear(one)
+                self._handle(one)
 
-    def _hear(self, news: ExternalEvent) -> None:
+    def _handle(self, news: ExternalEvent) -> None:
         match news:
             case ExternalPodSeen(pod):
                 self._external_pod(pod)
             case PodDeleted(uid):
                 self._gone(uid)
             case UnmanagedPodSeen(pod):
-                self._pass.nodes.stranger(pod)
+                self._pass.nodes.put_unmanaged(pod)
                 self._pass.places.put_pod(pod)
             case TaskPodSeen(pod):
                 self._pass.places.put_pod(pod)
-                self._pass.own.see(pod)
+                self._pass.task_pods.see(pod)
             case NodeSeen(node):
                 self._node(node)
             case NodeDeleted(name):
@@ -87,28 +87,28 @@ class EventHandlers:
                 self._begin()
 
     def _begin(self) -> None:
-        """All that was there at the start has been told."""
+        """The initial state is complete."""
         self._pass.nodes.leave_unknown(self._pass.state)
-        confine_waiting(self._pass.state, self._pass.places.groups, self._pass.book.workloads)
+        confine_waiting(self._pass.state, self._pass.places.groups, self._pass.index.workloads)
         self._pass.ready = True
 
     def _external_pod(self, pod: ExternalPod) -> None:
         uid = pod.ref.uid
-        if uid in self._pass.book.tombstones:
+        if uid in self._pass.index.tombstones:
             return
         if pod.node:
             self._pass.places.put_pod(pod.manifest)
-        if (home := self._pass.book.task_of(uid)) is not None:
+        if (home := self._pass.index.task_of(uid)) is not None:
             before = home[1].pod
             if home[1].sent and pod.node and before is not None and not before.node:
-                self._pass.tried[SCHEDULED] += 1
-            self._pass.asking.read(*self._pass.book.update(pod))
+                self._pass.attempts[SCHEDULED] += 1
+            self._pass.pending_requests.read(*self._pass.index.update(pod))
             if pod.ending and self._pass.nodes.is_lost(pod.node):
                 self._add_tombstone(uid)
             return
         if pod.outcome is not None:
             self._found_queue(uid)
-            self._pass.nodes.stranger_gone(uid)
+            self._pass.nodes.drop_unmanaged(uid)
             return
         if pod.ending and not pod.node:
             return
@@ -116,28 +116,28 @@ class EventHandlers:
             self._without_queue(pod)
             return
         self._found_queue(uid)
-        self._pass.nodes.stranger_gone(uid)
+        self._pass.nodes.drop_unmanaged(uid)
         self._arrive(pod)
 
     def _arrive(self, pod: ExternalPod) -> None:
-        workload, task = self._pass.book.add(pod)
-        self._pass.asking.read(workload, task)
-        self.say_what_is_missing(task)
+        workload, task = self._pass.index.add(pod)
+        self._pass.pending_requests.read(workload, task)
+        self.report_missing(task)
 
     def _gone(self, uid: str) -> None:
-        self._pass.book.tombstones.discard(uid)
+        self._pass.index.tombstones.discard(uid)
         self._found_queue(uid)
-        self._pass.nodes.stranger_gone(uid)
+        self._pass.nodes.drop_unmanaged(uid)
         self._pass.places.drop_pod(uid)
-        self._pass.told.pop(uid, None)
-        self._pass.own.gone(uid)
-        self._pass.book.remove_pod(uid)
+        self._pass.reported.pop(uid, None)
+        self._pass.task_pods.gone(uid)
+        self._pass.index.remove_pod(uid)
 
     def _node(self, node: Node) -> None:
         name, groups = node.metadata.name, self._pass.places.groups.version
         self._pass.places.set_node(node)
         if groups != self._pass.places.groups.version:
-            confine_waiting(self._pass.state, self._pass.places.groups, self._pass.book.workloads)
+            confine_waiting(self._pass.state, self._pass.places.groups, self._pass.index.workloads)
         if self._pass.nodes.see(node):
             self._touch_pods(name)
         elif self._pass.nodes.is_lost(name):
@@ -150,16 +150,16 @@ class EventHandlers:
     def _regroup(self) -> None:
         for node in self._pass.nodes.regroup():
             self._pass.places.set_node(node)
-        confine_waiting(self._pass.state, self._pass.places.groups, self._pass.book.workloads)
+        confine_waiting(self._pass.state, self._pass.places.groups, self._pass.index.workloads)
 
     def _touch_pods(self, node: str) -> None:
-        for workload in self._pass.book.workloads.values():
+        for workload in self._pass.index.workloads.values():
             if any(task.pod is not None and task.pod.node == node for task in workload.tasks):
-                self._pass.book.touch(workload)
+                self._pass.index.touch(workload)
 
     def _lose_pods(self, node: str, *, ending_only: bool) -> None:
-        """Pods on a node that is gone will not be heard of again: their room is free now."""
-        for workload in list(self._pass.book.workloads.values()):
+        """Free the allocations of pods on a node that is gone: no event of them follows."""
+        for workload in list(self._pass.index.workloads.values()):
             for task in workload:
                 one = task.pod
                 if one is None or one.node != node or (ending_only and not one.ending):
@@ -170,8 +170,8 @@ class EventHandlers:
                 self._add_tombstone(one.ref.uid)
 
     def _add_tombstone(self, uid: str) -> None:
-        self._pass.book.tombstones.add(uid)
-        self._pass.book.remove_pod(uid)
+        self._pass.index.tombstones.add(uid)
+        self._pass.index.remove_pod(uid)
 
     # Projects
 
@@ -179,23 +179,23 @@ class EventHandlers:
         """A project may be known now, so that its pods have a queue."""
         if not self._has_project(name):
             return
-        for pod in list(self._pass.book.without_queue.pop(name, {}).values()):
-            self._pass.nodes.stranger_gone(pod.ref.uid)
+        for pod in list(self._pass.index.without_queue.pop(name, {}).values()):
+            self._pass.nodes.drop_unmanaged(pod.ref.uid)
             self._arrive(pod)
 
     def project_deleted(self, name: str, now: float) -> None:
-        """A project was deleted: its waiting pods wait outside, bound ones count as strangers'."""
+        """A project was deleted: pending pods leave the queue, bound ones are unmanaged."""
         self._pass.now = now
         for workload in [
-            one for one in self._pass.book.workloads.values() if one.grouping.project == name
+            one for one in self._pass.index.workloads.values() if one.grouping.project == name
         ]:
             for task in workload:
                 one = task.pod
                 reconcile_pass.release(self._pass, workload, task, Outcome.GONE)
-                self._pass.book.close(workload, task)
+                self._pass.index.close(workload, task)
                 if one is not None:
                     self._without_queue(one)
-            reconcile_pass.settle(self._pass, workload)
+            reconcile_pass.reconcile_workload(self._pass, workload)
 
     def _has_project(self, name: str) -> bool:
         slot = self._pass.state.queues.slots.get(name)
@@ -203,21 +203,23 @@ class EventHandlers:
         return there and name not in self._pass.draining
 
     def _without_queue(self, pod: ExternalPod) -> None:
-        self._pass.book.without_queue.setdefault(pod.grouping.project, {})[pod.ref.uid] = pod
+        self._pass.index.without_queue.setdefault(pod.grouping.project, {})[pod.ref.uid] = pod
         if pod.node:
-            self._pass.nodes.stranger(pod.manifest)
+            self._pass.nodes.put_unmanaged(pod.manifest)
         else:
-            self._pass.say(pod, conditions.NO_PROJECT, conditions.no_project(pod.grouping.project))
+            self._pass.report_pending(
+                pod, conditions.NO_PROJECT, conditions.no_project(pod.grouping.project)
+            )
 
     def _found_queue(self, uid: str) -> None:
-        for pods in self._pass.book.without_queue.values():
+        for pods in self._pass.index.without_queue.values():
             if pods.pop(uid, None) is not None:
                 return
 
     # What came of orders
 
     def _binding_failed(self, news: BindingFailed) -> None:
-        home = self._pass.book.task_of(news.pod.uid)
+        home = self._pass.index.task_of(news.pod.uid)
         if home is None:
             return
         workload, task = home
@@ -225,47 +227,47 @@ class EventHandlers:
             return
         log.warning("pod %s/%s was not bound: %s", news.pod.namespace, news.pod.name, news.text)
         reconcile_pass.release(self._pass, workload, task, Outcome.AGAIN)
-        self._pass.tried[ERROR] += 1
+        self._pass.attempts[ERROR] += 1
         task.failures += 1
         if news.final or task.failures >= MOST_FAILURES:
-            self._pass.say(task.pod, conditions.REFUSED, news.text)
+            self._pass.report_pending(task.pod, conditions.REFUSED, news.text)
             self._withdraw(workload)
             self._back_off(workload, REFUSED_SECONDS)
         elif workload.single:
             self._back_off(workload, AGAIN_SECONDS * 2.0**task.failures)
-        self._pass.book.touch(workload)
+        self._pass.index.touch(workload)
 
     def _back_off(self, workload: ExternalWorkload, seconds: float) -> None:
-        """The workload does not ask for room for a while."""
+        """Keep the workload out of the queue for a while."""
         workload.not_before = self._pass.now + seconds
-        workload.reshaped = True
+        workload.changed = True
         self._pass.wake(workload.not_before, workload)
 
     def _withdraw(self, workload: ExternalWorkload) -> None:
-        """One of a gang can not start: the others give their room back rather than wait in vain."""
+        """One of a gang can not start: evict the others rather than hold their allocations."""
         for task in workload:
-            if task.place is not None:
-                self._pass.give_way(
+            if task.allocation is not None:
+                self._pass.evict(
                     workload, task, conditions.INCOMPLETE, conditions.incomplete(workload.name)
                 )
 
     def _eviction_refused(self, news: EvictionRefused) -> None:
-        """It is tried again; until then nobody counts on its room, and its owner is told."""
+        """It is tried again; until then its devices are not counted on, and its owner is told."""
         log.warning("pod %s/%s does not give way: %s", news.pod.namespace, news.pod.name, news.text)
-        home = self._pass.book.task_of(news.pod.uid)
+        home = self._pass.index.task_of(news.pod.uid)
         if home is None:
             return
         workload, task = home
-        if task.place is not None and task.leaving and task.pod is not None:
+        if task.allocation is not None and task.releasing and task.pod is not None:
             self._pass.state.apply(TaskStuck(workload.uid, task.index))
             told = conditions.does_not_give_way(news.text)
             self._pass.orders.notes.append(ReportEvent(task.pod.ref, conditions.PROTECTED, told))
 
-    def say_what_is_missing(self, task: ExternalTask) -> None:
+    def report_missing(self, task: ExternalTask) -> None:
         """ReportPending a pod why no node serves it."""
         one = task.pod
-        if task.waits and task.place is None and one is not None and not one.node:
-            self._pass.say(one, conditions.CAN_NOT_BE_PLACED, task.waits)
+        if task.waits and task.allocation is None and one is not None and not one.node:
+            self._pass.report_pending(one, conditions.CAN_NOT_BE_PLACED, task.waits)
 
 
 def _about(news: ExternalEvent) -> tuple[Source, str]:

@@ -13,21 +13,21 @@ from carrel_scheduler.ledger.records import Transition
 
 @dataclass(frozen=True, slots=True)
 class ExternalPodSeen:
-    """A pod that we are to place appeared or changed."""
+    """An external pod was created or changed."""
 
     pod: ExternalPod
 
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedPodSeen:
-    """A pod that others place appeared or changed."""
+    """An unmanaged pod was created or changed."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPodSeen:
-    """A pod of a task of ours appeared or changed: others may want to be near to it, or far."""
+    """A task's pod was created or changed; it matters to pod affinity."""
 
     pod: Pod
 
@@ -130,7 +130,7 @@ class Evict:
 
     Attributes:
         reason: a token in CamelCase, such as ``PreemptionByScheduler``.
-        message: who wants the room, and why, in a sentence.
+        message: for whom and why, in a sentence.
     """
 
     pod: PodRef
@@ -159,7 +159,7 @@ class ReportEvent:
 
 @dataclass(frozen=True, slots=True)
 class Nominate:
-    """Say on which node room is being freed for a pod."""
+    """Record the node where capacity is being freed for a pod."""
 
     pod: PodRef
     node: str
@@ -167,7 +167,7 @@ class Nominate:
 
 @dataclass(slots=True)
 class PodOrders:
-    """All orders of a turn, and the rows of history that go with them."""
+    """All orders of a pass, and the rows of history that go with them."""
 
     binds: list[Bind] = field(default_factory=list)
     evictions: list[Evict] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""Nodes of a cluster as the core sees them: what they have less what strangers use.
+"""Nodes of a cluster as the core sees them: their capacity less what unmanaged pods use.
 
-Strangers are pods that we did not place. They name no devices, so theirs are chosen among those
-that nobody of ours uses, and shown to the core as ones that nothing may start on.
+Unmanaged pods name no devices, so theirs are chosen among those that no task uses, and reported to
+the core as broken.
 """
 
 import logging
@@ -39,12 +39,12 @@ class ClusterNode:
 
 
 class ClusterNodes:
-    """All nodes. Changes are gathered, and applied once a turn."""
+    """All nodes. Changes are gathered, and applied once a current."""
 
     def __init__(self, groups: NodeGroups, withheld: Callable[[NodeSet], NodeSet]) -> None:
         self._groups, self._withheld = groups, withheld
         self._known: dict[str, ClusterNode] = {}
-        self._strangers = UnmanagedUse()
+        self._unmanaged = UnmanagedUse()
         self._changed: set[str] = set()
         self._left: set[str] = set()
         self._short: set[str] = set()
@@ -102,7 +102,7 @@ class ClusterNodes:
         return self.objects()
 
     def leave(self, name: str) -> None:
-        """A node was deleted; strangers' pods there are told of by themselves."""
+        """A node was deleted; deletions of unmanaged pods there are reported separately."""
         if self._known.pop(name, None) is not None:
             self._changed.add(name)
             self._health_changes[name] = NodeHealth.GONE
@@ -113,13 +113,13 @@ class ClusterNodes:
         self._changed |= unknown
         self._health_changes |= dict.fromkeys(unknown, NodeHealth.GONE)
 
-    def stranger(self, pod: Pod) -> None:
-        """A stranger's pod appeared or changed."""
-        self._changed |= self._strangers.put(pod)
+    def put_unmanaged(self, pod: Pod) -> None:
+        """An unmanaged pod was created or changed."""
+        self._changed |= self._unmanaged.put(pod)
 
-    def stranger_gone(self, uid: str) -> None:
-        """A pod is no more, or no stranger's."""
-        self._changed |= self._strangers.drop(uid)
+    def drop_unmanaged(self, uid: str) -> None:
+        """A pod was deleted, or is not unmanaged."""
+        self._changed |= self._unmanaged.drop(uid)
 
     @property
     def changed(self) -> bool:
@@ -176,7 +176,7 @@ class ClusterNodes:
         taken = () if slot is None else _taken(state, slot)
         broken = () if before is None else before.broken_devices
         group = self._groups.of(known.object)
-        told = node_set(known.object, self._strangers.of(name), taken, broken, group)
+        told = node_set(known.object, self._unmanaged.of(name), taken, broken, group)
         told = self._withheld(told)
         return None if told == before else told
 

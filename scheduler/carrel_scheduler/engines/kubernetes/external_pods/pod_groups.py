@@ -73,25 +73,25 @@ class ExternalTask:
     Attributes:
         index: the task's index in the core.
         pod: its pod; ``None`` while the next one is awaited.
-        place: what the core holds for it; ``leaving``: the core knows that it is being freed, and
-            counts on it until ``stuck_at``.
+        allocation: what the core holds for it.
+        releasing: the core knows that it is being freed, and counts on it until ``stuck_at``.
         sent: whether the binding of the present pod was ordered.
         evicted: whether its pod was told to give way.
         awaits_until: until when the next pod is awaited.
-        since: when it got its place.
+        since: when it was allocated.
         request: what its pod asks for, or the last one asked for.
         counted: what the core knows that it asks for; a pod that asks for another amount is not
-            bound to a place that was held for this.
+            bound to an allocation for this.
         waits: why no node serves its pod, for reasons that the core does not know; in words.
-        checked: what is placed in the same turn may come in its way.
+        checked: what is placed in the same current may come in its way.
         failures: bindings in a row that were refused.
     """
 
     role: str
     index: int = 0
     pod: ExternalPod | None = None
-    place: Allocation | None = None
-    leaving: bool = False
+    allocation: Allocation | None = None
+    releasing: bool = False
     stuck_at: float | None = None
     sent: bool = False
     evicted: bool = False
@@ -125,10 +125,10 @@ class ExternalWorkload:
         single: one pod for itself.
         tasks: in the order of their indices once it is queued.
         queued: whether the core knows it.
-        reshaped: its tasks are not those that the core knows.
-        evicted_at: when it last gave its room back.
+        changed: its tasks are not those that the core knows.
+        evicted_at: when it was last evicted.
         not_before: it is not queued again before this time.
-        asked: the tasks that the core knows, by index.
+        queued_tasks: the tasks that the core knows, by index.
         borrowed: it runs beyond its project's quota.
         why: the reason it waits for, as it was last told: token and sentence.
     """
@@ -138,17 +138,17 @@ class ExternalWorkload:
     single: bool
     tasks: list[ExternalTask] = field(default_factory=list)
     queued: bool = False
-    reshaped: bool = False
+    changed: bool = False
     evicted_at: float | None = None
     not_before: float = 0.0
-    asked: tuple[ExternalTask, ...] = ()
+    queued_tasks: tuple[ExternalTask, ...] = ()
     borrowed: bool = False
     why: tuple[str, str] = ("", "")
 
     @property
     def holding(self) -> bool:
-        """Whether the core holds any place for it."""
-        return any(task.place is not None for task in self.tasks)
+        """Whether the core holds any allocation for it."""
+        return any(task.allocation is not None for task in self.tasks)
 
     @property
     def name(self) -> str:
@@ -175,7 +175,7 @@ class ExternalWorkload:
 
     def at(self, index: int) -> ExternalTask:
         """The task of a task of the core."""
-        return self.asked[index]
+        return self.queued_tasks[index]
 
     def __iter__(self) -> Iterator[ExternalTask]:
         """Its tasks."""
@@ -191,13 +191,13 @@ def _name(task: ExternalTask) -> str:
 
 
 class ExternalPodIndex:
-    """All guests. Only indexes: what the core is told follows in ``settling``.
+    """All external pods by workload and task; the core follows in ``reconcile_pass``.
 
     Attributes:
         workloads: by the core's uid.
-        without_queue: pods whose project is not known, by project and uid of the pod.
-        tombstones: pods that count as gone although the cluster still shows them.
-        touched: workloads to be settled.
+        without_queue: pods whose project does not exist, by project and uid of the pod.
+        tombstones: uids of pods that count as deleted although the cluster still shows them.
+        touched: workloads to be reconciled.
     """
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class ExternalPodIndex:
         return self._by_pod.get(pod_uid)
 
     def touch(self, workload: ExternalWorkload) -> None:
-        """Have a workload settled in this turn."""
+        """Have a workload reconciled in this pass."""
         self.touched[workload.uid] = workload
 
     def add(self, pod: ExternalPod) -> tuple[ExternalWorkload, ExternalTask]:
@@ -257,7 +257,7 @@ class ExternalPodIndex:
         for other in self._single.get(workload.grouping.uid, {}).values():
             waiting = other.tasks[0]
             one = waiting.pod
-            if other is workload or one is None or one.node or waiting.place or waiting.sent:
+            if other is workload or one is None or one.node or waiting.allocation or waiting.sent:
                 continue
             if one.ending or one.outcome is not None or waiting.role != task.role:
                 continue
@@ -291,11 +291,11 @@ class ExternalPodIndex:
             return None
         self.remove_pod(pod.ref.uid)
         self.await_replacement(workload, task, until)
-        own, place = self._new_single(pod)
-        place.pod = pod
-        self._by_pod[pod.ref.uid] = (own, place)
+        own, single = self._new_single(pod)
+        single.pod = pod
+        self._by_pod[pod.ref.uid] = (own, single)
         self.touch(own)
-        return own, place
+        return own, single
 
     def _single_task(self, pod: ExternalPod) -> tuple[ExternalWorkload, ExternalTask]:
         for workload in self._awaiting.get(pod.grouping.uid, {}).values():
@@ -325,7 +325,7 @@ class ExternalPodIndex:
         task = ExternalTask(pod.role)
         workload.tasks.append(task)
         workload.grouping = pod.grouping
-        workload.reshaped = True
+        workload.changed = True
         return workload, task
 
     def _new_gang(self, grouping: Grouping) -> ExternalWorkload:

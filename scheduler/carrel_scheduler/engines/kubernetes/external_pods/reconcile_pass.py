@@ -59,192 +59,198 @@ RETURN_SECONDS: Final = 60.0
 """So long the next pod of an evicted one is awaited."""
 
 
-def settle(turn: "ReconcilePass", workload: ExternalWorkload) -> None:
-    """See the module."""
+def reconcile_workload(current: "ReconcilePass", workload: ExternalWorkload) -> None:
+    """Bring the core in line with the pods of one workload."""
     for task in workload:
-        _end(turn, workload, task)
+        _finish(current, workload, task)
     for task in workload:
-        _leave(turn, workload, task)
-    if workload.uid not in turn.book.workloads:
-        _dequeue(turn, workload)
+        _track_termination(current, workload, task)
+    if workload.uid not in current.index.workloads:
+        _dequeue(current, workload)
         return
     if not workload.holding:
-        _ask(turn, workload)
+        _queue(current, workload)
     if workload.queued:
         for task in workload:
-            _found(turn, workload, task)
+            _allocate(current, workload, task)
 
 
 def release(
-    turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask, outcome: Outcome
+    current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask, outcome: Outcome
 ) -> None:
-    """The room of a task is free."""
-    if task.place is None:
+    """Free the allocation of a task."""
+    if task.allocation is None:
         return
-    turn.state.apply(TaskReleased(workload.uid, task.index, outcome, turn.now))
-    turn.row(workload, task, "pending" if outcome is Outcome.AGAIN else "ended")
-    turn.left(task)
-    task.place, task.leaving, task.sent, task.stuck_at = None, False, False, None
+    current.state.apply(TaskReleased(workload.uid, task.index, outcome, current.now))
+    current.row(workload, task, "pending" if outcome is Outcome.AGAIN else "ended")
+    current.left(task)
+    task.allocation, task.releasing, task.sent, task.stuck_at = None, False, False, None
     if outcome is Outcome.AGAIN:
-        workload.evicted_at = turn.now
+        workload.evicted_at = current.now
     else:
-        workload.reshaped = True
-    if not workload.single and turn.stale_grace_s >= 0:
-        turn.wake(turn.now + turn.stale_grace_s, workload)
+        workload.changed = True
+    if not workload.single and current.stale_grace_s >= 0:
+        current.wake(current.now + current.stale_grace_s, workload)
 
 
-def give_up(turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
-    """The core is told that the room of a task is being freed."""
-    if task.place is not None and not task.leaving:
-        turn.state.apply(TaskReleasing(workload.uid, task.index))
-        task.leaving = True
+def mark_releasing(
+    current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask
+) -> None:
+    """Tell the core that the allocation of a task is being freed."""
+    if task.allocation is not None and not task.releasing:
+        current.state.apply(TaskReleasing(workload.uid, task.index))
+        task.releasing = True
         grace_s = task.pod.grace_seconds if task.pod is not None else 0.0
-        task.stuck_at = turn.now + grace_s + LATE_SECONDS
-        turn.wake(task.stuck_at, workload)
+        task.stuck_at = current.now + grace_s + LATE_SECONDS
+        current.wake(task.stuck_at, workload)
 
 
-def order(turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
-    """Have the pod of a task bound to the place that the task holds."""
-    if task.pod is None or task.place is None or task.sent or task.pod.node:
+def bind_pod(current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
+    """Have the pod of a task bound where the task is allocated."""
+    if task.pod is None or task.allocation is None or task.sent or task.pod.node:
         return
-    if not turn.is_counted(task):
-        turn.count_anew(workload, task)
+    if not current.requests_unchanged(task):
+        current.requeue_changed(workload, task)
         return
     task.sent = True
-    turn.order_binding(task.pod, workload.grouping, task.place)
+    current.order_binding(task.pod, workload.grouping, task.allocation)
 
 
-def _end(turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
-    """A task whose pod is over gives its room back; it waits for the next one or closes."""
+def _finish(current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
+    """Free the allocation of a task whose pod has ended; it awaits the next pod or is closed."""
     one = task.pod
     if one is not None and one.outcome is None and not (one.ending and not one.node):
         return
     if one is None and task.awaits_until is not None:
-        if turn.now >= task.awaits_until:
-            _close(turn, workload, task, Outcome.GONE)
+        if current.now >= task.awaits_until:
+            _close(current, workload, task, Outcome.GONE)
         return
     outcome = one.outcome if one is not None else None
     if outcome is Outcome.SUCCEEDED:
-        _close(turn, workload, task, outcome)
+        _close(current, workload, task, outcome)
     elif _comes_again(workload, task):
         task.evicted = False
-        release(turn, workload, task, Outcome.AGAIN)
+        release(current, workload, task, Outcome.AGAIN)
         if one is not None:
-            turn.book.remove_pod(one.ref.uid)
-        if workload.single and turn.book.replace_pod(workload, task):
+            current.index.remove_pod(one.ref.uid)
+        if workload.single and current.index.replace_pod(workload, task):
             return
-        until = turn.now + RETURN_SECONDS
-        turn.book.await_replacement(workload, task, until)
-        turn.wake(until, workload)
+        until = current.now + RETURN_SECONDS
+        current.index.await_replacement(workload, task, until)
+        current.wake(until, workload)
     else:
-        _close(turn, workload, task, outcome or Outcome.GONE)
+        _close(current, workload, task, outcome or Outcome.GONE)
     task.evicted = False
 
 
 def _comes_again(workload: ExternalWorkload, task: ExternalTask) -> bool:
-    """Whether a controller will make the next pod of a task that had a place."""
+    """Whether a controller will create the next pod of a task that was allocated."""
     if not workload.grouping.controlled or not workload.queued:
         return False
-    return task.evicted or (not workload.single and task.place is not None)
+    return task.evicted or (not workload.single and task.allocation is not None)
 
 
 def _close(
-    turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask, outcome: Outcome
+    current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask, outcome: Outcome
 ) -> None:
-    release(turn, workload, task, outcome)
-    turn.book.close(workload, task)
-    workload.reshaped = True
+    release(current, workload, task, outcome)
+    current.index.close(workload, task)
+    workload.changed = True
 
 
-def _leave(turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
+def _track_termination(
+    current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask
+) -> None:
     if task.pod is not None and task.pod.ending:
-        give_up(turn, workload, task)
-    if task.leaving and task.stuck_at is not None and task.stuck_at <= turn.now:
-        turn.state.apply(TaskStuck(workload.uid, task.index))
+        mark_releasing(current, workload, task)
+    if task.releasing and task.stuck_at is not None and task.stuck_at <= current.now:
+        current.state.apply(TaskStuck(workload.uid, task.index))
         task.stuck_at = None
         log.warning("a pod of %s was told to stop and is still there", workload.uid)
 
 
-def _ask(turn: "ReconcilePass", workload: ExternalWorkload) -> None:
-    """A workload that holds nothing: in the core's queue if it can start, else not."""
+def _queue(current: "ReconcilePass", workload: ExternalWorkload) -> None:
+    """Queue a workload without allocations if it can start, else dequeue it."""
     unknown = any(
         task.pod is not None
         and task.pod.node
-        and not requests.knows_node(turn.state, task.pod.node)
+        and not requests.knows_node(current.state, task.pod.node)
         for task in workload.tasks
     )
     bound = any(task.pod is not None and task.pod.node for task in workload.tasks)
     if bound and not unknown and not workload.complete():
-        _await_the_missing(turn, workload)
-    elif unknown or not workload.complete() or turn.now < workload.not_before:
-        _dequeue(turn, workload)
+        _await_the_missing(current, workload)
+    elif unknown or not workload.complete() or current.now < workload.not_before:
+        _dequeue(current, workload)
         return
     wanted = workload.asking()
-    if workload.queued and not workload.reshaped and len(wanted) == len(workload.asked):
+    if workload.queued and not workload.changed and len(wanted) == len(workload.queued_tasks):
         return
-    _dequeue(turn, workload)
+    _dequeue(current, workload)
     for index, task in enumerate(wanted):
         task.index, task.counted = index, task.request
-    workload.asked, workload.reshaped = tuple(wanted), False
-    turn.state.apply(queued_event(workload, wanted, turn.stale_grace_s))
+    workload.queued_tasks, workload.changed = tuple(wanted), False
+    current.state.apply(queued_event(workload, wanted, current.stale_grace_s))
     workload.queued = True
-    turn.queued(workload)
+    current.queued(workload)
 
 
-def _await_the_missing(turn: "ReconcilePass", workload: ExternalWorkload) -> None:
-    """A gang that is found running in part: the core is to see that some of it is missing."""
+def _await_the_missing(current: "ReconcilePass", workload: ExternalWorkload) -> None:
+    """Add tasks for the missing pods of a gang that is found running in part."""
     for role in workload.grouping.roles:
         there = [task for task in workload.tasks if task.role == role.name]
         alike = next(iter(there or workload.tasks)).request
         for _ in range(role.least - len(there)):
-            until = turn.now + RETURN_SECONDS
+            until = current.now + RETURN_SECONDS
             workload.tasks.append(ExternalTask(role.name, awaits_until=until, request=alike))
-            turn.wake(until, workload)
-            workload.reshaped = True
+            current.wake(until, workload)
+            workload.changed = True
 
 
-def _dequeue(turn: "ReconcilePass", workload: ExternalWorkload) -> None:
+def _dequeue(current: "ReconcilePass", workload: ExternalWorkload) -> None:
     if workload.queued:
-        turn.state.apply(WorkloadGone(workload.uid))
+        current.state.apply(WorkloadGone(workload.uid))
         workload.queued = False
 
 
-def _found(turn: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
-    """A pod is bound: as ordered, or by somebody else; one that is not takes a held place."""
+def _allocate(current: "ReconcilePass", workload: ExternalWorkload, task: ExternalTask) -> None:
+    """Allocate what a bound pod uses, whoever bound it; bind a pod whose task is allocated."""
     one = task.pod
     if one is None:
         return
     if not one.node:
-        order(turn, workload, task)
+        bind_pod(current, workload, task)
         return
-    if task.place is not None and task.place.node == one.node:
+    if task.allocation is not None and task.allocation.node == one.node:
         return
-    if task not in workload.asked:
-        turn.no_room(workload, task)
+    if task not in workload.queued_tasks:
+        current.count_as_unmanaged(workload, task)
         return
-    if task.place is not None:
-        release(turn, workload, task, Outcome.AGAIN)
-    at = min(one.started_at or turn.now, turn.now)
-    devices = requests.place_found(turn.state, workload.uid, task.index, one, task.request, at)
+    if task.allocation is not None:
+        release(current, workload, task, Outcome.AGAIN)
+    at = min(one.started_at or current.now, current.now)
+    devices = requests.place_found(current.state, workload.uid, task.index, one, task.request, at)
     if devices is None:
-        log.warning("no room is known on %s for pod %s, which is there", one.node, one.ref.name)
-        turn.no_room(workload, task)
+        log.warning(
+            "no capacity is known on %s for pod %s, which runs there", one.node, one.ref.name
+        )
+        current.count_as_unmanaged(workload, task)
         return
-    task.place, task.since = Allocation(one.node, devices), turn.now
-    turn.row(workload, task, "running")
-    _leave(turn, workload, task)
+    task.allocation, task.since = Allocation(one.node, devices), current.now
+    current.row(workload, task, "running")
+    _track_termination(current, workload, task)
 
 
 STALE_SECONDS: Final = 60.0
-SAME_TOLD_SECONDS: Final = 30.0
+REPORT_AGAIN_SECONDS: Final = 30.0
 
 
-def _nobody() -> None:
-    """Nobody wants to hear that something changed."""
+def _ignore() -> None:
+    """Nothing follows changes."""
 
 
-def _no_hands(orders: PodOrders) -> None:
-    raise RuntimeError(f"nobody carries out {orders}")
+def _no_executor(orders: PodOrders) -> None:
+    raise RuntimeError(f"no executor carries out {orders}")
 
 
 class ReconcilePass:
@@ -265,38 +271,38 @@ class ReconcilePass:
         storage_claim: str,
     ) -> None:
         self.state = access.state
-        self.book = ExternalPodIndex()
-        self.own = TaskPodIndex()
+        self.index = ExternalPodIndex()
+        self.task_pods = TaskPodIndex()
         self.orders = PodOrders()
         self.places = places
         self.nodes = ClusterNodes(self.places.groups, access.withheld)
-        self.asking = PendingRequests(self.places)
-        self.own_volumes = WorkloadVolumes(self.places, storage_claim)
+        self.pending_requests = PendingRequests(self.places)
+        self.volumes = WorkloadVolumes(self.places, storage_claim)
         self.quarantine = access.quarantine or Quarantine(lambda: self.now)
         self.draining = access.draining
         self.now = 0.0
         self.epoch = 0
         self.ready = False
         self.stale_grace_s = stale_grace_s
-        self.notify: Callable[[], None] = _nobody
-        self.execute: Callable[[PodOrders], None] = _no_hands
-        self.tried: Counter[str] = Counter()
-        self.told: dict[str, tuple[str, float]] = {}
-        self.facts, self._queued = access.node_changed, access.queued
-        self.borrowing = OverQuotaWatch()
+        self.notify: Callable[[], None] = _ignore
+        self.execute: Callable[[PodOrders], None] = _no_executor
+        self.attempts: Counter[str] = Counter()
+        self.reported: dict[str, tuple[str, float]] = {}
+        self.node_changed, self._queued = access.node_changed, access.queued
+        self.over_quota = OverQuotaWatch()
         self.timers: list[tuple[float, int, ExternalWorkload]] = []
         self.numbers = itertools.count()
 
     def row(self, workload: ExternalWorkload, task: ExternalTask, phase: str) -> None:
-        """Write down what a task holds from now on."""
+        """Record what a task holds from now on."""
         self.orders.rows.append(usage.row(workload, task, phase, now=self.now, epoch=self.epoch))
 
-    def is_counted(self, task: ExternalTask) -> bool:
-        """Whether the pod of a task asks for no more than its place was held for."""
+    def requests_unchanged(self, task: ExternalTask) -> bool:
+        """Whether the pod of a task still requests what was allocated."""
         return task.pod is not None and asks_for(task.pod.manifest, task.counted)
 
-    def count_anew(self, workload: ExternalWorkload, task: ExternalTask) -> None:
-        """A pod asks for something else than was counted: it waits for room again.
+    def requeue_changed(self, workload: ExternalWorkload, task: ExternalTask) -> None:
+        """Requeue a task whose pod requests something else than was allocated.
 
         The core learns what a gang asks for only while the gang holds nothing: one that grew while
         others run goes by itself.
@@ -305,16 +311,16 @@ class ReconcilePass:
         if not workload.single and workload.holding:
             until = self.now + RETURN_SECONDS
             self.wake(until, workload)
-            home = self.book.split_from_gang(workload, task, until)
+            home = self.index.split_from_gang(workload, task, until)
             if home is not None:
-                self.asking.read(*home)
+                self.pending_requests.read(*home)
         else:
-            workload.reshaped = True
-            self.asking.read(workload, task)
-        self.book.touch(workload)
+            workload.changed = True
+            self.pending_requests.read(workload, task)
+        self.index.touch(workload)
 
     def order_binding(self, pod: ExternalPod, grouping: Grouping, place: Allocation) -> None:
-        """Have a pod bound; from now on others see it there."""
+        """Order a binding; placement constraints see the pod there from now on."""
         self.places.put_pod(pod.manifest, place.node)
         first = self.places.decide(pod.manifest, place.node)
         whom = labels.counted_annotation(grouping)
@@ -323,51 +329,51 @@ class ReconcilePass:
         )
 
     def left(self, task: ExternalTask) -> None:
-        """A task has no place any more."""
+        """Forget the placement of a task's pod."""
         one = task.pod
         if one is not None and not one.node:
             self.places.drop_pod(one.ref.uid)
 
     def wake(self, when: float, workload: ExternalWorkload) -> None:
-        """Settle the workload again at that time."""
+        """Reconcile the workload again at that time."""
         heapq.heappush(self.timers, (when, next(self.numbers), workload))
 
     def queued(self, workload: ExternalWorkload) -> None:
         """The workload waits from now on."""
         self._queued(workload.uid)
 
-    def no_room(self, workload: ExternalWorkload, task: ExternalTask) -> None:
-        """A bound pod has no place in the core: it counts as a stranger."""
+    def count_as_unmanaged(self, workload: ExternalWorkload, task: ExternalTask) -> None:
+        """A bound pod fits no allocation in the core: it counts as unmanaged."""
         one = task.pod
-        self.book.close(workload, task)
+        self.index.close(workload, task)
         if one is not None:
-            self.nodes.stranger(one.manifest)
+            self.nodes.put_unmanaged(one.manifest)
 
-    def give_way(
+    def evict(
         self, workload: ExternalWorkload, task: ExternalTask, reason: str, message: str
     ) -> None:
-        """Have the pod of a task give its place up; a place without a pod is free at once."""
-        if task.place is None or task.leaving:
+        """Evict the pod of a task; an allocation without a pod is freed at once."""
+        if task.allocation is None or task.releasing:
             return
-        give_up(self, workload, task)
+        mark_releasing(self, workload, task)
         task.evicted = True
         if task.pod is None:
             release(self, workload, task, Outcome.AGAIN)
             return
         one = task.pod
-        self.tried[EVICTED] += 1
+        self.attempts[EVICTED] += 1
         self.orders.evictions.append(Evict(one.ref, reason, message, one.grace_seconds))
 
-    def say(self, pod: ExternalPod, token: str, message: str) -> bool:
-        """ReportPending a waiting pod why it waits; returns whether it did not know.
+    def report_pending(self, pod: ExternalPod, token: str, message: str) -> bool:
+        """Tell a pending pod why it waits; returns whether it did not know.
 
         The same kind of reason with other amounts is told again after a while only.
         """
-        before, at = self.told.get(pod.ref.uid, ("", 0.0))
-        again = before == token and 0.0 <= self.now - at < SAME_TOLD_SECONDS
+        before, at = self.reported.get(pod.ref.uid, ("", 0.0))
+        again = before == token and 0.0 <= self.now - at < REPORT_AGAIN_SECONDS
         if pod.told == message or again:
             return False
-        self.told[pod.ref.uid] = (token, self.now)
-        self.tried[UNSCHEDULABLE] += 1
+        self.reported[pod.ref.uid] = (token, self.now)
+        self.attempts[UNSCHEDULABLE] += 1
         self.orders.tells.append(ReportPending(pod.ref, token, message))
         return True

@@ -33,8 +33,7 @@ from carrel_schema.answers import DeviceHolder
 from carrel_schema.objects import Workload
 
 HELD_SECONDS: Final = 5.0
-"""So long a place is held for a pod that its controller has not made again yet. Nobody makes a pod
-again that has no controller."""
+"""So long an allocation is kept for a pod that its controller has not created again yet."""
 
 
 class ExternalPodReconciler:
@@ -82,53 +81,53 @@ class ExternalPodReconciler:
     def constrained(self, event: WorkloadQueued, claims: Claims = ()) -> WorkloadQueued:
         """A workload's request with the nodes that are open to it and that its volumes reach."""
         current = self.current
-        return current.own_volumes.confined(confined(event, current.places.groups), claims)
+        return current.volumes.confined(confined(event, current.places.groups), claims)
 
     def reconcile(self, now: float) -> bool:
-        """Bring the core in line with what was heard; returns whether time alone asks for more."""
+        """See the contract; node changes first, then each workload that an event concerns."""
         self.current.now = now
         if not self.current.ready:
             return False
         due = self._due(now)
         self._clear_leaving_nodes()
-        if self.current.book.touched or self.current.nodes.changed:
+        if self.current.index.touched or self.current.nodes.changed:
             self.current.notify()
         self._settle_nodes()
-        for workload in self.current.asking.again(self.current.book.workloads.values()):
-            self.current.book.touch(workload)
+        for workload in self.current.pending_requests.again(self.current.index.workloads.values()):
+            self.current.index.touch(workload)
             for task in workload:
-                self._handlers.say_what_is_missing(task)
-        while self.current.book.touched:
-            touched, self.current.book.touched = self.current.book.touched, {}
+                self._handlers.report_missing(task)
+        while self.current.index.touched:
+            touched, self.current.index.touched = self.current.index.touched, {}
             for workload in touched.values():
                 with self.current.quarantine.guard("pod", workload.uid) as guard:
-                    reconcile_pass.settle(self.current, workload)
+                    reconcile_pass.reconcile_workload(self.current, workload)
                 if guard.failed:
                     self._set_aside(workload)
         self._settle_nodes()
-        self.current.own_volumes.tell(self.current.state)
+        self.current.volumes.tell(self.current.state)
         return due
 
     def _set_aside(self, workload: ExternalWorkload) -> None:
-        """Its pods wait outside or count as strangers' until they change."""
+        """Set a workload aside: its pods are not queued, bound ones count as unmanaged."""
         purge(self.current.state, workload.uid)
         workload.queued = False
         for task in tuple(workload):
-            task.place, task.leaving = None, False
-            self.current.book.close(workload, task)
+            task.allocation, task.releasing = None, False
+            self.current.index.close(workload, task)
             if task.pod is not None and task.pod.node:
-                self.current.nodes.stranger(task.pod.manifest)
+                self.current.nodes.put_unmanaged(task.pod.manifest)
 
     def _settle_nodes(self) -> None:
         if self.current.nodes.changed:
             for facts in self.current.nodes.settle(self.current.state, self.current.quarantine):
-                self.current.facts(facts)
+                self.current.node_changed(facts)
 
     @property
     def next_due(self) -> float | None:
         """When something falls due by itself."""
         timer = self.current.timers[0][0] if self.current.timers else None
-        due = (timer, self.current.borrowing.due_at(self.current) if self.current.ready else None)
+        due = (timer, self.current.over_quota.due_at(self.current) if self.current.ready else None)
         return min((when for when in due if when is not None), default=None)
 
     def _due(self, now: float) -> bool:
@@ -136,8 +135,8 @@ class ExternalPodReconciler:
         while self.current.timers and self.current.timers[0][0] <= now:
             workload = heapq.heappop(self.current.timers)[2]
             found = True
-            if self.current.book.workloads.get(workload.uid) is workload:
-                self.current.book.touch(workload)
+            if self.current.index.workloads.get(workload.uid) is workload:
+                self.current.index.touch(workload)
         return found
 
     def _clear_leaving_nodes(self) -> None:
@@ -145,17 +144,17 @@ class ExternalPodReconciler:
         for name in (
             self.current.nodes.leaving(self.current.state) if self.current.nodes.changed else ()
         ):
-            for workload in list(self.current.book.workloads.values()):
+            for workload in list(self.current.index.workloads.values()):
                 for task in workload:
-                    if task.place is not None and task.place.node == name:
+                    if task.allocation is not None and task.allocation.node == name:
                         reconcile_pass.release(self.current, workload, task, Outcome.AGAIN)
-                        self.current.book.touch(workload)
+                        self.current.index.touch(workload)
 
     # What was decided
 
     def place(self, binding: Binding) -> bool:
-        """Take a place that was decided on; returns whether it was for a guest."""
-        workload = self.current.book.workloads.get(binding.uid)
+        """Allocate a binding of the plan; returns whether it is an external pod's."""
+        workload = self.current.index.workloads.get(binding.uid)
         if workload is None:
             return False
         task = workload.at(binding.index)
@@ -163,7 +162,7 @@ class ExternalPodReconciler:
         self.current.state.apply(
             TaskPlaced(workload.uid, binding.index, binding.node, binding.devices, self.current.now)
         )
-        task.place, task.since = Allocation(binding.node, binding.devices), self.current.now
+        task.allocation, task.since = Allocation(binding.node, binding.devices), self.current.now
         self.current.row(workload, task, "running")
         if task not in workload.tasks:
             reconcile_pass.release(self.current, workload, task, Outcome.GONE)
@@ -172,27 +171,27 @@ class ExternalPodReconciler:
                 HELD_SECONDS if workload.grouping.controlled else 0.0
             )
             self.current.wake(task.awaits_until, workload)
-        elif not self.current.asking.fits(task, binding.node):
+        elif not self.current.pending_requests.fits(task, binding.node):
             reconcile_pass.release(self.current, workload, task, Outcome.AGAIN)
-            self.current.book.touch(workload)
+            self.current.index.touch(workload)
         else:
-            reconcile_pass.order(self.current, workload, task)
+            reconcile_pass.bind_pod(self.current, workload, task)
         return True
 
     def evict(self, eviction: Eviction) -> bool:
-        """Have pods give way; returns whether they are guests."""
-        workload = self.current.book.workloads.get(eviction.uid)
+        """Evict pods; returns whether they are external."""
+        workload = self.current.index.workloads.get(eviction.uid)
         if workload is None:
             return False
         tasks = [workload.at(index) for index in eviction.indices] or workload.tasks
         told = conditions.evicted(eviction.reason, workload.grouping.project)
         for task in tuple(tasks):
-            self.current.give_way(workload, task, *told)
+            self.current.evict(workload, task, *told)
         return True
 
     def nominate(self, nomination: Nomination) -> bool:
-        """Room is being freed for a guest; returns whether it was one."""
-        workload = self.current.book.workloads.get(nomination.uid)
+        """Report the nodes where capacity is being freed; returns whether the pods are external."""
+        workload = self.current.index.workloads.get(nomination.uid)
         if workload is None:
             return False
         indices = nomination.indices or range(len(nomination.places))
@@ -203,8 +202,8 @@ class ExternalPodReconciler:
         return True
 
     def explain(self, uid: str, reason: Reason) -> bool:
-        """Say why a workload waits; returns whether it was a guest that did not know yet."""
-        workload = self.current.book.workloads.get(uid)
+        """Report why a workload waits; returns whether an external pod did not know yet."""
+        workload = self.current.index.workloads.get(uid)
         if workload is None:
             return False
         if reason.cls is ReasonClass.STARTING:
@@ -213,14 +212,14 @@ class ExternalPodReconciler:
         self.current.notify()
         told = False
         for task in workload:
-            if task.pod is not None and task.place is None and not task.waits:
-                told |= self.current.say(task.pod, token, message)
+            if task.pod is not None and task.allocation is None and not task.waits:
+                told |= self.current.report_pending(task.pod, token, message)
         return told
 
     def act(self) -> None:
         """Have carried out what was decided."""
         if self.current.ready:
-            self.current.borrowing.look(self.current)
+            self.current.over_quota.look(self.current)
         if self.current.orders:
             orders, self.current.orders = self.current.orders, PodOrders()
             self.current.execute(orders)
@@ -230,8 +229,8 @@ class ExternalPodReconciler:
         self.current.timers = [
             (when - seconds, number, workload) for when, number, workload in self.current.timers
         ]
-        self.current.borrowing.mend(seconds)
-        for workload in self.current.book.workloads.values():
+        self.current.over_quota.mend(seconds)
+        for workload in self.current.index.workloads.values():
             workload.not_before -= seconds
             for task in workload:
                 if task.awaits_until is not None:
@@ -240,9 +239,9 @@ class ExternalPodReconciler:
     # Views: see the contract
 
     def counts(self) -> PodCounts | None:
-        """Figures, once the loop may turn."""
+        """Figures, once the loop may current."""
         return (
-            pod_counts(self.current.book.workloads.values(), self.current.tried)
+            pod_counts(self.current.index.workloads.values(), self.current.attempts)
             if self.current.ready
             else None
         )
@@ -250,8 +249,8 @@ class ExternalPodReconciler:
     def holder(
         self, uid: str, gpu_milli: int, *, releasing: bool, color_of: Callable[[str], int | None]
     ) -> DeviceHolder | None:
-        """A workload as the holder of a device."""
-        workload = self.current.book.workloads.get(uid)
+        """See the contract."""
+        workload = self.current.index.workloads.get(uid)
         if workload is None:
             return None
         color = color_of(workload.grouping.project)
@@ -267,7 +266,7 @@ class ExternalPodReconciler:
 
     def disruptions(self) -> Sequence[Disruption]:
         """Disruptions of workloads' tasks since the last call."""
-        return self.current.own.disruptions()
+        return self.current.task_pods.disruptions()
 
     def is_short_of_gpus(self, name: str) -> bool:
         """Whether a node offers fewer GPUs than are in use there."""
@@ -283,8 +282,8 @@ class ExternalPodReconciler:
 
     def claims_of(self, workload: Workload) -> tuple[str, ...]:
         """The volume claims that constrain where a workload may run."""
-        return self.current.own_volumes.claims_of(workload)
+        return self.current.volumes.claims_of(workload)
 
     def follow_volumes(self, uid: str, claims: tuple[str, ...]) -> None:
         """Update the constraints of a queued workload when its volumes change."""
-        self.current.own_volumes.follow(uid, claims)
+        self.current.volumes.follow(uid, claims)

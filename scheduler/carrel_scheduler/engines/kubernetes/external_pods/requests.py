@@ -36,7 +36,7 @@ def knows_node(state: State, node: str) -> bool:
 def place_found(
     state: State, uid: str, index: int, pod: ExternalPod, request: Request, at: float
 ) -> tuple[int, ...] | None:
-    """Have the core take a bound pod in; returns its devices, ``None`` when there is no room.
+    """Allocate what a bound pod uses; returns its devices, ``None`` when there are too few.
 
     Bindings by others name no devices, and two of them may claim the same; then any free ones do:
     a device that is counted wrongly is better than one that is counted twice.
@@ -57,7 +57,7 @@ def _choices(state: State, pod: ExternalPod, request: Request) -> list[tuple[int
 
 
 def free_devices(state: State, node: str, request: Request) -> tuple[int, ...] | None:
-    """The first devices of a node with room for a request; ``None`` when there are too few."""
+    """The first free devices of a node for a request; ``None`` when there are too few."""
     count, share = devices_wanted(request)
     slot = state.nodes.slots[node]
     free = state.nodes.free.devices[: int(state.nodes.devices[slot]), slot]
@@ -101,7 +101,7 @@ class PendingRequests:
     def read(self, workload: ExternalWorkload, task: ExternalTask) -> None:
         """ReportEvent in a task what its pod asks for as things are."""
         one = task.pod
-        if one is None or task.place is not None:
+        if one is None or task.allocation is not None:
             return
         self._follow.pop(task, None)
         if one.refusal:
@@ -122,7 +122,7 @@ class PendingRequests:
         waits = f"It waits: {ask.waits}." if ask.waits else ""
         if (task.request, task.waits) != (ask.request, waits):
             task.request, task.waits = ask.request, waits
-            workload.reshaped = True
+            workload.changed = True
         task.checked = ask.checked
         if ask.follows and task.pod is not None and not task.pod.node:
             self._follow[task] = workload
@@ -149,7 +149,7 @@ class PendingRequests:
         self._version, self._manner = version, manner
         touched: dict[ExternalWorkload, None] = {}
         for task, workload in asked:
-            if task.pod is None or task.pod.node or task.place is not None:
+            if task.pod is None or task.pod.node or task.allocation is not None:
                 self._follow.pop(task, None)
                 continue
             self.read(workload, task)
@@ -167,7 +167,7 @@ class PendingRequests:
 def queued_event(
     workload: ExternalWorkload, tasks: Sequence[ExternalTask], stale_grace_s: float | None = None
 ) -> WorkloadQueued:
-    """The event that has a workload wait for room with these tasks as its tasks.
+    """The event that queues a workload with these tasks.
 
     A task whose next pod is awaited asks for what the others of its role ask.
     """

@@ -106,7 +106,7 @@ class ExternalPodRunner:
         self.executor = PodExecutor(client, ledger, tell, now=now, instance=instance, limits=limits)
         self.executor.epoch = epoch
         pods.current.execute = self.executor
-        self.announcer = DisruptionAnnouncer(client, pods.current.own, now, instance)
+        self.announcer = DisruptionAnnouncer(client, pods.current.task_pods, now, instance)
         self._circumstances = PlacementWatcher(
             pods.current.places,
             feeds.namespaces,
@@ -116,7 +116,7 @@ class ExternalPodRunner:
         )
 
     async def run(self, began: asyncio.Event, ledger_epoch: int) -> None:
-        """Watch and act for ever; ``began`` is set once the loop may turn."""
+        """Watch and act for ever; ``began`` is set once the loop may current."""
         await self._feeds.namespaces.synced()
         groups, nodes, pods = asyncio.Event(), asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:

@@ -31,7 +31,7 @@ def row(
     workload: ExternalWorkload, task: ExternalTask, phase: str, *, now: float, epoch: int
 ) -> Transition:
     """What a task holds after a change; each task of a gang has a history of its own."""
-    place = task.place if phase == HOLDS else None
+    place = task.allocation if phase == HOLDS else None
     asked = task.request
     count, share = devices_wanted(asked)
     return Transition(
@@ -64,7 +64,7 @@ def pod_counts(workloads: Iterable[ExternalWorkload], tried: Counter[str]) -> Po
     for workload in workloads:
         for task in workload.tasks:
             one = task.pod
-            if one is None or one.node or task.place is not None:
+            if one is None or one.node or task.allocation is not None:
                 continue
             if one.gated:
                 pending["gated"] += 1
@@ -80,7 +80,7 @@ def holder_of(
     workload: ExternalWorkload, gpu_milli: int, *, releasing: bool, color: int | None
 ) -> DeviceHolder:
     """A workload as the holder of a device."""
-    places = [task for task in workload.tasks if task.place is not None]
+    places = [task for task in workload.tasks if task.allocation is not None]
     running = any(task.pod is not None and task.pod.node for task in places)
     return DeviceHolder(
         uid=workload.uid,
@@ -101,7 +101,7 @@ DAYS_SECONDS: Final = 31 * 86_400.0
 
 
 async def close_left_open(ledger: Ledger, *, epoch: int, now: float) -> int:
-    """Close the rows of guests that hold something; returns how many that were.
+    """Close the open rows of external pods; returns how many that were.
 
     Raises what the ledger raises.
     """
@@ -146,25 +146,25 @@ class OverQuotaWatch:
         self._seen = -1
         self._next = 0.0
 
-    def due_at(self, turn: "ReconcilePass") -> float | None:
+    def due_at(self, current: "ReconcilePass") -> float | None:
         """When to look again; ``None`` while nothing changes."""
-        return None if self._seen == turn.state.queues.changes else self._next
+        return None if self._seen == current.state.queues.changes else self._next
 
     def mend(self, back: float) -> None:
         """The clock was set back by so many seconds."""
         self._next -= back
 
-    def look(self, turn: "ReconcilePass") -> None:
+    def look(self, current: "ReconcilePass") -> None:
         """Look at all that run, if it is time to."""
-        changes = turn.state.queues.changes
-        if self._seen == changes or turn.now < self._next:
+        changes = current.state.queues.changes
+        if self._seen == changes or current.now < self._next:
             return
-        self._seen, self._next = changes, turn.now + LOOK_SECONDS
-        for workload in turn.book.workloads.values():
-            borrowed = workload.holding and turn.state.is_borrowed(workload.uid)
+        self._seen, self._next = changes, current.now + LOOK_SECONDS
+        for workload in current.index.workloads.values():
+            borrowed = workload.holding and current.state.is_borrowed(workload.uid)
             if borrowed == workload.borrowed:
                 continue
             workload.borrowed = borrowed
             for task in workload.tasks:
-                if task.place is not None:
-                    turn.row(workload, task, "running")
+                if task.allocation is not None:
+                    current.row(workload, task, "running")

@@ -75,7 +75,7 @@ class PlacementWatcher:
     Args:
         places: asked by the loop.
         namespaces, storage: what is watched.
-        wake: makes the loop turn.
+        wake: makes the loop current.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class PlacementWatcher:
         self._places, self._namespaces, self._storage = places, namespaces, storage
         self._wake = wake
         self._volumes = Volumes()
-        self._unheard = 0
+        self._unsynced = 0
         self._synced = asyncio.Event()
         places.volumes = self._volumes
 
     async def synced(self) -> None:
-        """Return once everything that is there was heard of."""
+        """Wait until the initial lists are complete."""
         await self._synced.wait()
 
     async def run(self) -> None:
         """Watch for ever."""
         pumps = self._pumps()
-        self._unheard = len(pumps)
+        self._unsynced = len(pumps)
         async with asyncio.TaskGroup() as group:
             for pump in pumps:
                 group.create_task(pump)
@@ -139,12 +139,12 @@ class PlacementWatcher:
             before = self._places.version
             for change in changes:
                 if change.kind is ChangeKind.SYNCED:
-                    self._unheard -= 1
+                    self._unsynced -= 1
                     continue
                 meta = change.object.metadata
                 with self._quarantine.guard("namespace", f"{meta.namespace}/{meta.name}"):
                     (lose if change.kind is ChangeKind.DELETED else see)(change.object)
-            if not self._unheard:
+            if not self._unsynced:
                 self._synced.set()
             if self._places.version != before:
                 self._wake()
@@ -191,7 +191,7 @@ async def pump_pods(
 ) -> None:
     """Every pod and each change; ``synced`` is set once those that are there were told.
 
-    A pod that cannot be read counts as a stranger's until it changes.
+    A pod that cannot be read counts as unmanaged until it changes.
     """
     heard = feed.subscribe()
     unread: dict[str, Pod] = {}

@@ -43,13 +43,13 @@ def confined(event: WorkloadQueued, groups: NodeGroups) -> WorkloadQueued:
     return replace(event, request=_labelled(event.request, labels), gang=gang)
 
 
-def confine_waiting(state: State, groups: NodeGroups, guests: Container[str]) -> None:
+def confine_waiting(state: State, groups: NodeGroups, external: Container[str]) -> None:
     """Have our own work that waits and holds nothing ask for the nodes that are open to it now.
 
-    ``guests`` are uids of others' work, whose pods are read again by themselves.
+    ``external`` are uids of external workloads, whose pods are read again by themselves.
     """
     for job in list(state.jobs.by_uid.values()):
-        if job.uid in guests or not job.queued or job.rows or job.out:
+        if job.uid in external or not job.queued or job.rows or job.out:
             continue
         event = confined(job.spec, groups)
         if event != job.spec:

@@ -92,7 +92,7 @@ def ask(
 ) -> None:
     event = event or job()
     state.apply(guests.constrained(event, claims))
-    guests.current.own_volumes.follow(event.uid, claims)
+    guests.current.volumes.follow(event.uid, claims)
 
 
 def nodes(state: State, uid: str = "w") -> set[str] | None:

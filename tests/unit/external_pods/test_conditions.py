@@ -35,7 +35,7 @@ def workload(pods: int, placed: int = 0, waits: str = "") -> ExternalWorkload:
     for number in range(pods):
         one = ExternalPod(PodRef("a", f"p{number}", f"u{number}"), grouping, pod(f"p{number}"))
         task = ExternalTask("", pod=one, waits=waits)
-        task.place = Allocation("n0", (number,)) if number < placed else None
+        task.allocation = Allocation("n0", (number,)) if number < placed else None
         made.tasks.append(task)
     return made
 
