@@ -59,12 +59,12 @@ def _addresses(c: Any, settings: Settings, keys: Keys) -> None:
     c.JupyterHub.db_url = f"sqlite:///{settings.hub_dir / 'jupyterhub.sqlite'}"
     product.lasting(c, settings, keys)
     product.origins(c, settings)
-    c.RestingRoutes.traefik_api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"
-    c.RestingRoutes.dynamic_config_file = str(settings.routes_dir / "routes.yaml")
+    c.StoppedRoutes.traefik_api_url = f"http://127.0.0.1:{settings.ports.proxy_api}"
+    c.StoppedRoutes.dynamic_config_file = str(settings.routes_dir / "routes.yaml")
     if settings.tls is not None:
         c.JupyterHub.public_url = f"{settings.public_url}/"
-        c.RestingRoutes.tls_certificate = str(settings.tls.certificate or "")
-        c.RestingRoutes.tls_key = str(settings.tls.key or "")
+        c.StoppedRoutes.tls_certificate = str(settings.tls.certificate or "")
+        c.StoppedRoutes.tls_key = str(settings.tls.key or "")
 
 
 def _identity(c: Any, settings: Settings) -> None:

@@ -20,10 +20,10 @@ from carrel_spawner.workspace import Ending, is_queued, workspace_name
 
 # Phase -> (word, kind of state for colour and icon), the same as everywhere in Carrel.
 STATES: dict[str, tuple[str, str]] = {
-    "pending": ("waiting", "waiting"),
+    "pending": ("pending", "waiting"),
     "starting": ("starting", "running"),
     "running": ("running", "running"),
-    "preempting": ("giving way", "yielding"),
+    "preempting": ("preempting", "yielding"),
     "stopping": ("stopping", "stopped"),
     "succeeded": ("stopped", "stopped"),
     "failed": ("failed", "failed"),

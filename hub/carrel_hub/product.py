@@ -12,8 +12,8 @@ from carrel_hub.front.rules import host_of, rules_of_traefik
 from carrel_hub.keys import Keys
 from carrel_hub.pages import Pages
 from carrel_hub.queue import handlers
-from carrel_hub.resting import RestingRoutes
 from carrel_hub.services import Places
+from carrel_hub.stopped_routes import StoppedRoutes
 
 HERE: Final = Path(__file__).parent
 START_SECONDS: Final = 600
@@ -29,14 +29,14 @@ def lasting(c: Any, places: Places, keys: Keys) -> None:
     c.JupyterHub.cookie_secret = bytes.fromhex(keys.cookie)
     c.JupyterHub.cleanup_servers = False
     c.JupyterHub.cleanup_proxy = False
-    c.JupyterHub.proxy_class = RestingRoutes
-    c.RestingRoutes.should_start = False
-    c.RestingRoutes.traefik_entrypoint = traefik.PUBLIC
-    c.RestingRoutes.traefik_api_entrypoint = traefik.INTERNAL
-    c.RestingRoutes.traefik_api_username = API_USER
-    c.RestingRoutes.traefik_api_password = keys.proxy
-    c.RestingRoutes.traefik_api_hashed_password = hashed(keys.proxy)
-    c.RestingRoutes.away_url = places.gateway_url
+    c.JupyterHub.proxy_class = StoppedRoutes
+    c.StoppedRoutes.should_start = False
+    c.StoppedRoutes.traefik_entrypoint = traefik.PUBLIC
+    c.StoppedRoutes.traefik_api_entrypoint = traefik.INTERNAL
+    c.StoppedRoutes.traefik_api_username = API_USER
+    c.StoppedRoutes.traefik_api_password = keys.proxy
+    c.StoppedRoutes.traefik_api_hashed_password = hashed(keys.proxy)
+    c.StoppedRoutes.away_url = places.gateway_url
 
 
 def origins(c: Any, places: Places) -> None:
@@ -52,7 +52,7 @@ def origins(c: Any, places: Places) -> None:
         scopes.CONSOLE: places.console_url,
         scopes.GATEWAY: places.gateway_url,
     }
-    c.RestingRoutes.beside = rules_of_traefik(places.public_url, own)
+    c.StoppedRoutes.beside = rules_of_traefik(places.public_url, own)
 
 
 def hashed(key: str) -> str:

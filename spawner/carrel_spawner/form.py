@@ -88,7 +88,7 @@ def place(waiting: Workload | None) -> Place | None:
 
 
 def quota_line(project: Project | None) -> str:
-    """``1 of 2 guaranteed GPUs in use · 1 borrowed · 3 waiting``."""
+    """``1 of 2 guaranteed GPUs in use · 1 borrowed · 3 pending``."""
     if project is None:
         return "its use is not known right now"
     use, quota = project.use, project.quota.gpus
@@ -101,7 +101,7 @@ def quota_line(project: Project | None) -> str:
     if use.gpus_borrowed:
         parts.append(f"{use.gpus_borrowed:g} borrowed")
     if use.gpus_waiting:
-        parts.append(f"{use.gpus_waiting:g} waiting")
+        parts.append(f"{use.gpus_waiting:g} pending")
     return " · ".join(parts)
 
 

@@ -209,7 +209,7 @@ class ClusterStack(Stack):
             traits={
                 "CarrelKubeSpawner": {**QUICK, "port": self.cluster.port},
                 "JupyterHub": {"hub_bind_url": local.hub_url},
-                "RestingRoutes": {
+                "StoppedRoutes": {
                     "provider_name": "file",
                     "dynamic_config_file": str(local.routes_dir / "routes.yaml"),
                 },

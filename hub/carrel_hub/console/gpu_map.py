@@ -176,14 +176,14 @@ def _holder_words(holder: Holder, link: Link) -> Markup:
         notes.append(_share(holder.gpu_milli))
     if holder.borrowed:
         notes.append("borrowed")
-    notes += {"held": ["held"], "releasing": ["giving way"]}.get(holder.state, [])
+    notes += {"held": ["held"], "releasing": ["preempting"]}.get(holder.state, [])
     note = element("span", " ", " · ".join(notes), class_="quiet") if notes else ""
     return element("span", name, note)
 
 
 def _holding(holder: Holder) -> str:
     who = f"{holder.project}/{holder.name}" if holder.name else f"a member of {holder.project}"
-    verb = {"held": "held for", "releasing": "giving way:"}.get(holder.state, "used by")
+    verb = {"held": "held for", "releasing": "preempting:"}.get(holder.state, "used by")
     amount = "" if holder.gpu_milli >= WHOLE else f"{_share(holder.gpu_milli)} "
     borrowed = " (borrowed)" if holder.borrowed else ""
     return f"{amount}{verb} {who}{borrowed}"

@@ -65,7 +65,7 @@ def in_all(department: Department, projects: Sequence[Project]) -> Project:
 
 
 def quota_text(project: Project) -> str:
-    """``3 of 4 guaranteed · 2 borrowed · 5 waiting``; parts that are zero are left out."""
+    """``3 of 4 guaranteed · 2 borrowed · 5 pending``; parts that are zero are left out."""
     amounts = amounts_of(project)
     if amounts.guaranteed is None:
         parts = [f"{fmt.number(amounts.inside)} used, everything guaranteed"]
@@ -76,7 +76,7 @@ def quota_text(project: Project) -> str:
     if amounts.borrowed:
         parts.append(f"{fmt.number(amounts.borrowed)} borrowed")
     if amounts.waiting:
-        parts.append(f"{fmt.number(amounts.waiting)} waiting")
+        parts.append(f"{fmt.number(amounts.waiting)} pending")
     return " · ".join(parts)
 
 

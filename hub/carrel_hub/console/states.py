@@ -32,12 +32,12 @@ _CROSS = "M2.4 1 6 4.6 9.6 1 11 2.4 7.4 6 11 9.6 9.6 11 6 7.4 2.4 11 1 9.6 4.6 6
 _SQUARE = "M2 2h8v8H2Z"
 
 STATES: Final[dict[str, State]] = {
-    "pending": State("waiting", "waiting", _CLOCK),
+    "pending": State("pending", "waiting", _CLOCK),
     "starting": State("starting", "active", _CHEVRONS),
     "running": State("running", "active", _PLAY),
-    "preempting": State("giving way", "yielding", _GIVE),
+    "preempting": State("preempting", "yielding", _GIVE),
     "stopping": State("stopping", "stopped", _CHEVRONS),
-    "succeeded": State("done", "done", _CHECK),
+    "succeeded": State("succeeded", "done", _CHECK),
     "failed": State("failed", "failed", _CROSS),
     "stopped": State("stopped", "stopped", _SQUARE),
 }

@@ -257,5 +257,5 @@ def task_end(task: Task) -> str:
 
 
 def can_delete(project: Project) -> bool:
-    """Only a project without running or waiting workloads may be tried."""
+    """Only a project without running or pending workloads may be tried."""
     return project.use.running == 0 and project.use.waiting == 0

@@ -32,14 +32,14 @@ _TITLES: Final = {
     504: "No answer in time",
 }
 _PHASES: Final = {
-    "pending": "waiting to start",
+    "pending": "pending",
     "starting": "starting",
     "running": "running, but no server of it is ready yet",
-    "preempting": "giving way to other work",
+    "preempting": "being preempted by other work",
     "stopping": "stopping",
     "stopped": "stopped",
-    "failed": "at an end: it failed",
-    "succeeded": "at an end",
+    "failed": "failed",
+    "succeeded": "succeeded",
 }
 
 

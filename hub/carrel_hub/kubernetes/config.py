@@ -78,12 +78,12 @@ def _addresses(c: Any, settings: ClusterSettings, keys: Keys) -> None:
     c.JupyterHub.db_url = settings.hub_db_url
     product.lasting(c, settings, keys)
     product.origins(c, settings)
-    c.RestingRoutes.provider_name = "http"
-    c.RestingRoutes.traefik_api_url = settings.proxy_api_url
+    c.StoppedRoutes.provider_name = "http"
+    c.StoppedRoutes.traefik_api_url = settings.proxy_api_url
     # Traefik asks a Hub that did not answer for some time once a minute only.
-    c.RestingRoutes.check_route_timeout = ROUTE_SECONDS
+    c.StoppedRoutes.check_route_timeout = ROUTE_SECONDS
     settings.routes_file.parent.mkdir(parents=True, exist_ok=True)
-    c.RestingRoutes.dynamic_config_file = str(settings.routes_file)
+    c.StoppedRoutes.dynamic_config_file = str(settings.routes_file)
 
 
 def _identity(c: Any, settings: ClusterSettings, keys: Keys) -> None:

@@ -208,7 +208,7 @@ async def test_names_that_could_be_other_paths_are_refused(
 
 async def test_a_project_with_work_is_not_deleted(site: Site, root: Visitor) -> None:
     question = await root.get("projects/vision/delete")
-    assert "cannot be deleted while it has work: 3 running, 2 waiting" in question.words
+    assert "cannot be deleted while it has work: 3 running, 2 pending" in question.words
     assert "<form" not in question.text
     site.scheduler.project("empty")
     page = await root.post("projects/empty/delete")

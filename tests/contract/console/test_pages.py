@@ -65,7 +65,7 @@ async def test_nothing_comes_from_elsewhere(ada: Visitor) -> None:
 
 async def test_home_shows_work_quota_and_what_comes_next(ada: Visitor) -> None:
     words = (await ada.get()).words
-    assert "4 of 4 guaranteed · 1.5 borrowed · 5 waiting" in words
+    assert "4 of 4 guaranteed · 1.5 borrowed · 5 pending" in words
     assert "1,800 of 4,000 steps" in words
     assert "Stops in 17 min: nobody has used it for 42 min." in words
     assert "Waiting for 1 GPU: speech holds 1 of your guaranteed 4" in words

@@ -31,7 +31,7 @@ def test_the_timeline_is_to_scale_and_hatches_borrowed_time() -> None:
     assert [one.get("width") for one in pieces] == ["20%", "50%", "30%"]
     (hatched,) = svgtree.with_class(root, "hatched")
     assert hatched.get("x") == "20%"
-    assert "running 50 s, then waiting 30 s" in svgtree.words(root)
+    assert "running 50 s, then pending 30 s" in svgtree.words(root)
 
 
 def test_the_timeline_of_finished_work_ends_where_it_ended() -> None:

@@ -71,7 +71,7 @@ def test_held_is_dashed_and_not_filled() -> None:
 def test_giving_way_is_marked() -> None:
     root = drawn(held_by(state="releasing"))
     assert len(svgtree.with_class(root, "gpu-releasing")) == 1
-    assert "giving way" in svgtree.words(root)
+    assert "preempting" in svgtree.words(root)
 
 
 def test_broken_is_crossed_and_says_why() -> None:

@@ -27,7 +27,7 @@ def test_a_department_is_one_line_for_all_its_projects() -> None:
     """Borrowed is what goes beyond its own guarantee, not beyond theirs."""
     science = Department(name="science", quota=Amounts(gpus=4))
     line = in_all(science, [project(3, 2, 1), project(2, 0, 1)])
-    assert quota_text(line) == "4 of 4 guaranteed · 1 borrowed · 2 waiting"
+    assert quota_text(line) == "4 of 4 guaranteed · 1 borrowed · 2 pending"
     assert quota_text(in_all(science, [project(3, 2, 0)])) == "3 of 4 guaranteed"
     assert "p-other" in quota_line(line)
 
@@ -35,12 +35,12 @@ def test_a_department_is_one_line_for_all_its_projects() -> None:
 @pytest.mark.parametrize(
     ("shown", "text"),
     [
-        (project(5, 2, 5), "3 of 4 guaranteed · 2 borrowed · 5 waiting"),
+        (project(5, 2, 5), "3 of 4 guaranteed · 2 borrowed · 5 pending"),
         (project(3, 0, 0), "3 of 4 guaranteed"),
         (project(0, 0, 0), "0 of 4 guaranteed"),
         (project(2, 2, 0, quota=0), "nothing guaranteed · 2 borrowed"),
         (project(2, 0, 0, quota=None), "2 used, everything guaranteed"),
-        (project(0.5, 0, 0.25), "0.5 of 4 guaranteed · 0.25 waiting"),
+        (project(0.5, 0, 0.25), "0.5 of 4 guaranteed · 0.25 pending"),
     ],
 )
 def test_quota_text(shown: Project, text: str) -> None:

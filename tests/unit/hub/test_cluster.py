@@ -62,8 +62,8 @@ def test_parts_find_each_other_by_the_names_of_services(
     c = installed(settings, keys)
     assert c.JupyterHub.hub_bind_url == "http://:8081"
     assert c.JupyterHub.hub_connect_url == "http://hub:8081"
-    assert c.RestingRoutes.traefik_api_url == "http://proxy-api:8001"
-    assert not c.RestingRoutes.should_start
+    assert c.StoppedRoutes.traefik_api_url == "http://proxy-api:8001"
+    assert not c.StoppedRoutes.should_start
     urls = {one["name"]: one.get("url") for one in c.JupyterHub.services}
     assert urls[scopes.SCHEDULER] == "http://scheduler:8080"
     assert urls[scopes.CONSOLE] == "http://console:8060"

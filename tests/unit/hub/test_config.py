@@ -34,7 +34,7 @@ def installed(settings: Settings, keys: Keys) -> Any:
 def test_everything_listens_on_loopback(settings: Settings, keys: Keys) -> None:
     c = installed(settings, keys)
     assert c.JupyterHub.hub_bind_url == "http://127.0.0.1:1001"
-    assert c.RestingRoutes.traefik_api_url == "http://127.0.0.1:1002"
+    assert c.StoppedRoutes.traefik_api_url == "http://127.0.0.1:1002"
     urls = [one["url"] for one in c.JupyterHub.services if "url" in one]
     assert urls == [f"http://127.0.0.1:{port}" for port in (1003, 1004, 1005)]
 
@@ -43,7 +43,7 @@ def test_a_restart_stops_nothing_and_keeps_groups(settings: Settings, keys: Keys
     c = installed(settings, keys)
     assert not c.JupyterHub.cleanup_servers
     assert not c.JupyterHub.cleanup_proxy
-    assert not c.RestingRoutes.should_start
+    assert not c.StoppedRoutes.should_start
     assert "load_groups" not in c.JupyterHub
     assert c.JupyterHub.cookie_secret == bytes.fromhex(keys.cookie)
 

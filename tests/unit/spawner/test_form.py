@@ -74,7 +74,7 @@ def test_only_ones_own_projects_are_offered() -> None:
 
 def test_what_is_free_and_what_is_left() -> None:
     html = render()
-    assert "2 of 4 guaranteed GPUs in use, 2 left · 1 borrowed · 5 waiting" in html
+    assert "2 of 4 guaranteed GPUs in use, 2 left · 1 borrowed · 5 pending" in html
     assert "3 of 4 simulated GPUs are free now." in html
     assert "6.5 cores free now." in html
     assert "16 GiB free now." in html

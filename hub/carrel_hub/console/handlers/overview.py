@@ -13,9 +13,9 @@ ACTIVE: Final = ("starting", "running", "preempting", "stopping")
 FILTERS: Final[dict[str, tuple[str, ...]]] = {
     "all": (),
     "running": ACTIVE,
-    "waiting": ("pending",),
+    "pending": ("pending",),
     "failed": ("failed",),
-    "done": ("succeeded",),
+    "succeeded": ("succeeded",),
     "stopped": ("stopped",),
 }
 _LONGEST_LIST = 200
@@ -33,7 +33,7 @@ class HomePage(SignedInPage):
             self.client.list_workloads(user=self.user, phases=(*ACTIVE, "pending")),
         )
         own = [project for project in projects if project.name in identity.projects]
-        waiting = [work for work in mine if work.status.phase == "pending"]
+        pending = [work for work in mine if work.status.phase == "pending"]
         self.show(
             "home.html",
             section="home",
@@ -41,7 +41,7 @@ class HomePage(SignedInPage):
             running=sorted(
                 (work for work in mine if work.status.phase in ACTIVE), key=_newest_first
             ),
-            waiting=sorted(waiting, key=_place),
+            pending=sorted(pending, key=_place),
             projects=own,
             may_submit=bool(own),
         )
@@ -93,7 +93,7 @@ class ClusterPage(SignedInPage):
 
 
 class QueuePage(SignedInPage):
-    """Who waits, in the order of service, and why."""
+    """Pending work in the order of service, and why it waits."""
 
     @override
     async def get(self) -> None:

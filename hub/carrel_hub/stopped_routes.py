@@ -22,7 +22,7 @@ PAGES_OF_JUPYTER: Final = frozenset({
 })  # fmt: skip
 
 
-class RestingRoutes(FrontProxy):
+class StoppedRoutes(FrontProxy):
     """The Hub's proxy, with routes for what is stopped."""
 
     app: Any
@@ -33,13 +33,13 @@ class RestingRoutes(FrontProxy):
         base: Any = super()
         await base.add_user(user, server_name)
         if not server_name:
-            await asyncio.gather(*map(self._rest, _stopped(user)))
+            await asyncio.gather(*map(self._add_stopped, _stopped(user)))
 
     @override
     async def delete_user(self, user: Any, server_name: str = "") -> None:
         """A server stops; the address of a named one leads to the Hub from now on."""
-        if _may_rest(server_name):
-            await self._rest(_spec(user, server_name))
+        if _may_be_routed(server_name):
+            await self._add_stopped(_spec(user, server_name))
             return
         base: Any = super()
         await base.delete_user(user, server_name)
@@ -56,9 +56,9 @@ class RestingRoutes(FrontProxy):
         await base.check_routes(user_dict, service_dict, others)
         here = self.app.hub.host
         missing = [one for one in wanted if one not in found or found[one]["target"] != here]
-        await asyncio.gather(*map(self._rest, missing))
+        await asyncio.gather(*map(self._add_stopped, missing))
 
-    async def _rest(self, spec: str) -> None:
+    async def _add_stopped(self, spec: str) -> None:
         base: Any = super()
         await base.add_route(spec, self.app.hub.host, {"stopped": True})
 
@@ -66,11 +66,11 @@ class RestingRoutes(FrontProxy):
 def _stopped(user: Any) -> Iterator[str]:
     """Routes of the user's named servers that neither run nor start nor stop."""
     for name in user.orm_user.orm_spawners:
-        if _may_rest(name) and not (name in user.spawners and user.spawners[name].active):
+        if _may_be_routed(name) and not (name in user.spawners and user.spawners[name].active):
             yield _spec(user, name)
 
 
-def _may_rest(server_name: str) -> bool:
+def _may_be_routed(server_name: str) -> bool:
     return bool(server_name) and server_name not in PAGES_OF_JUPYTER
 
 
