@@ -7,11 +7,12 @@ import pytest
 
 from carrel.models import Event, MetricPoint, Report, Workload
 from carrel.widgets.job_state import LINES, POINTS, JobState
+from carrel_schema.reading import read
 
 
 def workload(**status: Any) -> Workload:
     base = {"name": "x", "project": "vision", "uid": "u", "spec": {"gpus": 2, "tasks": 1}}
-    return msgspec.convert(base | {"status": status}, Workload)
+    return read(msgspec.json.encode(base | {"status": status}), Workload)
 
 
 def report(step: int, **metrics: float) -> Event:
