@@ -3,7 +3,9 @@
 - ``kinds``: the kinds of work and what depends on the kind alone;
 - ``sections``: what only some kinds have, in specification and status;
 - ``objects``: workloads, projects and departments as the ledger stores them;
-- ``names``: names that are written into a Kubernetes cluster.
+- ``answers``: what the REST API answers about projects, nodes, the queue and trials;
+- ``names``: names that are written into a Kubernetes cluster, and names of projects;
+- ``reading``: reading the answers of a server of another version.
 
 The lowest layer: it imports msgspec and the standard library only.
 """

@@ -1,6 +1,8 @@
-"""Names that Carrel writes into a Kubernetes cluster: groups, labels, annotations, namespaces.
+"""Names in a Kubernetes cluster: groups, labels, annotations, namespaces, and names of projects.
 
-People select by them, so each stays what it is once it is published.
+People select by them, so each stays what it is once it is published. A project's namespace is
+``carrel-<project>``, and names of namespaces have at most 63 characters. Reserved are names of
+projects whose namespace would be the installation's own, or read as a part of Kubernetes.
 """
 
 import hashlib
@@ -72,3 +74,31 @@ def label(text: str) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     left = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[: LONGEST_LABEL - 9].rstrip("-")
     return f"{left}-{digest}" if left else digest
+
+
+PROJECT_PATTERN: Final = "^[a-z0-9]([-a-z0-9]{0,54}[a-z0-9])?$"
+RESERVED_PROJECTS: Final = "^(system|default|carrel|(kube|openshift)(-.*)?)$"
+"""Regular expressions for Python and for CEL alike."""
+PROJECT_WORDS: Final = (
+    "1 to 56 lower-case letters, digits and hyphens, beginning and ending with a letter or digit"
+)
+RESERVED_PROJECT_WORDS: Final = (
+    "a name other than `system`, `default`, `carrel` and what begins with `kube-` or `openshift-`"
+)
+
+
+def is_project_name(name: str) -> bool:
+    """Whether a name has the characters and the length of a project's name."""
+    return re.fullmatch(PROJECT_PATTERN.removesuffix("$"), name) is not None
+
+
+def is_reserved_project(name: str) -> bool:
+    """Whether a name is not given to projects."""
+    return re.fullmatch(RESERVED_PROJECTS.removesuffix("$"), name) is not None
+
+
+def expected_project_name(name: str) -> str:
+    """What would be right instead of a name; empty for one that is right."""
+    if not is_project_name(name):
+        return PROJECT_WORDS
+    return RESERVED_PROJECT_WORDS if is_reserved_project(name) else ""

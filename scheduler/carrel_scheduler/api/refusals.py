@@ -7,8 +7,12 @@ from pydantic import BaseModel, ValidationError
 
 from carrel_scheduler.api import problems
 from carrel_scheduler.api.problems import Code, FieldError, Problem
-from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed, LedgerUnavailable
-from carrel_scheduler.ledger.storage import StorageFull
+from carrel_scheduler.ledger.errors import (
+    InvalidArgument,
+    LedgerClosed,
+    LedgerUnavailable,
+    StorageFull,
+)
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, NotFound, StoreError
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.reconcile.reports import MOST_METRICS, TooManyMetrics

@@ -19,13 +19,17 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sqlalchemy import Engine, update
 from sqlalchemy.exc import DataError, SQLAlchemyError
 
-from carrel_scheduler.ledger.errors import InvalidArgument, LedgerClosed
-from carrel_scheduler.ledger.identities import Identities
-from carrel_scheduler.ledger.news import Commit, RecentCommits
-from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.errors import (
+    InvalidArgument,
+    LedgerClosed,
+    StorageFull,
+    failed,
+    is_full,
+)
+from carrel_scheduler.ledger.recent_commits import Commit, Identities, RecentCommits
 from carrel_scheduler.ledger.schema import store_state
-from carrel_scheduler.ledger.storage import StorageFull, failed, is_full
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_scheduler.ledger.watch import Notifier
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

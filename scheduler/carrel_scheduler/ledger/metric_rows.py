@@ -1,13 +1,17 @@
-"""Reported values in SQL; what is kept of them is decided in ``curves``."""
+"""Reported values in SQL, thinned as they arrive.
+
+Of a curve every ``stride``-th value of all that ever arrived is kept, and the last one; the stride
+doubles when there are too many, so a curve stays small however long its job runs.
+"""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from carrel_scheduler.ledger.curves import Curve, thinned
+from carrel_scheduler.ledger.errors import InvalidArgument
 from carrel_scheduler.ledger.records import MetricPoint
 from carrel_scheduler.ledger.schema import curves, metrics
 
@@ -80,3 +84,48 @@ def read(
         value = math.nan if row.value is None else row.value
         found[row.name].append(MetricPoint(at=row.at, step=row.step, name=row.name, value=value))
     return {name: thinned(points, max_points) for name, points in found.items()}
+
+
+T = TypeVar("T")
+MOST: Final = 2000
+
+
+class Curve(NamedTuple):
+    """How many values have arrived, and which of them are kept."""
+
+    received: int = 0
+    stride: int = 1
+
+    @property
+    def kept(self) -> int:
+        """How many are kept."""
+        if not self.received:
+            return 0
+        last = self.received - 1
+        return last // self.stride + 1 + bool(last % self.stride)
+
+    def keeps(self, ordinal: int) -> bool:
+        """Whether the value that arrived as number ``ordinal`` (from 0) is kept."""
+        return ordinal % self.stride == 0 or ordinal == self.received - 1
+
+    def after(self, arrivals: int, most: int = MOST) -> "Curve":
+        """The curve when so many more values have arrived."""
+        grown = Curve(self.received + arrivals, self.stride)
+        while grown.kept > most:
+            grown = Curve(grown.received, grown.stride * 2)
+        return grown
+
+
+def thinned(points: Sequence[T], most: int) -> Sequence[T]:
+    """At most so many points, evenly spaced, the first and the last among them.
+
+    One point is the last one. Raises ``InvalidArgument`` below 1.
+    """
+    if most < 1:
+        raise InvalidArgument("max_points", most, "at least 1")
+    if len(points) <= most:
+        return points
+    if most == 1:
+        return points[-1:]
+    last = len(points) - 1
+    return [points[round(place * last / (most - 1))] for place in range(most)]

@@ -14,8 +14,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from carrel_scheduler.ledger.database import Database
-from carrel_scheduler.ledger.database_file import prepared
+from carrel_scheduler.ledger.database import Database, prepared
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 
 # Any number that nobody else locks in this database.

@@ -92,11 +92,6 @@ def _filtered(
     return query
 
 
-def newest_version(connection: Connection) -> int:
-    """The store's version."""
-    return int(connection.execute(_STATE).one().version)
-
-
 def changes_after(
     connection: Connection, kind: type[ObjectT], cursor: int, damaged: Damaged
 ) -> Batch[ObjectT]:

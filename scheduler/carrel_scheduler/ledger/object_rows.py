@@ -23,7 +23,7 @@ from sqlalchemy.exc import IntegrityError
 
 from carrel_scheduler.ledger.bulk import insert_many
 from carrel_scheduler.ledger.codec import Encoded, labels_from_json, to_json
-from carrel_scheduler.ledger.news import Fresh
+from carrel_scheduler.ledger.recent_commits import Fresh
 from carrel_scheduler.ledger.schema import labels, objects, specs
 from carrel_scheduler.ledger.store import AlreadyExists, ChangeType, Conflict, NotFound
 from carrel_scheduler.ledger.transaction import Transaction

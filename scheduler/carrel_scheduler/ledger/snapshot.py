@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
-from carrel_scheduler.ledger.database_file import OWNER_ONLY
+from carrel_scheduler.ledger.database import OWNER_ONLY
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 
 BUSY_SECONDS: Final = 60.0

@@ -16,13 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from carrel_scheduler.ledger import object_queries, object_rows, status_rows
 from carrel_scheduler.ledger.codec import SOURCES, Encoded, encode, encode_status
 from carrel_scheduler.ledger.database import READERS, Database
-from carrel_scheduler.ledger.errors import LedgerClosed
+from carrel_scheduler.ledger.errors import LedgerClosed, failed
 from carrel_scheduler.ledger.group_commit import GroupCommit
-from carrel_scheduler.ledger.notifier import Notifier
-from carrel_scheduler.ledger.storage import failed
 from carrel_scheduler.ledger.store import Change, Page
 from carrel_scheduler.ledger.transaction import Transaction
-from carrel_scheduler.ledger.watch import Batch, Watch
+from carrel_scheduler.ledger.watch import Batch, Notifier, Watch
 from carrel_scheduler.quarantine import Quarantine
 from carrel_schema.objects import Object, ObjectT
 

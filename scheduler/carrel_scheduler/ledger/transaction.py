@@ -17,8 +17,7 @@ from sqlalchemy import (
 )
 
 from carrel_scheduler.ledger.bulk import insert_many
-from carrel_scheduler.ledger.identities import Identities
-from carrel_scheduler.ledger.news import Commit, Fresh
+from carrel_scheduler.ledger.recent_commits import Commit, Fresh, Identities
 from carrel_scheduler.ledger.schema import changes, objects, specs, store_state
 from carrel_schema.objects import Meta
 

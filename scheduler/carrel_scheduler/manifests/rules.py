@@ -10,7 +10,7 @@ from carrel_scheduler.core.mig.models import EXPECTED, FORM
 from carrel_scheduler.ledger.resources import quantities
 from carrel_scheduler.ledger.resources.kinds import PROJECT, Named
 from carrel_scheduler.workloads.launch import builtin_programs
-from carrel_schema import project_names
+from carrel_schema import names
 from carrel_schema.kinds import KINDS, WorkloadKind
 
 Rule = dict[str, Any]
@@ -27,12 +27,12 @@ def of_name(named: Named) -> list[Rule]:
     if named is PROJECT:
         return [
             rule(
-                f"self.metadata.name.matches('{project_names.PATTERN}')",
-                f"a name of {project_names.WORDS}",
+                f"self.metadata.name.matches('{names.PROJECT_PATTERN}')",
+                f"a name of {names.PROJECT_WORDS}",
             ),
             rule(
-                f"!self.metadata.name.matches('{project_names.RESERVED}')",
-                project_names.RESERVED_WORDS,
+                f"!self.metadata.name.matches('{names.RESERVED_PROJECTS}')",
+                names.RESERVED_PROJECT_WORDS,
             ),
         ]
     return [

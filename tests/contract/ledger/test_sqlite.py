@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.ledger.errors import LedgerNotUsable
+from carrel_scheduler.ledger.errors import LedgerNotUsable, StorageFull
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.sql_ledger import SqlLedger
-from carrel_scheduler.ledger.storage import StorageFull
 from carrel_schema.objects import ReasonInfo, Workload
 from contract.ledger.ledger_tools import submit, transition
 from contract.ledger.ledgers import Ledgers
@@ -62,7 +61,7 @@ async def test_a_folder_in_the_way_is_named(tmp_path: Path) -> None:
 SCRIPT = f"""
 import os, sys
 from pathlib import Path
-from carrel_scheduler.ledger.database_file import prepared
+from carrel_scheduler.ledger.database import prepared
 from carrel_scheduler.ledger.errors import LedgerNotUsable
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid({UNPRIVILEGED}); os.setuid({UNPRIVILEGED})

@@ -7,8 +7,7 @@ import pytest
 
 from carrel_scheduler.api import problems, refusals
 from carrel_scheduler.api.problems import Code
-from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
-from carrel_scheduler.ledger.storage import StorageFull
+from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable, StorageFull
 from carrel_scheduler.ledger.store import AlreadyExists, Conflict, Expired, NotFound
 from carrel_scheduler.policy.admission import NotAdmitted
 from carrel_scheduler.workloads.views.contract import NotAccepted

@@ -12,13 +12,12 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from carrel_scheduler.ledger.database import Database, database_of
-from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable
+from carrel_scheduler.ledger.errors import LedgerClosed, LedgerUnavailable, StorageFull
 from carrel_scheduler.ledger.group_commit import LARGEST_GROUP, GroupCommit
 from carrel_scheduler.ledger.migrate import upgrade
-from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.small_rows import read_settings, write_setting
-from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.ledger.transaction import Transaction
+from carrel_scheduler.ledger.watch import Notifier
 
 
 class Disk:

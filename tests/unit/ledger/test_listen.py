@@ -8,7 +8,7 @@ import pytest
 
 from carrel_scheduler.ledger import listen
 from carrel_scheduler.ledger.listen import Listener
-from carrel_scheduler.ledger.notifier import Notifier
+from carrel_scheduler.ledger.watch import Notifier
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from carrel_scheduler.ledger.notifier import Notifier
 from carrel_scheduler.ledger.store import Change, ChangeType, Expired
-from carrel_scheduler.ledger.watch import Batch, Watch
+from carrel_scheduler.ledger.watch import Batch, Notifier, Watch
 from carrel_schema.objects import Meta, Workload, WorkloadSpec
 
 AT_ONCE = 3

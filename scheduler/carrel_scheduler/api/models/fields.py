@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from carrel_scheduler.api.problems import Code
 from carrel_scheduler.core.mig.models import EXPECTED, is_profile
-from carrel_schema import project_names
+from carrel_schema import names
 
 MOST_GPUS: Final = 65_536
 GPU_SHARES: Final = tuple(hundredths / 100 for hundredths in range(1, 100))
@@ -80,10 +80,10 @@ def _matching(pattern: str, code: Code, expected: str) -> AfterValidator:
 
 
 def _project_name(value: str) -> str:
-    if not project_names.is_formed(value):
-        refuse(Code.BAD_NAME, project_names.WORDS)
-    if project_names.is_reserved(value):
-        refuse(Code.RESERVED_NAME, project_names.RESERVED_WORDS)
+    if not names.is_project_name(value):
+        refuse(Code.BAD_NAME, names.PROJECT_WORDS)
+    if names.is_reserved_project(value):
+        refuse(Code.RESERVED_NAME, names.RESERVED_PROJECT_WORDS)
     return value
 
 
@@ -138,7 +138,7 @@ Name = Annotated[
 ProjectName = Annotated[
     str,
     AfterValidator(_project_name),
-    Field(json_schema_extra={"pattern": project_names.PATTERN}),
+    Field(json_schema_extra={"pattern": names.PROJECT_PATTERN}),
 ]
 NamePrefix = Annotated[
     str,

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from carrel_scheduler.api.models import fields
 from carrel_scheduler.api.models.fields import Request, refuse
 from carrel_scheduler.api.problems import Code
-from carrel_schema import project_names
+from carrel_schema import names
 
 Weight = Annotated[int, Field(ge=0, le=1_000_000)]
 Rank = Annotated[int, Field(ge=-1000, le=1000)]
@@ -93,7 +93,7 @@ class ProjectFields(Rules):
 class ProjectCreate(ProjectFields):
     """A project to create."""
 
-    name: Annotated[fields.ProjectName, Field(description=project_names.WORDS)]
+    name: Annotated[fields.ProjectName, Field(description=names.PROJECT_WORDS)]
 
 
 class QuotaPatch(Amounts):

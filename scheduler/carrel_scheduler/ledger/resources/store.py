@@ -25,8 +25,7 @@ from carrel_scheduler.ledger.errors import InvalidArgument, LedgerUnavailable
 from carrel_scheduler.ledger.object_rows import full_name
 from carrel_scheduler.ledger.resources import changing, codec, kinds
 from carrel_scheduler.ledger.resources.codec import Stored
-from carrel_scheduler.ledger.resources.finding import Finder
-from carrel_scheduler.ledger.resources.known import Place
+from carrel_scheduler.ledger.resources.finding import Finder, Place
 from carrel_scheduler.ledger.resources.refusing import Lost, refusals
 from carrel_scheduler.ledger.resources.watching import ManyWatch
 from carrel_scheduler.ledger.store import AlreadyExists, Change, Conflict, NotFound

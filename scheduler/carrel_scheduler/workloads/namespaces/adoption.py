@@ -30,7 +30,7 @@ from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.launch import builtin_programs, references
 from carrel_scheduler.workloads.namespaces.manifests import group_of
 from carrel_scheduler.workloads.views.contract import Live
-from carrel_schema import names, project_names
+from carrel_schema import names
 from carrel_schema.kinds import KINDS
 from carrel_schema.objects import Department, Object, ObjectT, Project, Workload
 
@@ -208,7 +208,7 @@ class TakingOn:
             ) from None
 
     async def _check(self, obj: Object) -> None:
-        if isinstance(obj, Project) and (right := project_names.expected(obj.meta.name)):
+        if isinstance(obj, Project) and (right := names.expected_project_name(obj.meta.name)):
             raise Refused("Invalid", f"metadata.name is `{obj.meta.name}`: {right} is right.")
         if not isinstance(obj, Workload):
             return

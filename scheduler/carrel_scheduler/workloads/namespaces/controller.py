@@ -30,7 +30,7 @@ from carrel_scheduler.ledger.store import NotFound as NoSuchObject
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.namespaces import manifests
 from carrel_scheduler.workloads.namespaces.manifests import Checkpoints, Manifest
-from carrel_schema import names, project_names
+from carrel_schema import names
 from carrel_schema.objects import Project
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class Namespaces:
         await self._seen(project)
 
     async def _namespace(self, project: str) -> None:
-        if expected := project_names.expected(project):
+        if expected := names.expected_project_name(project):
             raise NamespaceTaken(f"the project's name should be {expected}")
         name = names.namespace_of(project)
         if name == self._system:

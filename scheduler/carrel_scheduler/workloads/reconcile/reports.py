@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from carrel_scheduler.core.events import CheckpointSeen
 from carrel_scheduler.core.state import State
+from carrel_scheduler.ledger.errors import StorageFull
 from carrel_scheduler.ledger.records import Ledger, MetricPoint, Transition
-from carrel_scheduler.ledger.storage import StorageFull
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.cache import CachedWorkload
 from carrel_scheduler.workloads.faults.guarding import FATAL

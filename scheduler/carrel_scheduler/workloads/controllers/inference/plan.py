@@ -6,7 +6,7 @@ there is no room for one more, an old one gives its room as long as another one 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from carrel_scheduler.workloads.controllers.inference.scaling import Demand, Low, scaled
@@ -210,8 +210,3 @@ def _let_go(steps: Steps, replicas: Sequence[Replica]) -> None:
 def _least_useful(replicas: Sequence[Replica]) -> list[Replica]:
     """Who goes first: who waits, who starts, and of those that serve the youngest."""
     return sorted(replicas, key=lambda one: (_ALIVE.index(one.state), -one.number))
-
-
-def with_state(replica: Replica, state: State, since: float) -> Replica:
-    """The replica in another state; for simulations."""
-    return replace(replica, state=state, since=since)

@@ -1,19 +1,22 @@
-"""The latest commits of this process, kept in memory for watches that follow specifications.
+"""The latest commits of this process in memory: changes for watches, and identities of objects.
 
 The scheduler itself writes most changes, and most of them are statuses that nobody follows. What a
 watch of specifications needs of a commit is handed over as it was written instead of being read
 back. A commit says which version it began with, so whatever another process wrote in between shows
-as a gap, and the watch reads the database as ever.
+as a gap, and the watch reads the database.
+
+Identities are used by the one thread that writes. An entry is good for the version that it carries
+and for no other; entries are dropped oldest first.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from carrel_scheduler.ledger.codec import Encoded
 from carrel_scheduler.ledger.store import Change, ChangeType
 from carrel_scheduler.ledger.watch import Batch
-from carrel_schema.objects import ObjectT
+from carrel_schema.objects import Meta, ObjectT
 
 MOST_CHANGES: Final = 10_000
 
@@ -72,3 +75,25 @@ class RecentCommits:
 
 def _size(commit: Commit) -> int:
     return 1 + len(commit.changes)
+
+
+MOST: Final = 100_000
+
+
+class Identities:
+    """``Meta`` by uid."""
+
+    def __init__(self) -> None:
+        self._metas: dict[str, Meta] = {}
+
+    def get(self, uid: str) -> Meta | None:
+        """The latest that is remembered."""
+        return self._metas.get(uid)
+
+    def keep(self, metas: Mapping[str, Meta]) -> None:
+        """Remember what was committed."""
+        for uid, meta in metas.items():
+            self._metas.pop(uid, None)
+            self._metas[uid] = meta
+        while len(self._metas) > MOST:
+            del self._metas[next(iter(self._metas))]

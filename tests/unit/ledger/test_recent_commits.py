@@ -2,9 +2,9 @@
 
 import pytest
 
-from carrel_scheduler.ledger import news
+from carrel_scheduler.ledger import recent_commits
 from carrel_scheduler.ledger.codec import encode
-from carrel_scheduler.ledger.news import Commit, Fresh, RecentCommits
+from carrel_scheduler.ledger.recent_commits import Commit, Fresh, RecentCommits
 from carrel_scheduler.ledger.store import ChangeType
 from carrel_schema.objects import Meta, Project, ProjectSpec, Workload, WorkloadSpec
 
@@ -56,7 +56,7 @@ def test_a_commit_of_another_process_in_between_is_a_gap() -> None:
 
 
 def test_it_holds_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "MOST_CHANGES", 6)
+    monkeypatch.setattr(recent_commits, "MOST_CHANGES", 6)
     recent = RecentCommits()
     for version in range(10):
         recent.add(commit(version, version + 1, version + 1))
