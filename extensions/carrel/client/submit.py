@@ -1,4 +1,4 @@
-"""Send a command away as a job from plain Python: ``carrel.submit``."""
+"""``carrel.submit``, ``map``, ``wait`` and ``as_completed``, with a client from the environment."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""What a job uses from inside: checkpoints, word of preemption, reports, progress bars.
+"""What a job uses from inside: checkpoints, preemption, reports, progress bars.
 
 Only the standard library is imported here until something else is really used, and nothing here
 fails or slows down a training because the platform cannot be reached. Outside a job everything
-works too, without anybody to tell.
+works too, and nothing is sent.
 """

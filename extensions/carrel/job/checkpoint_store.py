@@ -1,6 +1,11 @@
-"""How a value becomes files and a value again: pickle, NumPy's npz, or a function of the user's.
+"""A folder of checkpoints, each complete or absent, and the formats of values.
 
-NumPy is used only where the program itself already imported it.
+A checkpoint is a folder ``step-<step>.<n>`` with its files and a manifest of their sizes and sums.
+It is written under another name, synced to the disk, and then renamed: a crash at any instant
+leaves the former ones. On reading, sums are compared; a damaged checkpoint is passed over.
+
+A value is written by pickle, as NumPy's npz, or by a function of the user's. NumPy is used only
+where the program itself already imported it.
 """
 
 import contextlib

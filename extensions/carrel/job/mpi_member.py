@@ -1,8 +1,12 @@
 """A member of an MPI gang: runs what the first member's ``mpirun`` starts here, until it is ended.
 
-``mpirun`` reaches the other members through ``carrel-reach`` (``mpi_reach``) in place of ssh.
-Who asks proves with the job's own token that it belongs to the job; nothing goes through a shell.
+``mpirun`` reaches the other members through ``carrel-reach`` (``mpi_rsh``) in place of ssh. The
+caller proves with the job's own token that it belongs to the job; nothing goes through a shell.
 On the wire: a nonce, then one line of JSON with its proof, then frames of output and the exit code.
+
+MPICH sends plain words. Open MPI sends lines for a login shell: ``NAME=VALUE; export NAME;`` once
+or more, then words. Exactly these assignments are understood, at the front; all else is words, so
+that nothing else of a shell's language ever has a meaning here.
 """
 
 import hashlib

@@ -1,7 +1,11 @@
-"""``carrel.trial()``: what an experiment's trial is to try, and how good it turned out.
+"""``carrel.trial()``: the parameters of an experiment's trial, and its values and result.
 
 The same script runs by hand: outside an experiment the parameters are the given defaults, nothing
 is pruned, and reports are only remembered.
+
+``Link`` sends values in their order and gets the answer. Values that cannot be sent are kept and
+sent again; the process waits for them when it ends, as the last one is the result. Reports have a
+thread, so that they hold up nothing; a trial that only has a result does without.
 """
 
 import atexit

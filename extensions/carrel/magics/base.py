@@ -1,4 +1,4 @@
-"""What all magics share: the kernel's connection, names of jobs, and what they return."""
+"""What all magics share: the kernel's client, finding jobs by name, and printed results."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,8 @@
-"""Which names a cell takes from its surroundings, found without running it."""
+"""A cell as a job: its source, chosen variables and a small starter become one request.
+
+Never the whole namespace: what a cell needs is either made in it or named. What would fail an hour
+later on another machine is refused here, with the remedy.
+"""
 
 import base64
 import builtins

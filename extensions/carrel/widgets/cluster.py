@@ -1,4 +1,4 @@
-"""The live map of all GPUs: one row a node, one cell a device, filled by who holds it."""
+"""The live map of all GPUs: a row a node, a cell a device; as a table where no widget can be."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

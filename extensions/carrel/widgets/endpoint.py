@@ -1,4 +1,7 @@
-"""The live view of an endpoint: its replicas, how much is asked of it, and a box to try it."""
+"""The live view of an endpoint: its replicas, its requests, and a box for a test request.
+
+``EndpointState`` is pure: workloads in, plain data for the page out.
+"""
 
 import time
 from collections import deque

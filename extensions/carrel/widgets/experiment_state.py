@@ -1,7 +1,12 @@
-"""What an experiment's view knows: events and the table of trials in, plain data out. Pure.
+"""The state of an experiment's view: events and the table of trials in, plain data out. Pure.
 
-The scheduler's table is right about everything, but is asked for now and then only. In between
-the trials' own events tell how they move; how a trial ended only the table says for sure.
+The scheduler's table is authoritative, but requested rarely. In between, events of the trials show
+how they move; how a trial ended is known from the table only.
+
+*Importance* is the share of the result's variance that a parameter explains alone: results are
+ranked (one outlier would be all the variance otherwise), trials are put into a few groups of equal
+size along a parameter (or one for each choice), and the share is what lies between the groups'
+means, less what chance alone would put there (epsilon squared). Interactions are not seen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

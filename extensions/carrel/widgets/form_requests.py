@@ -1,6 +1,7 @@
-"""A form for each kind of work, made from the table of options: what it asks, and what it sends.
+"""Forms: the fields of each kind of work, made from the table of options, and their requests.
 
-Pure but for ``carrel.options``, which knows how texts are read.
+An answer to a form is always ``{"errors", "message", "forecast", "workload"}``: mistakes by field,
+a general mistake, what would happen, and what was created.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""What live views have in common: they follow something in the background loop and show changes.
+"""Base classes of live views: they follow events in the background loop and show changes.
 
-``follow`` changes what the view knows and says so with ``touch``; at most twice a second
-``present`` turns that into traits. Traits that did not change are not sent. A view that is settled
-publishes its static form once more, so that a saved notebook keeps the last state.
+``follow`` changes the view's state and calls ``touch``; at most twice a second ``present`` turns
+the state into traits. Unchanged traits are not sent. A settled view publishes its static form once
+more, so that a saved notebook keeps the last state. ``QueryView`` requests its state after events,
+``WorkView`` shows one workload with buttons.
 """
 
 import asyncio

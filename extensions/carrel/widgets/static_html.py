@@ -1,6 +1,6 @@
-"""Static HTML of the views, for saved notebooks and web viewers.
+"""Static HTML and SVG of the views, for saved notebooks and web viewers.
 
-Styles are inline, as these keep nothing else.
+Styles are inline, as these keep nothing else; there is no script.
 """
 
 import html

@@ -1,8 +1,8 @@
-"""The server's own endpoints below ``{base}/carrel/``, for buttons and the status bar.
+"""The server's endpoints below ``{base}/carrel/``, for buttons, forms, views and the status bar.
 
 They are behind Jupyter's sign-in and its protection against forged requests, speak to the scheduler
 with the workspace's own token, and work while every kernel is busy or dead. None of them counts as
-somebody's activity.
+activity.
 """
 
 import json

@@ -1,6 +1,12 @@
-"""Whose program listens on a port of the loopback: read from the kernel's tables.
+"""Ports and tools of a workspace: ``jupyter-server-proxy`` with bounds.
 
-Where accounts share a machine they share its loopback, so a port says nothing about whose it is.
+* A request that another site's page caused is refused before anybody is signed in by it.
+* Only programs of the workspace's own account are reached, on loopback, by the number of a port:
+  where accounts share a machine, a port says nothing about whose it is.
+* A program gets neither the cookies of this server nor the token of a request, so it cannot act as
+  its visitor. It sets cookies below its own path only. Where all users share one origin its pages
+  run in a sandbox without that origin. VS Code is as much of a workspace as JupyterLab itself: its
+  pages are not sandboxed.
 """
 
 import os

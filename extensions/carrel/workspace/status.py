@@ -1,7 +1,7 @@
-"""What the server knows of its own workspace: which workload it is, its limits, its project.
+"""This server's own workspace: which workload it is, its limits, its project.
 
-Keeps the scheduler's last answers for the front end, so that a status bar costs no request of its
-own, and asks the rest at most every few seconds.
+Caches the scheduler's last answers for the front end, so that a status bar costs no request of its
+own, and requests the rest at most every few seconds.
 """
 
 import dataclasses

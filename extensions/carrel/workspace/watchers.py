@@ -1,14 +1,15 @@
 """Watch kernels and terminals of a server, and record activity with the tracker.
 
-A second subscription beside the server's own: the server keeps one ``execution_state`` per kernel,
-which the traffic of widgets flips as well. Here each ``status`` is read with the request that it
-belongs to, and only ``execute_request`` counts. Headers are looked at first; bodies of big outputs
-are never unpacked.
-
-What a kernel began before the subscription reached it is not heard. So the server's own state is
-believed in two cases: when a subscription begins, and when it stays busy from one look to the next
+Kernels: a second subscription beside the server's own. The server keeps one ``execution_state`` per
+kernel, which the traffic of widgets flips as well. Here each ``status`` is read with its request,
+and only ``execute_request`` counts. Headers are read first; bodies of big outputs are never
+unpacked. What a kernel began before the subscription is not published to it, so the server's state
+counts in two cases: when a subscription begins, and when it stays busy from one look to the next
 without a message in between, which the traffic of widgets never does (a widget's callback that
 computes for long does, and rightly counts).
+
+Terminals: the server's record counts output as well, so a running ``top`` would keep a workspace
+for ever. Only what is written *to* a terminal is input.
 """
 
 import contextlib

@@ -1,4 +1,8 @@
-"""The executed notebook on disk: whole at any time, never in place of anything that is not ours."""
+"""Files of a run: the executed notebook, and the restart point for the next attempt.
+
+The executed notebook is complete at any time and replaces no file that is not this job's. The
+restart point is one file: the notebook with its outputs so far and the cell to go on from.
+"""
 
 import contextlib
 import json

@@ -1,4 +1,8 @@
-"""The notebook that is run: found, read, and looked at before a kernel is started."""
+"""The notebook of a run: found, read, and given its parameters before a kernel is started.
+
+Parameters become a cell of their own, behind the one tagged ``parameters``. Notebooks and tags are
+those that papermill uses, so a notebook made for one runs with the other.
+"""
 
 import json
 import keyword
