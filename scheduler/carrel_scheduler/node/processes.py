@@ -1,7 +1,7 @@
-"""Which processes of this machine have met at a port: they listen there or are connected to it.
+"""Process trees of this machine: what they use, and at which ports they are connected.
 
-The kernel's tables are read as the process sees them (``/proc/<pid>/net``), because a user's
-processes may have a network of their own; ``psutil`` knows that of its caller only.
+The kernel's tables of sockets are read as the process sees them (``/proc/<pid>/net``), because a
+user's processes may have a network namespace of their own; ``psutil`` reads its caller's only.
 """
 
 import contextlib
@@ -9,20 +9,39 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import psutil
 
 _TABLES: Final = ("tcp", "tcp6")
 _ESTABLISHED, _LISTEN = "01", "0A"
 _INODE: Final = 9
+MIB: Final = 1024 * 1024
+
+
+class TreeUse(msgspec.Struct, frozen=True):
+    """What a process and its descendants used: CPU seconds so far, MiB resident now."""
+
+    cpu_seconds: float
+    memory_mib: float
+
+
+def measure_tree(pid: int) -> TreeUse | None:
+    """Use of a process tree; ``None`` when it is gone."""
+    family = _family(pid)
+    seconds, memory = 0.0, 0
+    for process in family:
+        try:
+            times, resident = process.cpu_times(), process.memory_info().rss
+        except psutil.Error:
+            continue  # it ended while we looked
+        seconds += times.user + times.system
+        seconds += times.children_user + times.children_system
+        memory += resident
+    return TreeUse(seconds, memory / MIB) if family else None
 
 
 def met_at(pids: Mapping[int, int], port: int) -> frozenset[int]:
-    """The keys of those whose process, or a child of it, has met others at a TCP port.
-
-    Args:
-        pids: main processes, by whatever key the caller knows them.
-        port: at which they meet.
-    """
+    """The keys of processes that listen or are connected at a TCP port, their trees included."""
     return frozenset(
         key
         for key, pid in pids.items()
@@ -31,14 +50,14 @@ def met_at(pids: Mapping[int, int], port: int) -> frozenset[int]:
 
 
 def listening(pid: int) -> set[int]:
-    """The TCP ports at which a process or a child of it listens."""
+    """The TCP ports at which a process tree listens."""
     return {local for local, _ in connections(pid, (_LISTEN,))}
 
 
 def connections(pid: int, states: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """(own port, other's port) of each socket of a process or its children in these states."""
+    """(local port, remote port) of each socket of a process tree in these states."""
     for process in _family(pid):
-        folder = Path("/proc", str(process))
+        folder = Path("/proc", str(process.pid))
         try:
             own = _sockets(folder / "fd")
             for table in _TABLES:
@@ -46,7 +65,7 @@ def connections(pid: int, states: tuple[str, ...]) -> Iterator[tuple[int, int]]:
                     words = line.split()
                     if words[3] in states and words[_INODE] in own:
                         yield _port(words[1]), _port(words[2])
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has ended
             continue
 
 
@@ -55,17 +74,18 @@ def _port(address: str) -> int:
 
 
 def _sockets(folder: Path) -> set[str]:
-    """Numbers of the sockets that a process has open."""
+    """Inodes of the sockets that a process has open."""
     targets = []
     for entry in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+        with contextlib.suppress(FileNotFoundError):  # it was closed
             targets.append(str(entry.readlink()))
     return {one[len("socket:[") : -1] for one in targets if one.startswith("socket:[")}
 
 
-def _family(pid: int) -> list[int]:
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and its descendants; empty when it is gone."""
     try:
         process = psutil.Process(pid)
-        return [pid, *(child.pid for child in process.children(recursive=True))]
+        return [process, *process.children(recursive=True)]
     except psutil.Error:
         return []

@@ -9,37 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
-import psutil
 
 from carrel_scheduler.node.contract import Device, DeviceUse, NodeFacts
-
-MIB = 1024 * 1024
-
-
-class TreeUse(msgspec.Struct, frozen=True):
-    """What a process and its descendants used: CPU seconds so far, MiB resident now."""
-
-    cpu_seconds: float
-    memory_mib: float
-
-
-def measure_tree(pid: int) -> TreeUse | None:
-    """Use of a process tree; ``None`` when it is gone."""
-    try:
-        root = psutil.Process(pid)
-        tree = [root, *root.children(recursive=True)]
-    except psutil.Error:
-        return None
-    seconds, memory = 0.0, 0
-    for process in tree:
-        try:
-            times, resident = process.cpu_times(), process.memory_info().rss
-        except psutil.Error:
-            continue  # it ended while we looked
-        seconds += times.user + times.system
-        seconds += times.children_user + times.children_system
-        memory += resident
-    return TreeUse(seconds, memory / MIB)
+from carrel_scheduler.node.processes import TreeUse, measure_tree
 
 
 class SimulatedProvider:

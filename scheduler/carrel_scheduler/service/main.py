@@ -32,7 +32,7 @@ from carrel_scheduler.ledger.resources.ledger import KubernetesLedger
 from carrel_scheduler.ledger.resources.rows import open_rows
 from carrel_scheduler.ledger.store import NotFound
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.node.detect import detect
+from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.cluster import Cluster, Lead, lead
 from carrel_scheduler.service.http import http_server

@@ -6,9 +6,10 @@ import pytest
 
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.node.contract import NodeFacts
-from carrel_scheduler.node.detect import DEFAULT_SIMULATED, detect
+from carrel_scheduler.node.machine import DEFAULT_SIMULATED, detect
 from carrel_scheduler.node.nvml import NvmlProvider, NvmlUnusable
-from carrel_scheduler.node.simulated import SimulatedProvider, TreeUse
+from carrel_scheduler.node.processes import TreeUse
+from carrel_scheduler.node.simulated import SimulatedProvider
 from unit.node.fake_nvml import FakeNvml
 
 NODE = NodeFacts(name="desk", cpu_milli=2000, memory_mib=1000, devices=(), simulated=False)

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from carrel_scheduler.node.machine import cpu_milli, memory_mib
-from carrel_scheduler.node.simulated import measure_tree
+from carrel_scheduler.node.processes import measure_tree
 
 OWN_1 = "3:memory:/outer/inner\n2:cpu,cpuacct:/outer/inner\n"
 OWN_2 = "0::/outer/inner\n"
