@@ -30,7 +30,7 @@ from carrel.job.mpi_member import (
 PAUSE_SECONDS: Final = 0.1
 
 
-class Unreachable(Exception):  # noqa: N818
+class MemberUnreachable(Exception):  # noqa: N818
     """The member does not answer."""
 
 
@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(_here(command))
     try:
         sys.exit(_there(known[name], command))
-    except Unreachable as error:
+    except MemberUnreachable as error:
         sys.exit(f"carrel-reach: {name}: {error}")
 
 
@@ -86,14 +86,16 @@ def _connected(where: tuple[str, int]) -> socket.socket:
             return socket.create_connection(where)
         except OSError as error:
             if time.monotonic() > deadline:
-                raise Unreachable(f"it does not answer within {timeout:g} s ({error})") from error
+                raise MemberUnreachable(
+                    f"it does not answer within {timeout:g} s ({error})"
+                ) from error
             time.sleep(PAUSE_SECONDS)
 
 
 def _exactly(source: BinaryIO, size: int) -> bytes:
     data = source.read(size)
     if len(data) != size:
-        raise Unreachable(f"it went away (exit code {REFUSED})")
+        raise MemberUnreachable(f"it went away (exit code {REFUSED})")
     return data
 
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from carrel import options, wording
 from carrel.errors import ApiError, CarrelError
-from carrel.magics.parsing import Parser, parser
+from carrel.magics.parsing import MagicParser, parser
 from carrel.models import Forecast
 from carrel.options import Surface
 
@@ -139,7 +139,7 @@ class CarrelMagics(Magics):
 
         return Job(self.connection.client, workload)
 
-    def read(self, made: Parser, line: str) -> Any:
+    def read(self, made: MagicParser, line: str) -> Any:
         """A parsed line, or the help that it asks for."""
         parsed = made.read(line)
         return Printed(made.format_help()) if parsed.help else parsed

@@ -10,7 +10,7 @@ from IPython.core.magic import cell_magic, magics_class
 
 from carrel import options
 from carrel.magics.base import CarrelMagics, Printed, dry_run_text, one_line
-from carrel.magics.parsing import Parser, parser
+from carrel.magics.parsing import MagicParser, parser
 from carrel.notebook.cell import CannotSend, capture
 from carrel.options import Asked, Surface
 from carrel.volumes import hint_unmounted
@@ -21,7 +21,7 @@ SERVE: Final = ("inference",)
 PREDICT: Final = "predict"
 
 
-def _parser(magic: str, description: str, kinds: Sequence[str]) -> Parser:
+def _parser(magic: str, description: str, kinds: Sequence[str]) -> MagicParser:
     rows = options.rows(Surface.MAGIC, kinds)
     return parser(magic, description, rows, names="Its name; without one it is numbered.")
 
@@ -64,7 +64,7 @@ class CellMagics(CarrelMagics):
         """Serve a function of this cell; `%%serve -h` shows the options."""
         return self._send(SERVE_PARSER, SERVE, line, cell)
 
-    def _send(self, made: Parser, kinds: Sequence[str], line: str, cell: str) -> Any:
+    def _send(self, made: MagicParser, kinds: Sequence[str], line: str, cell: str) -> Any:
         parsed = self.read(made, line)
         if isinstance(parsed, Printed):
             return parsed

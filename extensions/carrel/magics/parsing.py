@@ -13,7 +13,7 @@ from carrel.errors import BadSetting
 from carrel.options import Asked, Option, Surface
 
 
-class Parser(argparse.ArgumentParser):
+class MagicParser(argparse.ArgumentParser):
     """An argument parser that never leaves the kernel."""
 
     def __init__(self, magic: str, description: str) -> None:
@@ -98,9 +98,9 @@ def parser(
     rows: Iterable[Option] = (),
     names: str = "",
     many: bool = False,
-) -> Parser:
+) -> MagicParser:
     """A parser for a magic that takes names (``NAME`` or ``PROJECT/NAME``) and options."""
-    made = Parser(magic, description)
+    made = MagicParser(magic, description)
     if names:
         made.add_argument("names", nargs="*" if many else "?", metavar="NAME", help=names)
     made.learn(rows)

@@ -16,7 +16,7 @@ from carrel.errors import CarrelError
 from carrel.workspace import vscode
 from carrel.workspace.handlers import rules
 from carrel.workspace.notifications import WorkFollower
-from carrel.workspace.reporter import PostTimer, Reporter
+from carrel.workspace.reporter import ActivityReporter, PostTimer
 from carrel.workspace.status import ServerIdentity, WorkspaceStatus
 
 READ_SECONDS: Final = 3.0
@@ -42,7 +42,7 @@ class CarrelWorkspace(ExtensionApp):
     ).tag(config=True)
 
     client: AsyncClient | None = None
-    reporter: Reporter | None = None
+    reporter: ActivityReporter | None = None
     follower: WorkFollower | None = None
 
     @override
@@ -69,7 +69,7 @@ class CarrelWorkspace(ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
         if self.client is None:
             return
-        self.reporter = Reporter(
+        self.reporter = ActivityReporter(
             self.workspace,
             PostTimer(interval=self.activity_interval, debounce=self.activity_debounce),
             kernels=serverapp.kernel_manager,

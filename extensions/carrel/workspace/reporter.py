@@ -71,7 +71,7 @@ CONTENTS_SCHEMA = "https://events.jupyter.org/jupyter_server/contents_service/v1
 EDITS = frozenset({"create", "save", "upload", "rename", "copy", "delete"})
 
 
-class Reporter:
+class ActivityReporter:
     """Watches one server and posts its activity until ``stop``."""
 
     def __init__(

@@ -8,7 +8,7 @@ import pytest
 
 from carrel.job import report
 from carrel.job.notebook import output, source, spec
-from carrel.job.notebook.output import Output
+from carrel.job.notebook.output import ExecutedNotebook
 from carrel.job.notebook.reporting import NotebookProblem, Progress
 from carrel.job.notebook.spec import RunSpec
 from carrel.job.report import reporter
@@ -121,24 +121,24 @@ def test_parameters_that_cannot_be_set(tmp_path: Path, language: str, name: str,
 
 def test_output_goes_beside_the_notebook_and_never_over_what_is_not_ours(tmp_path: Path) -> None:
     write(tmp_path / "a.ipynb", cell("1"))
-    assert Output(made(tmp_path)).path == tmp_path / "a.a-1.ipynb"
+    assert ExecutedNotebook(made(tmp_path)).path == tmp_path / "a.a-1.ipynb"
     write(tmp_path / "a.a-1.ipynb", carrel={"uid": "u1"})
-    assert Output(made(tmp_path)).path == tmp_path / "a.a-1.ipynb"
+    assert ExecutedNotebook(made(tmp_path)).path == tmp_path / "a.a-1.ipynb"
     write(tmp_path / "a.a-1.ipynb", carrel={"uid": "another"})
-    assert Output(made(tmp_path)).path == tmp_path / "a.a-1-2.ipynb"
+    assert ExecutedNotebook(made(tmp_path)).path == tmp_path / "a.a-1-2.ipynb"
 
 
 def test_output_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = made(tmp_path, output=f"{tmp_path}/out/{{date}}/{{name}}.ipynb", date="2026-11-21")
-    assert Output(named).path == tmp_path / "out" / "2026-11-21" / "a-1.ipynb"
+    assert ExecutedNotebook(named).path == tmp_path / "out" / "2026-11-21" / "a-1.ipynb"
     in_folder = made(tmp_path, output=f"{tmp_path}/out/")
-    assert Output(in_folder).path == tmp_path / "out" / "a.a-1.ipynb"
+    assert ExecutedNotebook(in_folder).path == tmp_path / "out" / "a.a-1.ipynb"
     sent = made(tmp_path, path="b.ipynb")
     write(sent.sent_along, cell("1"))
     monkeypatch.chdir(sent.task_dir)
-    assert Output(sent).path == tmp_path / "home" / "b.a-1.ipynb"
+    assert ExecutedNotebook(sent).path == tmp_path / "home" / "b.a-1.ipynb"
     monkeypatch.chdir(tmp_path)
-    assert Output(sent).path == tmp_path / "b.a-1.ipynb"
+    assert ExecutedNotebook(sent).path == tmp_path / "b.a-1.ipynb"
     assert source.working_folder(sent) == tmp_path
     assert list(tmp_path.glob(".b*")) == []
 
@@ -151,13 +151,13 @@ def test_output_of_a_container_goes_where_something_is_kept(
     sent = made(tmp_path, **kept)
     write(sent.sent_along, cell("1"))
     monkeypatch.chdir(task)
-    assert Output(sent).path == tmp_path / "kept" / "b.a-1.ipynb"
-    assert Output(sent).handed_back
+    assert ExecutedNotebook(sent).path == tmp_path / "kept" / "b.a-1.ipynb"
+    assert ExecutedNotebook(sent).handed_back
     asked = made(tmp_path, **kept, output=f"{tmp_path}/volume/")
-    assert not Output(asked).handed_back
+    assert not ExecutedNotebook(asked).handed_back
     monkeypatch.chdir(tmp_path)
-    assert Output(sent).path == tmp_path / "b.a-1.ipynb"
-    assert not Output(sent).handed_back
+    assert ExecutedNotebook(sent).path == tmp_path / "b.a-1.ipynb"
+    assert not ExecutedNotebook(sent).handed_back
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_output_of_a_container_goes_where_something_is_kept(
 def test_output_that_cannot_be_written(tmp_path: Path, output: str, code: str) -> None:
     write(tmp_path / "a.ipynb", cell("1"))
     with pytest.raises(NotebookProblem) as problem:
-        Output(made(tmp_path, output=output.replace("{here}", str(tmp_path))))
+        ExecutedNotebook(made(tmp_path, output=output.replace("{here}", str(tmp_path))))
     assert code_of(problem) == code
 
 

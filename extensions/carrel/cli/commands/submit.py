@@ -29,12 +29,12 @@ VALUED: Final = {
 }  # fmt: skip
 
 
-def translated(words: Sequence[str], tell: Callable[[str], None] = note) -> list[str]:
+def translated(words: Sequence[str], warn: Callable[[str], None] = note) -> list[str]:
     """The same line in our words."""
-    return list(_translated(iter(words), tell))
+    return list(_translated(iter(words), warn))
 
 
-def _translated(words: Iterator[str], tell: Callable[[str], None]) -> Iterator[str]:
+def _translated(words: Iterator[str], warn: Callable[[str], None]) -> Iterator[str]:
     for word in words:
         flag, sign, value = word.partition("=")
         meaning = VALUED.get(flag)
@@ -51,7 +51,7 @@ def _translated(words: Iterator[str], tell: Callable[[str], None]) -> Iterator[s
         elif meaning == "shm":
             yield "--large-shm"
         elif meaning == "user":
-            tell(NO_USER)
+            warn(NO_USER)
         else:
             yield from (flag, text)
 

@@ -19,7 +19,7 @@ from carrel.job.task import warn
 MOST_NUMBERS: Final = 1000
 
 
-class Output:
+class ExecutedNotebook:
     """The executed notebook's file. Raises ``NotebookProblem`` when it cannot be written."""
 
     def __init__(self, spec: RunSpec) -> None:

@@ -16,7 +16,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 
 from carrel.job.notebook import output, source
 from carrel.job.notebook.kernel import Kernel, name_for
-from carrel.job.notebook.output import Output
+from carrel.job.notebook.output import ExecutedNotebook
 from carrel.job.notebook.reporting import FAILED, NotebookProblem, Preempted, Progress
 from carrel.job.notebook.source import Notebook
 from carrel.job.notebook.spec import RunSpec
@@ -42,7 +42,7 @@ class Run:
         preempted: set by SIGTERM.
     """
 
-    def __init__(self, spec: RunSpec, output: Output, preempted: asyncio.Event) -> None:
+    def __init__(self, spec: RunSpec, output: ExecutedNotebook, preempted: asyncio.Event) -> None:
         self._spec, self._output, self._preempted = spec, output, preempted
         self.notebook, self._begin = self._beginning()
         self._kernel_name = name_for(self.notebook, spec.kernel)
@@ -211,7 +211,7 @@ async def run(spec: RunSpec) -> None:
     """Run a notebook to its end, or until SIGTERM."""
     preempted = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, preempted.set)
-    output = Output(spec)
+    output = ExecutedNotebook(spec)
     work = Run(spec, output, preempted)
     try:
         await work.run()
