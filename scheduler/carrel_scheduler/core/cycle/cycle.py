@@ -26,7 +26,7 @@ from carrel_scheduler.core.work.jobs import Job, leaf_states, protected_members
 
 FEW_MOVES = 256
 SMALL = 60
-SEARCH_BUDGET = 10_000
+SEARCH_BUDGET = 6_000
 """Tasks in the cluster times searches: so many searches of an action in one cycle.
 
 A search takes about a millisecond in the smallest cluster and a few in the largest, so the budget

@@ -32,8 +32,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(eq=False)
-class Levels:
-    """All topologies and the labels of all nodes."""
+class Topologies:
+    """All topologies and the labels of all nodes, and what follows for placing groups."""
 
     _levels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _nodes: dict[int, tuple[str, dict[str, str]]] = field(default_factory=dict)
@@ -169,11 +169,6 @@ class Levels:
         for key in keys:
             del self._columns[key]
         self._trees = {tree: d for tree, d in self._trees.items() if keys.isdisjoint(tree)}
-
-
-@dataclass(eq=False)
-class Topologies(Levels):
-    """All topologies and the labels of all nodes, and what follows for placing groups."""
 
     def candidates(
         self,
