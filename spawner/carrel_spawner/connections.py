@@ -17,9 +17,11 @@ from weakref import WeakKeyDictionary
 import aiohttp
 
 from carrel.client import AsyncClient
-from carrel_spawner.watch import close_watch
 
 PROBE_SECONDS: Final = 5.0
+FIRST_PAUSE_SECONDS: Final = 0.05
+LONGEST_PAUSE_SECONDS: Final = 0.4
+CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 3.0
 """A person waits before a page: a scheduler that hangs is told after so long."""
 
@@ -63,22 +65,6 @@ def shared_client(url: str, token: str) -> AsyncClient:
 def probing_session() -> aiohttp.ClientSession:
     """The running event loop's session for asking whether a workspace answers."""
     return _shared().probes
-
-
-async def close_shared() -> None:
-    """Close what the running loop shares (tests; a Hub keeps it until it ends)."""
-    shared = _SHARED.pop(asyncio.get_running_loop(), None)
-    if shared is None:
-        return
-    for client in shared.clients.values():
-        await close_watch(client)
-    await shared.calls.close()
-    await shared.probes.close()
-
-
-FIRST_PAUSE_SECONDS: Final = 0.05
-LONGEST_PAUSE_SECONDS: Final = 0.4
-CONNECT_SECONDS: Final = 5.0
 
 
 @contextmanager

@@ -20,6 +20,30 @@ from typing_extensions import override
 
 from carrel.models import Volume, Workload
 
+_MARK: Final = "The workspace cannot start: "
+_FIELDS: Final = ("volumes",)
+ENVIRONMENT: Final = "CARREL_ENVIRONMENT"
+"""Variable of a workspace: the prefix of the Python environment that its notebooks run in."""
+FOLDERS: Final = "CARREL_FOLDERS"
+"""Variable of a workspace: its folders that are seen in the home, JSON of ``[source, name]``."""
+MOST_FOLDERS: Final = 64
+_LONGEST: Final = 4096
+_SPELLING: Final = "SOURCE[:DESTINATION][:ro]"
+_FOLDER: Final = f"{_SPELLING}: an absolute path, and a name below the home to see it at"
+GROUP_PREFIX: Final = "project-"
+FIELDS: Final = (
+    "project",
+    "gpus",
+    "cpu",
+    "memory_gib",
+    "profile",
+    "environment",
+    "volumes",
+    "claim",
+)
+API_FIELDS: Final = ("cpu_millicores", "memory_bytes")
+BYTES_PER_GIB: Final = 1024**3
+
 
 class BadOption(ValueError):  # noqa: N818 - reads as the fact it states
     """A choice that cannot be used: names the field, the value and what would be right."""
@@ -27,10 +51,6 @@ class BadOption(ValueError):  # noqa: N818 - reads as the fact it states
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"{field} is {value!r}; it should be {expected}.")
         self.field, self.value, self.expected = field, value, expected
-
-
-_MARK: Final = "The workspace cannot start: "
-_FIELDS: Final = ("volumes",)
 
 
 def log_line(error: BadOption) -> str:
@@ -46,16 +66,6 @@ def logged_error(workload: Workload, log: str) -> str:
             return f"{field} cannot be had: {rest}."
     marked = [text for text in log.splitlines() if text.startswith(_MARK)]
     return marked[-1].removeprefix(_MARK) if marked else ""
-
-
-ENVIRONMENT: Final = "CARREL_ENVIRONMENT"
-"""Variable of a workspace: the prefix of the Python environment that its notebooks run in."""
-FOLDERS: Final = "CARREL_FOLDERS"
-"""Variable of a workspace: its folders that are seen in the home, JSON of ``[source, name]``."""
-MOST_FOLDERS: Final = 64
-_LONGEST: Final = 4096
-_SPELLING: Final = "SOURCE[:DESTINATION][:ro]"
-_FOLDER: Final = f"{_SPELLING}: an absolute path, and a name below the home to see it at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +164,6 @@ def _checked(value: object, source: object, destination: object, *, read_only: b
 
 def _unfit(path: str) -> bool:
     return len(path) > _LONGEST or any(char in path for char in ":\0\n\r")
-
-
-GROUP_PREFIX: Final = "project-"
-FIELDS: Final = (
-    "project",
-    "gpus",
-    "cpu",
-    "memory_gib",
-    "profile",
-    "environment",
-    "volumes",
-    "claim",
-)
-API_FIELDS: Final = ("cpu_millicores", "memory_bytes")
-BYTES_PER_GIB: Final = 1024**3
 
 
 @dataclass(frozen=True, slots=True)

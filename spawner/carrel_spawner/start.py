@@ -24,6 +24,8 @@ _QUOTA_TOKENS: Final = frozenset(
     {"QuotaUsed", "OverLimit", "NonPreemptibleBeyondQuota", "OverQuotaOff"}
 )
 
+T = TypeVar("T")
+
 
 class StartStage(StrEnum):
     """How far a start is, or how it ended."""
@@ -157,9 +159,6 @@ class ProgressLog:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-T = TypeVar("T")
 
 
 class StartFailed(Exception):  # noqa: N818 - an outcome to explain, not a mishap

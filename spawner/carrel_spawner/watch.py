@@ -20,6 +20,7 @@ from carrel.models import Event, Workload
 TICK_SECONDS: Final = 2.0
 # What a stream brings: the workload, or a word that one should look for oneself.
 Arrived = asyncio.Queue[Workload | None]
+AGAIN_SECONDS: Final = 2.0
 
 
 async def changes(
@@ -99,9 +100,6 @@ async def _ask_again(client: AsyncClient, project: str, name: str) -> Workload |
         return await client.get_workload(project, name)
     except Unreachable:
         return None
-
-
-AGAIN_SECONDS: Final = 2.0
 
 
 class WorkspaceWatch:

@@ -27,6 +27,14 @@ PREFIX: Final = "workspace-"
 LONGEST: Final = 63
 _SAFE: Final = re.compile(r"[a-z0-9]([a-z0-9]|-(?!-))*(?<!-)\Z")
 _HASH_LENGTH: Final = 8
+_SECRET: Final = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|COOKIE|API_?KEY|ACCESS_?KEY)", re.IGNORECASE
+)
+_HARMLESS: Final = frozenset({"JUPYTERHUB_COOKIE_HOST_PREFIX_ENABLED"})
+GRACE_SECONDS: Final = 10.0
+CLEARING_SECONDS: Final = 30.0
+PROFILE: Final = "carrel.dev/profile"
+"""Label: the kind of workspace that was chosen, which is needed when its turn comes."""
 
 
 def workspace_name(user: str, server_name: str = "") -> str:
@@ -46,12 +54,6 @@ def _digest(user: str, server_name: str) -> str:
     """Of both names; the separator can be in neither."""
     exact = f"{user}\0{server_name}".encode()
     return hashlib.sha256(exact).hexdigest()[:_HASH_LENGTH]
-
-
-_SECRET: Final = re.compile(
-    r"(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|COOKIE|API_?KEY|ACCESS_?KEY)", re.IGNORECASE
-)
-_HARMLESS: Final = frozenset({"JUPYTERHUB_COOKIE_HOST_PREFIX_ENABLED"})
 
 
 def split_secrets(environment: Mapping[str, object]) -> tuple[dict[str, str], dict[str, str]]:
@@ -141,12 +143,6 @@ class Ending:
             at=status.ended_at or 0.0,
             exit_code=codes[0] if codes else 0,
         )
-
-
-GRACE_SECONDS: Final = 10.0
-CLEARING_SECONDS: Final = 30.0
-PROFILE: Final = "carrel.dev/profile"
-"""Label: the kind of workspace that was chosen, which is needed when its turn comes."""
 
 
 class LaunchSpec(Protocol):

@@ -26,6 +26,8 @@ from carrel_schema.names import (
 from carrel_spawner.options import Choice
 from carrel_spawner.workspace import Address, split_secrets
 
+CONTAINER: Final = "notebook"
+
 
 def task_id(address: Address) -> str:
     """The id of the task that a workspace is; it has only one."""
@@ -118,9 +120,6 @@ def secret_manifest(
         "metadata": {"name": name, "labels": dict(labels)},
         "data": {key: base64.b64encode(text.encode()).decode() for key, text in hidden.items()},
     }
-
-
-CONTAINER: Final = "notebook"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,15 @@ import msgspec
 
 from carrel_spawner.refusal import Refused
 
+_IMAGE: Final = re.compile(r'image "([^"]+)"')
+_SECONDS: Final = re.compile(r"in (?:(\d+)m)?([\d.]+)s\b")
+_STORAGE: Final = frozenset(
+    {"FailedMount", "FailedAttachVolume", "ProvisioningFailed", "FailedBinding"}
+)
+_NO_ACCOUNT: Final = "error looking up service account"
+"""Said of a pod in a namespace that was just made: the cluster gives it one in a moment."""
+_STATUS: Final = msgspec.json.Decoder(dict[str, Any])
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressMessage:
@@ -21,11 +30,6 @@ class ProgressMessage:
     sentence: str
 
 
-_IMAGE: Final = re.compile(r'image "([^"]+)"')
-_SECONDS: Final = re.compile(r"in (?:(\d+)m)?([\d.]+)s\b")
-_STORAGE: Final = frozenset(
-    {"FailedMount", "FailedAttachVolume", "ProvisioningFailed", "FailedBinding"}
-)
 _STEPS: Final = {
     "SuccessfulAttachVolume": ProgressMessage(64, "Your files are at hand."),
     "Created": ProgressMessage(76, "The workspace is set up."),
@@ -84,11 +88,6 @@ def _end(text: str) -> str:
     """With a full stop, and no longer than a line or two."""
     short = " ".join(text.split())[:240].rstrip(". ")
     return f"{short}."
-
-
-_NO_ACCOUNT: Final = "error looking up service account"
-"""Said of a pod in a namespace that was just made: the cluster gives it one in a moment."""
-_STATUS: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 def refusal_of(error: Any, project: str) -> Refused:
