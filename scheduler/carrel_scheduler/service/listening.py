@@ -5,12 +5,21 @@ parent keeps them open: the port stays taken and connections wait while the serv
 that is given none listens by itself.
 """
 
+import asyncio
+import logging
 import os
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
+from tornado import web
 from tornado.httpserver import HTTPServer
+from tornado.web import Application
+from typing_extensions import override
+
+from carrel_scheduler.api.health import not_ready
 
 FIRST_DESCRIPTOR: Final = 3
 
@@ -52,3 +61,94 @@ def listen(server: HTTPServer, host: str, port: int, listener: socket.socket | N
         return
     check(listener, host, port)
     server.add_socket(listener)
+
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""Handlers that take more, such as results, say so before they read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What one request may take.
+
+    Attributes:
+        head_seconds: until its head is complete, counted from the end of the request before it on
+            the same connection; more than the 90 s for which Traefik keeps idle connections.
+        body_seconds: from the end of the head to the end of the body.
+        head_bytes: the same as the proxy's.
+    """
+
+    head_seconds: float = 120.0
+    body_seconds: float = 120.0
+    head_bytes: int = 64 * 1024
+
+
+def http_server(application: Application, limits: RequestLimits | None = None) -> HTTPServer:
+    """A server that closes connections whose requests do not arrive in time."""
+    within = limits or RequestLimits()
+    return HTTPServer(
+        application,
+        max_body_size=MAX_BODY_BYTES,
+        max_header_size=within.head_bytes,
+        idle_connection_timeout=within.head_seconds,
+        body_timeout=within.body_seconds,
+    )
+
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 1.0
+
+
+class _Nothing(web.RequestHandler):
+    """Nothing is served here yet."""
+
+    @override
+    def initialize(self, trouble: Callable[[], str]) -> None:
+        self._trouble = trouble
+
+    @override
+    def prepare(self) -> None:
+        """Every method, every path."""
+        not_ready(self, self._trouble())
+
+
+async def say_trouble(trouble: Callable[[], str], port: int, host: str) -> None:
+    """Listen as long as there is trouble, until cancelled.
+
+    Args:
+        trouble: why there is no service; empty while all is well.
+        port: where the service will listen.
+        host: the address there.
+    """
+    server: HTTPServer | None = None
+    try:
+        while True:
+            if trouble() and server is None:
+                server = _listening(trouble, port, host)
+            elif server is not None and not trouble():
+                await _close(server)
+                server = None
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        if server is not None:
+            await _close(server)
+
+
+def _listening(trouble: Callable[[], str], port: int, host: str) -> HTTPServer | None:
+    """A server; ``None`` where somebody else has the port."""
+    app = web.Application([(".*", _Nothing, {"trouble": trouble})], log_function=_quiet)
+    server = http_server(app)
+    with suppress(OSError):
+        server.listen(port, host)
+        log.info("saying so on %s:%d", host, port)
+        return server
+    return None
+
+
+async def _close(server: HTTPServer) -> None:
+    server.stop()
+    await server.close_all_connections()
+
+
+def _quiet(_handler: web.RequestHandler) -> None:
+    """Probes ask every few seconds, and what is wrong is in the log already."""

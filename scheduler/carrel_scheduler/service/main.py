@@ -35,11 +35,9 @@ from carrel_scheduler.node.contract import NodeFacts
 from carrel_scheduler.node.machine import detect
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.service.cluster import Cluster, Lead, lead
-from carrel_scheduler.service.http import http_server
-from carrel_scheduler.service.listening import inherited, listen
+from carrel_scheduler.service.listening import http_server, inherited, listen, say_trouble
 from carrel_scheduler.service.local import OneMachine
 from carrel_scheduler.service.settings import BadSetting, MissingSetting, Settings
-from carrel_scheduler.service.waiting import say_trouble
 from carrel_scheduler.workloads.controllers.experiments.trials import (
     wired as experiments_controller,
 )

@@ -16,7 +16,7 @@ from carrel_scheduler.api.dependencies import ApiDependencies, StreamTiming
 from carrel_scheduler.api.results import Results
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Decision, Ledger, MetricPoint, Transition
-from carrel_scheduler.service.http import RequestLimits, http_server
+from carrel_scheduler.service.listening import RequestLimits, http_server
 from carrel_scheduler.workloads.controllers.experiments.studies import Studies
 from carrel_scheduler.workloads.controllers.experiments.trials import Trials
 from carrel_scheduler.workloads.controllers.manager import Manager

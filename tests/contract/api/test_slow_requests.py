@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from carrel_scheduler.service.http import RequestLimits
+from carrel_scheduler.service.listening import RequestLimits
 from contract.api.service import PATIENCE_SECONDS, ROOT, Desk, running
 from contract.api.streams import listening
 from contract.api.test_events import event

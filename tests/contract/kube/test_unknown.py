@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.credentials import from_kubeconfig
 from carrel_scheduler.kube.transport import NOT_KNOWN, CredentialsBreaker, Transport
-from carrel_scheduler.service.waiting import say_trouble
+from carrel_scheduler.service.listening import say_trouble
 from k8s.cluster.waiting import free_port
 
 PATIENCE_SECONDS = 60.0

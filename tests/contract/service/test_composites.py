@@ -10,7 +10,7 @@ import pytest
 from carrel_scheduler.ledger.open import open_ledger
 from carrel_scheduler.ledger.records import Ledger, Transition
 from carrel_scheduler.ledger.store import NotFound
-from carrel_scheduler.workloads.controllers import parts as saying
+from carrel_scheduler.workloads.controllers import contract as saying
 from carrel_scheduler.workloads.controllers.contract import OWNER_LABEL, NewPart, Wanted
 from carrel_scheduler.workloads.controllers.manager import Manager, part_uid
 from carrel_schema.kinds import WorkloadKind

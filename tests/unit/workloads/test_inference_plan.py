@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from carrel_scheduler.workloads.controllers.inference.plan import (
+    Demand,
     Replica,
     Situation,
     State,
@@ -13,7 +14,6 @@ from carrel_scheduler.workloads.controllers.inference.plan import (
     pause_seconds,
     plan,
 )
-from carrel_scheduler.workloads.controllers.inference.scaling import Demand
 from carrel_schema.sections import InferenceSpec
 
 WIDE = InferenceSpec(max_replicas=4, startup_seconds=60.0, drain_seconds=30.0)

@@ -1,6 +1,6 @@
 """From nothing to many replicas and back to nothing, in virtual time."""
 
-from carrel_scheduler.workloads.controllers.inference.scaling import Demand, Low, Scale, scaled
+from carrel_scheduler.workloads.controllers.inference.plan import Demand, Low, Scale, scaled
 from carrel_schema.sections import InferenceSpec
 
 SPEC = InferenceSpec(min_replicas=0, max_replicas=4, in_flight_per_replica=2, idle_seconds=100.0)

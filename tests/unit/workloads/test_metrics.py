@@ -8,8 +8,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from carrel_scheduler.core.decide import ACTIONS
-from carrel_scheduler.workloads.reconcile.events import Wake
-from carrel_scheduler.workloads.reconcile.inbox import Inbox
+from carrel_scheduler.workloads.reconcile.events import Inbox, Wake
 from carrel_scheduler.workloads.reconcile.metrics import LABELS, ReconcilerMetrics
 from unit.workloads.desk import Desk
 

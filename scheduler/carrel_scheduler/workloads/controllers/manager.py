@@ -26,8 +26,8 @@ from carrel_scheduler.workloads.controllers.contract import (
     Controller,
     NewPart,
     Wanted,
+    is_part_of,
 )
-from carrel_scheduler.workloads.controllers.parts import is_part_of
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_schema.kinds import COMPOSITES, WorkloadKind
 from carrel_schema.objects import Meta, ReasonInfo, Workload, WorkloadStatus

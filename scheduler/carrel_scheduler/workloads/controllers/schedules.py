@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from carrel_scheduler.policy import cron
-from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted
-from carrel_scheduler.workloads.controllers.parts import at_rest, moved
+from carrel_scheduler.workloads.controllers.contract import NewPart, Wanted, at_rest, moved
 from carrel_scheduler.workloads.lifecycle import reasons
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import Workload, WorkloadSpec

@@ -14,8 +14,8 @@ from carrel_scheduler.engines.contract import TaskPhase, TaskStatus
 from carrel_scheduler.engines.core_state import purge
 from carrel_scheduler.quarantine import Quarantine
 from carrel_scheduler.workloads.faults.guarding import Savepoint
-from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
+from carrel_scheduler.workloads.nodes.devices import Withheld
 from carrel_scheduler.workloads.reconcile import adoption
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import Workload

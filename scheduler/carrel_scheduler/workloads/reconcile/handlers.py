@@ -23,7 +23,6 @@ from carrel_scheduler.workloads.cache import (
 from carrel_scheduler.workloads.controllers.manager import Manager
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import GuardedSteps
-from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.gangs import membership
 from carrel_scheduler.workloads.lifecycle import (
     disruptions,
@@ -35,7 +34,7 @@ from carrel_scheduler.workloads.lifecycle import (
 )
 from carrel_scheduler.workloads.lifecycle.phases import FINAL
 from carrel_scheduler.workloads.nodes import devices
-from carrel_scheduler.workloads.nodes.devices import NodeState
+from carrel_scheduler.workloads.nodes.devices import NodeState, Withheld
 from carrel_scheduler.workloads.reconcile import usage_history
 from carrel_scheduler.workloads.reconcile.events import (
     Claimed,

@@ -34,17 +34,16 @@ from carrel_scheduler.workloads.faults.audit import Audit
 from carrel_scheduler.workloads.faults.deleted_projects import DeletedProjects
 from carrel_scheduler.workloads.faults.guarding import FATAL, GuardedSteps
 from carrel_scheduler.workloads.faults.rebuilding import Rebuilds, rebuild
-from carrel_scheduler.workloads.faults.withheld import Withheld
 from carrel_scheduler.workloads.gangs.membership import CLAIM_SECONDS
 from carrel_scheduler.workloads.launch.ports import FixedPorts, PortGiver
 from carrel_scheduler.workloads.lifecycle import reasons
+from carrel_scheduler.workloads.nodes.devices import Withheld
 from carrel_scheduler.workloads.reconcile import plan_execution, timing
 from carrel_scheduler.workloads.reconcile.deciding import Decider
-from carrel_scheduler.workloads.reconcile.events import Claimed, LoopEvent, Touched, Wake
+from carrel_scheduler.workloads.reconcile.events import Claimed, Inbox, LoopEvent, Touched, Wake
 from carrel_scheduler.workloads.reconcile.executor import Executor
 from carrel_scheduler.workloads.reconcile.explaining import Explaining
 from carrel_scheduler.workloads.reconcile.handlers import EventHandlers
-from carrel_scheduler.workloads.reconcile.inbox import Inbox
 from carrel_scheduler.workloads.reconcile.metrics import ReconcilerMetrics
 from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges
 from carrel_scheduler.workloads.reconcile.recording import Recorder

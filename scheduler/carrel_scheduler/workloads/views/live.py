@@ -21,7 +21,7 @@ from carrel_scheduler.workloads.cache import (
     project_event,
     queued_event,
 )
-from carrel_scheduler.workloads.launch import fitting, node_groups
+from carrel_scheduler.workloads.launch import fitting
 from carrel_scheduler.workloads.launch.fitting import Fitting, Misfit
 from carrel_scheduler.workloads.lifecycle import reasons, session_limits
 from carrel_scheduler.workloads.nodes.devices import NOT_SHOWN, NodeState
@@ -56,7 +56,7 @@ class LiveView:
 
     def misfit(self, workload: Workload) -> Misfit | None:
         """What of it cannot be here whatever time brings; else ``None``."""
-        return self._fits(workload) or node_groups.misfit(self._loop.external_pods, workload)
+        return self._fits(workload) or fitting.misfit(self._loop.external_pods, workload)
 
     def faults(self) -> Faults:
         """What was set aside, and which invariants are violated."""

@@ -22,7 +22,7 @@ from optuna.trial import TrialState as State
 from typing_extensions import override
 
 from carrel_scheduler.workloads.controllers.experiments import sampling
-from carrel_scheduler.workloads.controllers.experiments.contract import (
+from carrel_scheduler.workloads.controllers.experiments.studies import (
     MOST_STEPS,
     BadSuggestion,
     Ended,

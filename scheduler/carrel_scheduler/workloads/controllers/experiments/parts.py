@@ -17,8 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from carrel_scheduler.workloads.controllers.contract import NewPart
-from carrel_schema.objects import Workload
-from carrel_schema.sections import TrialSpec
+from carrel_scheduler.workloads.controllers.experiments.studies import Standing
+from carrel_schema.objects import ReasonInfo, Workload
+from carrel_schema.sections import ExperimentSpec, TrialSpec
 
 PARAMETER_FILE: Final = "parameters.json"
 LONGEST_NAME: Final = 63
@@ -82,3 +83,41 @@ def text(value: Any) -> str:
 
 def _variable(name: str) -> str:
     return re.sub(r"[^A-Z0-9_]", "_", name.upper())
+
+
+DELETED: Final = "Its workload was deleted."
+GIVEN_UP: Final = "Stopped: too many other trials of its experiment have failed."
+LONGEST_ERROR: Final = 4000
+LINES: Final = 30
+
+
+def error(why: str, log: str) -> str:
+    """Why a trial failed: the sentence, and the end of its log, where a traceback stands."""
+    kept = log.strip()[-LONGEST_ERROR:]
+    return "\n".join(text for text in (why, kept) if text)
+
+
+def too_many_failed(spec: ExperimentSpec, standing: Standing) -> ReasonInfo:
+    """The experiment ends because of its trials."""
+    last = standing.last_error.rstrip().rpartition("\n")[2]
+    return ReasonInfo(
+        token="TooManyFailedTrials",  # noqa: S106 - a reason's name
+        cls="failed",
+        sentence=(
+            f"{standing.failed} trials have failed, more than the {spec.max_failed_trials} that "
+            f"it allows. The last one said: {last}"
+        ),
+        help="Read the failed trials' errors; allow more with `max_failed_trials`.",
+        data={"failed": standing.failed, "max_failed_trials": spec.max_failed_trials},
+    )
+
+
+def none_completed(standing: Standing) -> ReasonInfo:
+    """It made all its trials, and none has a value."""
+    return ReasonInfo(
+        token="NoTrialCompleted",  # noqa: S106 - a reason's name
+        cls="failed",
+        sentence=f"None of its {standing.made} trials came to an end with a value.",
+        help="Read the trials' errors; a trial needs a reported value to count.",
+        data={"made": standing.made},
+    )

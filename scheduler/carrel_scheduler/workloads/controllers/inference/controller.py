@@ -11,14 +11,19 @@ from typing import Final
 
 import msgspec
 
-from carrel_scheduler.workloads.controllers.contract import Wanted
+from carrel_scheduler.workloads.controllers.contract import Wanted, moved
 from carrel_scheduler.workloads.controllers.inference import replicas as parts_of
 from carrel_scheduler.workloads.controllers.inference.loads import Load, Loads
-from carrel_scheduler.workloads.controllers.inference.plan import Replica, Situation, Steps, plan
+from carrel_scheduler.workloads.controllers.inference.plan import (
+    Demand,
+    Low,
+    Replica,
+    Situation,
+    Steps,
+    plan,
+)
 from carrel_scheduler.workloads.controllers.inference.probing import Prober, Run
-from carrel_scheduler.workloads.controllers.inference.scaling import Demand, Low
 from carrel_scheduler.workloads.controllers.inference.status import status_of
-from carrel_scheduler.workloads.controllers.parts import moved
 from carrel_scheduler.workloads.launch.ports import name_of
 from carrel_schema.kinds import WorkloadKind
 from carrel_schema.objects import TaskInfo, Workload, WorkloadStatus

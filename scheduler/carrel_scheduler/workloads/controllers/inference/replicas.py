@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from carrel_scheduler.workloads.controllers.contract import NewPart
+from carrel_scheduler.workloads.controllers.contract import NewPart, at_rest, suspended
 from carrel_scheduler.workloads.controllers.inference.plan import State
-from carrel_scheduler.workloads.controllers.parts import at_rest, suspended
 from carrel_schema.objects import TaskInfo, Workload, WorkloadSpec
 from carrel_schema.sections import InferenceSpec
 

@@ -1,14 +1,14 @@
 """What an endpoint shows of itself after a look: phase, reason, counts, where requests go."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from carrel_scheduler.workloads.controllers.inference import messages as words
+from carrel_scheduler.workloads.controllers.contract import moved
 from carrel_scheduler.workloads.controllers.inference.plan import Situation, Steps
-from carrel_scheduler.workloads.controllers.parts import moved
-from carrel_scheduler.workloads.lifecycle.reasons import suspended
-from carrel_schema.objects import Workload, WorkloadStatus
+from carrel_scheduler.workloads.lifecycle.reasons import duration, how_it_ended, suspended
+from carrel_schema.objects import ReasonInfo, Workload, WorkloadStatus
 from carrel_schema.sections import EndpointStatus, Target
 
 
@@ -42,22 +42,22 @@ def status_of(
         status = moved(shown, "stopped", now, reason)
     elif steps.gave_up and failing is not None:
         part, late = failing
-        reason = words.gave_up(part, steps.failures, late=late, serving=bool(serving))
+        reason = gave_up(part, steps.failures, late=late, serving=bool(serving))
         status = moved(shown, "running" if serving else "stopped", now, reason)
     elif serving or steps.wanted == 0:
         stuck = situation.replicas and waiting and len(serving) >= steps.wanted
         first = next((part for part in parts if stuck and part.meta.uid == waiting[0].uid), None)
-        status = moved(shown, "running", now, words.waits_for_room(first) if first else None)
+        status = moved(shown, "running", now, waits_for_room(first) if first else None)
     elif failing is not None and not coming:
         part, late = failing
-        reason = words.failed(part, steps.failures, situation.most_failures, late=late)
+        reason = failed(part, steps.failures, situation.most_failures, late=late)
         status = moved(shown, "pending", now, reason)
     elif waiting and not coming:
         first = next(part for part in parts if part.meta.uid == waiting[0].uid)
         status = moved(shown, "pending", now, first.status.reason)
     else:
         begun = any(one.state == "starting" for one in situation.replicas)
-        status = moved(shown, "starting" if begun else "pending", now, words.starting(coming))
+        status = moved(shown, "starting" if begun else "pending", now, starting(coming))
     status.failures, status.not_before = steps.failures, steps.not_before
     status.endpoint = _endpoint(before, parts, situation, steps, targets, coming)
     return status
@@ -102,4 +102,84 @@ def _endpoint(
         targets=tuple(sorted(targets.values(), key=lambda one: one.uid)),
         made=made + steps.create,
         counted=steps.counted,
+    )
+
+
+_LOG: Final = "Read the log of `{name}`, the last replica that was tried, for the cause"
+
+
+def ended(part: Workload) -> str:
+    """How a replica ended, in a few words."""
+    task = part.status.tasks[0] if part.status.tasks else None
+    if task is None:
+        return "it never started"
+    return how_it_ended(task.exit_code, task.signal, task.message)
+
+
+def failed(part: Workload, failures: int, limit: int, *, late: float | None) -> ReasonInfo:
+    """Replicas of it fail, and others follow; ``late``: the seconds it had to get ready."""
+    return ReasonInfo(
+        token="ReplicaNeverReady" if late is not None else "ReplicaFailed",
+        cls="held-back",
+        sentence=(
+            f"Replica {part.meta.name} {_how(part, late)}, {failures} of at most "
+            f"{limit + 1} times one after the other; another one follows."
+        ),
+        help=f"{_listening(part, late)}{_LOG.format(name=part.meta.name)}.",
+        data={"failures": failures, "backoff_limit": limit, "replica": part.meta.name},
+    )
+
+
+def gave_up(part: Workload, failures: int, *, late: float | None, serving: bool) -> ReasonInfo:
+    """Too many replicas failed: it is stopped, or goes on with what it had before."""
+    goes_on = "it goes on with the revision before" if serving else "it is stopped"
+    return ReasonInfo(
+        token="NeverReady" if late is not None else "ReplicasFailed",
+        cls="stopped",
+        sentence=(
+            f"{failures} replicas in a row failed, so {goes_on}: "
+            f"{part.meta.name} {_how(part, late)}."
+        ),
+        help=f"{_listening(part, late)}{_LOG.format(name=part.meta.name)}, change the endpoint, "
+        "and resume it.",
+        data={"failures": failures, "replica": part.meta.name},
+    )
+
+
+def _how(part: Workload, late: float | None) -> str:
+    if late is None:
+        return f"ended ({ended(part)})"
+    asked = part.spec.routes[0].port if part.spec.routes else 0
+    info = part.status.tasks[0] if part.status.tasks else None
+    port = next(iter(info.ports.values()), asked) if info else asked
+    return f"did not answer at its port {port} within {duration(late)}"
+
+
+def _listening(part: Workload, late: float | None) -> str:
+    """What helps a server that runs and is not heard in a pod of its own."""
+    info = part.status.tasks[0] if part.status.tasks else None
+    if late is None or info is None or not info.address:
+        return ""
+    return "Have it listen on all addresses (`CARREL_HOST`), not on 127.0.0.1. "
+
+
+def starting(number: int) -> ReasonInfo:
+    """Its first servers are on their way."""
+    what = "Its replica is" if number == 1 else f"Its {number} replicas are"
+    return ReasonInfo(
+        token="Starting",  # noqa: S106 - a reason's name
+        cls="starting",
+        sentence=f"{what} starting.",
+    )
+
+
+def waits_for_room(part: Workload) -> ReasonInfo:
+    """An update needs room for one replica more."""
+    why = f" {part.status.reason.sentence}" if part.status.reason else ""
+    return ReasonInfo(
+        token="UpdateWaits",  # noqa: S106 - a reason's name
+        cls="not-now",
+        sentence=f"The update waits for room for one more replica.{why}",
+        help="Free some of the project's guaranteed quota, or suspend and resume the endpoint: "
+        "it then starts with the new specification and does not answer in between.",
     )
