@@ -1,8 +1,13 @@
-"""The listening socket that the service's parent opened for it, handed over as systemd does it.
+"""Where the scheduler listens: its socket, the limits of requests, and 503 while it cannot lead.
 
-``LISTEN_FDS`` sockets begin at descriptor 3 and are meant for the process ``LISTEN_PID`` only. The
-parent keeps them open: the port stays taken and connections wait while the service is away. One
-that is given none listens by itself.
+* The parent may hand over a listening socket as systemd does it: ``LISTEN_FDS`` sockets begin at
+  descriptor 3 and are meant for the process ``LISTEN_PID`` only. The parent keeps them open: the
+  port stays taken and connections wait while the service is away.
+* Only reading a request is limited in time. Answers, event streams, logs that are followed and
+  terminals last as long as their handlers let them: Tornado counts from the first byte that it
+  waits for to the end of a head or of a body.
+* A scheduler that waits for the lease listens nowhere, which is how the leader is found. One that
+  cannot ask who has the lease says why at its own address: 503 with the reason for every request.
 """
 
 import asyncio

@@ -3,6 +3,10 @@
 The first member has a port at which the others meet it. Every variable that launchers and libraries
 read by themselves (torchrun, ``torch.distributed``, ``jax.distributed``, mpirun) is given, so that
 programs run as they are in those projects' documentation.
+
+``mpirun`` starts its ranks inside the members instead of over ssh. MPICH and Open MPI read
+different variables and host files (Open MPI 4 ``OMPI_MCA_*``, 5 ``PRTE_MCA_*`` too); all are given,
+so that a job's command is the same with each. A rank keeps the environment of its member.
 """
 
 import ipaddress

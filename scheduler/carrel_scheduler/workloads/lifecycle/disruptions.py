@@ -1,8 +1,8 @@
-"""What happens to nodes and pods of a cluster that our own work did not ask for.
+"""Disruptions of a cluster: nodes that are drained or silent, pods that other parts evict.
 
-A node that is to be emptied, or does not answer, is told to those whose work is there while there
-is time. Whom somebody else has end gives way as if we had told it to: it comes again elsewhere, and
-a workspace says why it is gone. What ends without a word is lost, which the engine tells.
+The owners of work on a node that is drained, or does not answer, are told while it still runs. A
+task whose pod another part of the cluster evicts is preempted as by a plan: it is queued again, and
+a workspace says why it stopped. A task that ends without notice is lost; the engine reports that.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ _AWAY = (NodeHealth.SILENT, NodeHealth.GONE)
 
 
 def follow(changes: PassChanges) -> None:
-    """Take in what was heard of nodes and pods since the last turn."""
+    """Handle the changes of nodes and pods since the last pass."""
     if changed := changes.external_pods.changed_nodes():
         _tell(changes, changed)
     for disruption in changes.external_pods.disruptions():
@@ -115,7 +115,7 @@ OF_NODES: Final = frozenset(standing.value for standing in _OF_NODES)
 
 
 def told_to_leave(node: str, how: str, *, desk: bool) -> ReasonInfo:
-    """Somebody else has it end.
+    """Another part of the cluster ends its pod.
 
     Args:
         node: where it runs.

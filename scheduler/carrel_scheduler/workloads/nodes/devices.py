@@ -1,8 +1,11 @@
-"""Observed nodes and devices: facts, use, and devices that are lost.
+"""Observed nodes and devices: facts, use, devices that are lost, and devices that are withheld.
 
 While the scheduler runs, every GPU that a node once showed stays in its list, marked as broken.
 After a restart, those are lost that recorded work holds and the node does not show. Work on a lost
 GPU is ended and queued again; that counts as no failure of its own.
+
+Devices are withheld while a task runs on them that no live workload owns: it is being ended, and
+until the engine reports its end they are told to the core as broken, so that none is used twice.
 """
 
 from collections.abc import Collection, Iterable, Mapping

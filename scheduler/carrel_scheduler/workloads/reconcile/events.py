@@ -1,4 +1,4 @@
-"""What wakes the loop."""
+"""Events of the reconciler, and the inbox in which they wait in the order of their arrival."""
 
 import asyncio
 import time
@@ -102,7 +102,7 @@ class SpecRead:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """A status was changed from outside a turn (an extension): write it, judge it again."""
+    """A status was changed from outside a pass (an extension): write it, judge it again."""
 
     uid: str
 
@@ -187,7 +187,7 @@ class Inbox:
         return not self._messages
 
     async def wait(self, seconds: float | None) -> None:
-        """Return once there is a message, or after so many seconds."""
+        """Return once there is an event, or after so many seconds."""
         self._bell.clear()
         if self._messages:
             return

@@ -49,7 +49,7 @@ from carrel_scheduler.workloads.reconcile.pass_changes import PassChanges, Stop
 from carrel_schema.objects import ReasonInfo, Workload
 
 log = logging.getLogger(__name__)
-# Ended tasks are forgotten in one order a turn: it concerns nothing that still happens to them.
+# All ended tasks of a pass are forgotten in one order: nothing else happens to them any more.
 FORGETTING: Final = "forgetting"
 NO_TRACE: Final = "no trace of it was found"
 # Nobody else would do what was ordered: an engine that cannot do it is asked again, the last pause
@@ -80,7 +80,7 @@ class Announcer(Protocol):
 
 
 class Executor:
-    """Carries out the orders of recorded turns.
+    """Carries out the orders of recorded passes.
 
     ``announcer``: if there is one, hears why tasks give way before they are told to end.
     """
@@ -112,7 +112,7 @@ class Executor:
     async def getting_ready(
         self, changes: PassChanges
     ) -> AsyncIterator["asyncio.Task[Sequence[Ready]] | None"]:
-        """Make ready what a turn starts while the block records it; to be given to ``act``."""
+        """Prepare what a pass starts while the block records it; to be given to ``act``."""
         if not changes.starts:
             yield None
             return
@@ -130,7 +130,7 @@ class Executor:
         changes: PassChanges,
         ready: "asyncio.Task[Sequence[Ready]] | None",
     ) -> None:
-        """Give out the orders of a turn; returns at once."""
+        """Give out the orders of a pass; returns at once."""
         if ready is not None:
             starts = [one for one in await ready if one.entry.uid not in changes.unrecorded]
             self._give_starts(changes, starts)

@@ -1,4 +1,4 @@
-"""One turn of the loop: what changed, to be recorded in one transaction and then acted on.
+"""The changes of one reconcile pass: recorded in one transaction, then carried out.
 
 Handlers change entries and the core's state through a ``PassChanges`` only, so that every change of
 phase goes through the table, leaves its row, and nothing reaches the engine before it is recorded.
@@ -49,7 +49,7 @@ class Start:
 
 @dataclass(slots=True)
 class PassChanges:
-    """The changes of one turn.
+    """The changes of one pass.
 
     Attributes:
         dirty: entries whose status is to be written, by uid.
@@ -59,7 +59,7 @@ class PassChanges:
         wake_hub: uids of workspaces whose turn has come, to be started through the Hub.
         queued: uids that began to wait in the core's queue.
         wakes: when to look at which uids again.
-        unrecorded: uids whose part of the turn could not be written: nothing of them is started.
+        unrecorded: uids whose part of the pass could not be written: nothing of them is started.
         ports: who chooses the ports of tasks.
         external_pods: what is not in the cache may be one of their PodGroups.
     """
@@ -86,7 +86,7 @@ class PassChanges:
     ports: PortGiver = field(default_factory=FixedPorts)
 
     def mark(self, entry: CachedWorkload) -> None:
-        """Have the entry's status written at the end of the turn."""
+        """Have the entry's status written at the end of the pass."""
         self.dirty[entry.uid] = entry
 
     def move(self, entry: CachedWorkload, to: Phase, reason: ReasonInfo | None = None) -> None:
@@ -198,7 +198,7 @@ class PassChanges:
         self.state.apply(TaskPlaced(entry.uid, part, place.node, place.devices, at))
 
     def start(self, entry: CachedWorkload, tasks: Iterable[int]) -> None:
-        """Have the engine start tasks, once the turn is recorded."""
+        """Have the engine start tasks, once the pass is recorded."""
         indices = tuple(tasks)
         entry.launched = True
         entry.alive.update(indices)

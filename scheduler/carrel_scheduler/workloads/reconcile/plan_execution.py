@@ -1,4 +1,4 @@
-"""Carrying a plan out: bindings become starts, evictions stops."""
+"""Putting a plan into a pass: bindings become starts, evictions stops, nominations reservations."""
 
 from collections.abc import Collection
 from typing import Final

@@ -1,4 +1,6 @@
-"""A trial as a workload: the experiment's own work with one configuration filled in.
+"""A trial as a workload, and the messages of experiments.
+
+A trial is the experiment's own work with one configuration filled in.
 
 A configuration reaches any program, in whichever way suits it:
 

@@ -1,4 +1,7 @@
-"""Studies at work: one at a time, in a thread, stored before anybody acts on what they said.
+"""Studies: what the controller knows of one, free of the library that keeps it; and their store.
+
+A study has trials by number, from 0; a trial is *open* until the study was told its end. Studies
+work one at a time, in a thread, and are stored before anybody acts on what they said.
 
 A study is opened from its log when it is first used and kept while its experiment lives. What goes
 wrong on the way, a commit that fails among it, closes the study: the next use begins again with

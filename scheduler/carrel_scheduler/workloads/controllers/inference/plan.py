@@ -1,4 +1,7 @@
-"""What is to happen to an endpoint's replicas: pure, so that it is tested in virtual time.
+"""How many replicas an endpoint should have, and what happens to each: pure functions of time.
+
+Scaling: up at once; down when less has been enough for ``idle_seconds``, to as many as were needed
+at most in that time. The last replica goes only when no request has come for as long.
 
 A replica that goes is drained first: gateways send it nothing new, what it has it finishes, then it
 is told to stop. Another specification is rolled out one replica at a time, the new one first; where
