@@ -13,7 +13,7 @@ from carrel_scheduler.engines.contract import TaskId, TaskPhase, TaskSpec
 from carrel_scheduler.engines.kubernetes import notifications
 from carrel_scheduler.engines.kubernetes.binding import Target, bind
 from carrel_scheduler.engines.kubernetes.eviction import evict
-from carrel_scheduler.engines.kubernetes.notifications import Said
+from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
@@ -128,8 +128,8 @@ async def test_pods_of_others_are_bound_told_and_evicted(
     made = pod(where, name="guest")
     access.make(installed, f"{SPACE}/{where}/pods", made)
     found = await scheduler.get(PODS, "guest", where, type=Pod)
-    said = Said(where, "guest", found.metadata.uid, "OverLimit", "It waits.")
-    await notifications.tell(scheduler, said, now=time.time(), instance="one")
+    notice = PodNotice(where, "guest", found.metadata.uid, "OverLimit", "It waits.")
+    await notifications.report_pending(scheduler, notice, now=time.time(), instance="one")
     now = await scheduler.get(PODS, "guest", where, type=Pod)
     whom = labels.counted_annotation(Grouping("u", "u", "speech", "grace"))
     uid = now.metadata.uid
@@ -137,7 +137,7 @@ async def test_pods_of_others_are_bound_told_and_evicted(
     await bind(scheduler, target, int(epoch(installed)))
     notes: Any = (await scheduler.get(PODS, "guest", where, type=Pod)).metadata.annotations
     assert labels.read_counted(notes) == labels.Counted("speech", "grace")
-    victim = Said(where, "guest", uid, "Reclaimed", "others want their own")
+    victim = PodNotice(where, "guest", uid, "Reclaimed", "others want their own")
     await evict(scheduler, victim, 1.0, now=time.time)
     left = await scheduler.get(PODS, "guest", where, type=Pod)
     assert left.metadata.deletion_timestamp is not None

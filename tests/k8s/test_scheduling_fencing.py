@@ -20,7 +20,7 @@ from k8s.ours import make_namespace
 from k8s.scheduling import PATIENCE_SECONDS, Site, running, site
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.slow]
-MANIFEST: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "leadership.yaml"
+MANIFEST: Final = Path(__file__).parents[2] / "deploy" / "kubernetes" / "fencing.yaml"
 _GROUP: Final = "admissionregistration.k8s.io"
 FENCED: Final = "carrel-fenced"
 LONG_SECONDS: Final = 60.0

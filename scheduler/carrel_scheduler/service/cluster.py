@@ -27,7 +27,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconciler import Externa
 from carrel_scheduler.engines.kubernetes.external_pods.runner import ExternalPodRunner, Feeds
 from carrel_scheduler.engines.kubernetes.leadership import Clocks, Leader, StateFolderLock
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.tasks.engine import KubernetesEngine
 from carrel_scheduler.engines.kubernetes.tasks.manifest import check_runnable
@@ -156,7 +156,7 @@ class Cluster:
         self._external_pods = ExternalPodReconciler(
             access,
             stale_grace_s=self._told.stale_gang_s,
-            places=Places(by_role=self._told.by_role),
+            places=PlacementConstraints(by_role=self._told.by_role),
             storage_claim=self._told.pods.storage_claim,
         )
         return self._external_pods

@@ -15,7 +15,7 @@ from carrel_scheduler.engines.kubernetes.binding import (
     read_devices,
 )
 from carrel_scheduler.engines.kubernetes.eviction import Protected, evict
-from carrel_scheduler.engines.kubernetes.notifications import Said
+from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.errors import (
     Conflict,
@@ -27,7 +27,7 @@ from carrel_scheduler.kube.errors import (
 )
 
 TARGET = Target("carrel-a", "p", "uid-p", "n1", (0, 3))
-VICTIM = Said("carrel-a", "p", "uid-p", "Reclaimed", "b wants its own")
+VICTIM = PodNotice("carrel-a", "p", "uid-p", "Reclaimed", "b wants its own")
 
 
 class Scripted:

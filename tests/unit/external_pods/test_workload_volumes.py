@@ -21,7 +21,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reconciler import ExternalPodReconciler
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import asked_claims
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.types import (
     Node,
@@ -65,7 +65,7 @@ def cluster(*modes: str, storage_claim: str = "") -> tuple[State, ExternalPodRec
     state, volumes = State(), Volumes()
     guests = ExternalPodReconciler(
         ReconcilerAccess(state, lambda _: None, lambda _: None),
-        places=Places(volumes),
+        places=PlacementConstraints(volumes),
         storage_claim=storage_claim,
     )
     state.apply(QueueSet("a", Amounts(0, 64_000, 256 * 1024)))

@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
+    PlacementConstraints,
+    PlacementRequest,
+)
 from carrel_scheduler.engines.kubernetes.pods.types import Node, Pod
 from unit.pods.making import container, node, pod
 
@@ -64,7 +67,7 @@ class World:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.places = Places()
+        self.places = PlacementConstraints()
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.number = 0
@@ -94,8 +97,8 @@ class World:
         self.pods[one.metadata.uid] = one
         self.places.put_pod(one)
 
-    def anew(self) -> Places:
-        found = Places()
+    def anew(self) -> PlacementConstraints:
+        found = PlacementConstraints()
         for there in self.nodes.values():
             found.set_node(there)
         for one in self.pods.values():
@@ -107,7 +110,7 @@ class World:
 def test_answers_follow(seed: int) -> None:
     world = World(random.Random(seed))
     waiting = [some_pod(world.chance, f"waits-{number}") for number in range(10)]
-    known: dict[str, Ask] = {}
+    known: dict[str, PlacementRequest] = {}
     seen: tuple[object, ...] = ()
     for _ in range(STEPS):
         world.step()

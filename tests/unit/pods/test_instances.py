@@ -3,7 +3,7 @@
 import pytest
 
 from carrel_scheduler.engines.kubernetes.pods.nodes import UnmanagedUse, node_set
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.mig_resources import held_milli, milli_of
 from carrel_scheduler.workloads.gangs import shape
@@ -35,7 +35,7 @@ def test_several_count_together() -> None:
 
 def test_a_pod_counts_as_the_parts_that_it_asks_for() -> None:
     asked = pod(containers=[container(requests={"nvidia.com/mig-3g.40gb": "1"})] * 2)
-    places = Places()
+    places = PlacementConstraints()
     places.set_node(node())
     request = places.ask(asked).request
     assert (request.gpus, request.counted_milli) == (0, 1000)
@@ -67,7 +67,7 @@ def test_our_own_work_asks_for_one_by_its_profile() -> None:
     ("key", "value"), [("carrel.dev/gpu-share", "0.5"), ("gpu-memory", "2048")]
 )
 def test_a_share_is_refused_with_what_would_be_right(key: str, value: str) -> None:
-    places = Places()
+    places = PlacementConstraints()
     places.set_node(node())
     with pytest.raises(PodRefused) as refused:
         places.ask(pod(annotations={key: value}))

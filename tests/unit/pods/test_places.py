@@ -7,7 +7,10 @@ import pytest
 from carrel_scheduler.core.requests import HOST, Where
 from carrel_scheduler.engines.kubernetes.pods.node_groups import NodeGroups
 from carrel_scheduler.engines.kubernetes.pods.nodes import GPU_RESOURCE
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
+    PlacementConstraints,
+    PlacementRequest,
+)
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.types import Node, NodeGroupSpec, Pod
 from carrel_schema.names import NODE_GROUP
@@ -19,8 +22,8 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HOSTNAME = "kubernetes.io/hostname"
 
 
-def cluster(*more: Node, by_role: bool = False) -> Places:
-    places = Places(by_role=by_role)
+def cluster(*more: Node, by_role: bool = False) -> PlacementConstraints:
+    places = PlacementConstraints(by_role=by_role)
     for name, zone in ZONES.items():
         size = {"a1": "1", "a2": "2", "b1": "4"}.get(name)
         labels = {"zone": zone, "size": size or ""} if zone else {}
@@ -42,7 +45,7 @@ def wants(*terms: list[dict[str, Any]], fields: list[dict[str, Any]] | None = No
     return pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": said}}})
 
 
-def nodes(places: Places, of: Pod) -> set[str]:
+def nodes(places: PlacementConstraints, of: Pod) -> set[str]:
     """The nodes open to a pod, by everything the core is told."""
     where = places.ask(of).request.where
     found = set(places.nodes.all()) if where.nodes is None else set(where.nodes)
@@ -78,7 +81,7 @@ def app(name: str, value: str, at: str = "", **more: Any) -> Pod:
 
 def test_a_pod_without_wishes_may_run_anywhere_and_need_not_ask_again() -> None:
     found = cluster().ask(pod())
-    assert found == Ask(found.request)
+    assert found == PlacementRequest(found.request)
     assert found.request.where == Where()
 
 
@@ -206,8 +209,8 @@ def test_nodes_may_be_for_their_roles_only() -> None:
     assert nodes(places, whole) == {"gpu"}
 
 
-def grouped_nodes() -> tuple[Places, NodeGroups]:
-    places = Places()
+def grouped_nodes() -> tuple[PlacementConstraints, NodeGroups]:
+    places = PlacementConstraints()
     groups = places.groups
     groups.set("a-fast", NodeGroupSpec(match_labels={"model": "h100"}, role="training"))
     groups.set("b-all", NodeGroupSpec(match_labels={"model": "h100"}))
@@ -476,7 +479,7 @@ def test_too_few_values_count_as_empty_ones() -> None:
     assert few.waits == "no node would keep its pods evenly spread"
 
 
-def wishes(places: Places, of: Pod) -> list[tuple[str, frozenset[str]]]:
+def wishes(places: PlacementConstraints, of: Pod) -> list[tuple[str, frozenset[str]]]:
     found = places.ask(of)
     assert not found.waits
     assert found.request.where.nodes is None

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import (
     BindVolume,
     SelectNode,
@@ -20,9 +20,9 @@ from carrel_scheduler.engines.kubernetes.pods.types import (
 from unit.pods.making import node, pod
 
 
-def cluster() -> tuple[Places, Volumes]:
+def cluster() -> tuple[PlacementConstraints, Volumes]:
     volumes = Volumes()
-    places = Places(volumes)
+    places = PlacementConstraints(volumes)
     for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         places.set_node(node(name, labels={"zone": zone}))
     return places, volumes
@@ -72,7 +72,7 @@ def storage(name: str, provisioner: str = "disks", *zones: str, late: bool = Tru
     return msgspec.convert(said, type=StorageClass)
 
 
-def open_to(places: Places, of: Pod) -> set[str] | None:
+def open_to(places: PlacementConstraints, of: Pod) -> set[str] | None:
     found = places.ask(of).request.where.nodes
     return None if found is None else set(found)
 
@@ -205,7 +205,7 @@ def test_pods_of_one_template_have_claims_of_their_own() -> None:
 
 
 def test_where_claims_are_not_followed_they_do_not_matter() -> None:
-    places = Places()
+    places = PlacementConstraints()
     places.set_node(node("n"))
     assert not places.ask(uses("data")).follows
     assert places.decide(uses("data"), "n") == ()

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from carrel_scheduler.engines.kubernetes.notifications import Said, timestamp
+from carrel_scheduler.engines.kubernetes.notifications import PodNotice, timestamp
 from carrel_scheduler.engines.kubernetes.pods.types import Meta
 from carrel_scheduler.kube.client import KubeClient, PatchKind
 from carrel_scheduler.kube.errors import Conflict, NotFound, TooManyRequests
@@ -43,7 +43,7 @@ async def unless_gone(
     return True
 
 
-async def _read(client: KubeClient, pod: Metadata | Meta | Said) -> Metadata | None:
+async def _read(client: KubeClient, pod: Metadata | Meta | PodNotice) -> Metadata | None:
     """The metadata of this very pod; ``None`` if it is gone."""
     try:
         found = await client.get(PODS, pod.name, pod.namespace, PartialObject)
@@ -60,7 +60,7 @@ class Protected(Exception):  # noqa: N818 - an outcome to handle
 
 
 async def evict(
-    client: KubeClient, victim: Said, grace_seconds: float, *, now: Callable[[], float]
+    client: KubeClient, victim: PodNotice, grace_seconds: float, *, now: Callable[[], float]
 ) -> None:
     """Evict a pod for the reason in ``victim``; returns once it is terminating, or gone.
 
@@ -90,18 +90,18 @@ async def evict(
             raise
         return
     with suppress(NotFound, Conflict):  # it is gone already
-        await say_why(client, victim, now())
+        await report_disruption(client, victim, now())
 
 
-async def say_why(client: KubeClient, said: Said, now: float) -> None:
-    """Write the condition of a pod that gives way. Raises ``KubeError``."""
+async def report_disruption(client: KubeClient, notice: PodNotice, now: float) -> None:
+    """Write the condition of a pod that is about to be evicted. Raises ``KubeError``."""
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",
-        "reason": said.token,
-        "message": said.message,
+        "reason": notice.token,
+        "message": notice.message,
         "lastTransitionTime": timestamp(now),
     }
-    body = {"metadata": {"uid": said.uid}, "status": {"conditions": [condition]}}
+    body = {"metadata": {"uid": notice.uid}, "status": {"conditions": [condition]}}
     how = PatchKind.STRATEGIC
-    await client.patch(PODS, said.name, body, said.namespace, sub="status", how=how)
+    await client.patch(PODS, notice.name, body, notice.namespace, sub="status", how=how)

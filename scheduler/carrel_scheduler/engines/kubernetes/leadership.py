@@ -263,7 +263,7 @@ class Leader:
                     raise LeadershipLost("the lease could not be renewed in time") from error
 
     def _away(self, words: str, error: KubeError) -> None:
-        """Said once for each thing that is wrong."""
+        """PodNotice once for each thing that is wrong."""
         if self._said != error.reason:
             log.warning(words, error)
         self._said = error.reason

@@ -22,8 +22,8 @@ NOTE_LENGTH: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a pod is told.
+class PodNotice:
+    """What a pod is told, in a condition or an event.
 
     Attributes:
         namespace, name, uid: of the pod.
@@ -37,78 +37,80 @@ class Said:
     message: str
 
 
-async def tell(client: KubeClient, said: Said, *, now: float, instance: str) -> None:
-    """Write the condition and the event; a pod that is gone is told nothing.
+async def report_pending(
+    client: KubeClient, notice: PodNotice, *, now: float, instance: str
+) -> None:
+    """Write the condition and the event; a pod that is gone is left out.
 
     Raises ``KubeError`` for refusals.
     """
     try:
-        await _condition(client, said, now)
-        await event(client, said, now=now, instance=instance)
+        await _condition(client, notice, now)
+        await record_event(client, notice, now=now, instance=instance)
     except (NotFound, Conflict) as error:
-        log.debug("pod %s is gone already: %s", said.name, error)
+        log.debug("pod %s is gone already: %s", notice.name, error)
 
 
-async def nominate(client: KubeClient, said: Said, node: str) -> None:
-    """Say on which node room is being freed for a pod."""
-    body = {"metadata": {"uid": said.uid}, "status": {"nominatedNodeName": node}}
+async def nominate(client: KubeClient, notice: PodNotice, node: str) -> None:
+    """Record the node where capacity is being freed for a pod."""
+    body = {"metadata": {"uid": notice.uid}, "status": {"nominatedNodeName": node}}
     try:
-        await client.patch(PODS, said.name, body, said.namespace, sub="status")
+        await client.patch(PODS, notice.name, body, notice.namespace, sub="status")
     except (NotFound, Conflict, Invalid) as error:
-        log.debug("pod %s is gone, or bound, already: %s", said.name, error)
+        log.debug("pod %s is gone, or bound, already: %s", notice.name, error)
 
 
-async def _condition(client: KubeClient, said: Said, now: float) -> None:
+async def _condition(client: KubeClient, notice: PodNotice, now: float) -> None:
     condition = {
         "type": "PodScheduled",
         "status": "False",
         "reason": UNSCHEDULABLE,
-        "message": said.message,
+        "message": notice.message,
         "lastTransitionTime": timestamp(now),
     }
-    body = {"metadata": {"uid": said.uid}, "status": {"conditions": [condition]}}
+    body = {"metadata": {"uid": notice.uid}, "status": {"conditions": [condition]}}
     how = PatchKind.STRATEGIC
-    await client.patch(PODS, said.name, body, said.namespace, sub="status", how=how)
+    await client.patch(PODS, notice.name, body, notice.namespace, sub="status", how=how)
 
 
-async def event(
-    client: KubeClient, said: Said, *, now: float, instance: str, warning: bool = True
+async def record_event(
+    client: KubeClient, notice: PodNotice, *, now: float, instance: str, warning: bool = True
 ) -> None:
     """Write an event about a pod; the same reason again counts up the event that is there."""
-    name = _event_name(said)
+    name = _event_name(notice)
     at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     body: dict[str, Any] = {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": name, "namespace": said.namespace},
+        "metadata": {"name": name, "namespace": notice.namespace},
         "eventTime": at,
         "reportingController": REPORTER,
         "reportingInstance": instance[:128],
         "action": "Scheduling",
-        "reason": said.token,
+        "reason": notice.token,
         "regarding": {
             "apiVersion": "v1",
             "kind": "Pod",
-            "namespace": said.namespace,
-            "name": said.name,
-            "uid": said.uid,
+            "namespace": notice.namespace,
+            "name": notice.name,
+            "uid": notice.uid,
         },
-        "note": said.message[:NOTE_LENGTH],
+        "note": notice.message[:NOTE_LENGTH],
         "type": "Warning" if warning else "Normal",
     }
     try:
-        await client.create(EVENTS, body, said.namespace)
+        await client.create(EVENTS, body, notice.namespace)
     except AlreadyExists:
         again = {"series": {"count": 2, "lastObservedTime": at}}
-        await client.patch(EVENTS, name, again, said.namespace, how=PatchKind.MERGE)
+        await client.patch(EVENTS, name, again, notice.namespace, how=PatchKind.MERGE)
     except KubeError as error:
-        log.info("no event about pod %s: %s", said.name, error)
+        log.info("no event about pod %s: %s", notice.name, error)
 
 
-def _event_name(said: Said) -> str:
-    """The same for the same pod and sentence, so that nothing is said twice."""
-    digest = hashlib.sha256(f"{said.uid} {said.token} {said.message}".encode()).hexdigest()
-    return f"{said.name[:200]}.{digest[:16]}"
+def _event_name(notice: PodNotice) -> str:
+    """The same for the same pod and sentence, so that nothing is notice twice."""
+    digest = hashlib.sha256(f"{notice.uid} {notice.token} {notice.message}".encode()).hexdigest()
+    return f"{notice.name[:200]}.{digest[:16]}"
 
 
 def timestamp(now: float) -> str:

@@ -27,7 +27,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     ReportEvent,
     ReportPending,
 )
-from carrel_scheduler.engines.kubernetes.notifications import Said
+from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import Conflict, KubeError, TooManyRequests, Unavailable
 from carrel_scheduler.ledger.records import Ledger, Transition
@@ -115,8 +115,8 @@ class PodExecutor:
             self._binding.release()
         for _ in orders.evictions:
             self._evicting.release()
-        said: list[Notification] = [*orders.tells, *orders.notes, *orders.nominations]
-        for one in said:
+        notice: list[Notification] = [*orders.tells, *orders.notes, *orders.nominations]
+        for one in notice:
             self._tells[type(one), one.pod.uid] = one
             self._telling.set()
         if orders.rows:
@@ -193,7 +193,7 @@ class PodExecutor:
             await self._evicting.acquire()
             order = self._evictions.popleft()
             pod = order.pod
-            victim = Said(pod.namespace, pod.name, pod.uid, order.reason, order.message)
+            victim = PodNotice(pod.namespace, pod.name, pod.uid, order.reason, order.message)
             try:
                 await evict(self._client, victim, order.grace_seconds, now=self._now)
             except Exception as error:  # noqa: BLE001 - tried again, and told if that goes on
@@ -235,16 +235,18 @@ class PodExecutor:
         pod = order.pod
         try:
             if isinstance(order, Nominate):
-                said = Said(pod.namespace, pod.name, pod.uid, "", "")
-                await notifications.nominate(self._client, said, order.node)
+                notice = PodNotice(pod.namespace, pod.name, pod.uid, "", "")
+                await notifications.nominate(self._client, notice, order.node)
                 return
-            said = Said(pod.namespace, pod.name, pod.uid, order.token, order.message)
+            notice = PodNotice(pod.namespace, pod.name, pod.uid, order.token, order.message)
             if isinstance(order, ReportEvent):
                 now = self._now()
-                await notifications.event(self._client, said, now=now, instance=self._instance)
+                await notifications.record_event(
+                    self._client, notice, now=now, instance=self._instance
+                )
             else:
-                await notifications.tell(
-                    self._client, said, now=self._now(), instance=self._instance
+                await notifications.report_pending(
+                    self._client, notice, now=self._now(), instance=self._instance
                 )
             self.counts.told += 1
         except KubeError as error:

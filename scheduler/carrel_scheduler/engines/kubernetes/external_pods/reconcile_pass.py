@@ -50,7 +50,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints impo
 from carrel_scheduler.engines.kubernetes.external_pods.workload_pods import TaskPodIndex
 from carrel_scheduler.engines.kubernetes.pods import labels
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.quarantine import Quarantine
 
 log = logging.getLogger(__name__)
@@ -267,7 +267,7 @@ class ReconcilePass:
         self,
         access: ReconcilerAccess,
         stale_grace_s: float,
-        places: Places,
+        places: PlacementConstraints,
         storage_claim: str,
     ) -> None:
         self.state = access.state

@@ -28,7 +28,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.reconcile_pass import (
 )
 from carrel_scheduler.engines.kubernetes.external_pods.usage import holder_of, pod_counts
 from carrel_scheduler.engines.kubernetes.external_pods.workload_constraints import Claims, confined
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_schema.answers import DeviceHolder
 from carrel_schema.objects import Workload
 
@@ -51,10 +51,12 @@ class ExternalPodReconciler:
         access: ReconcilerAccess,
         *,
         stale_grace_s: float = STALE_SECONDS,
-        places: Places | None = None,
+        places: PlacementConstraints | None = None,
         storage_claim: str = "",
     ) -> None:
-        self.current = ReconcilePass(access, stale_grace_s, places or Places(), storage_claim)
+        self.current = ReconcilePass(
+            access, stale_grace_s, places or PlacementConstraints(), storage_claim
+        )
         self._handlers = EventHandlers(self.current)
 
     @property

@@ -22,7 +22,10 @@ from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import (
     ExternalWorkload,
 )
 from carrel_scheduler.engines.kubernetes.pods.labels import Grouping
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Ask, Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import (
+    PlacementConstraints,
+    PlacementRequest,
+)
 from carrel_scheduler.engines.kubernetes.pods.quantities import PodRefused
 from carrel_scheduler.engines.kubernetes.pods.resource_requests import needs_of, request_of
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
@@ -92,7 +95,7 @@ def asks_for(pod: Pod, counted: Request) -> bool:
 class PendingRequests:
     """Reads pods into requests of the core."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: PlacementConstraints) -> None:
         self._places = places
         self._version = places.version
         self._manner = places.manner
@@ -118,7 +121,7 @@ class PendingRequests:
             return
         self._note(workload, task, ask)
 
-    def _note(self, workload: ExternalWorkload, task: ExternalTask, ask: Ask) -> None:
+    def _note(self, workload: ExternalWorkload, task: ExternalTask, ask: PlacementRequest) -> None:
         waits = f"It waits: {ask.waits}." if ask.waits else ""
         if (task.request, task.waits) != (ask.request, waits):
             task.request, task.waits = ask.request, waits

@@ -1,7 +1,7 @@
 """Watches that feed the reconciler: pods, nodes, node groups, namespaces and volumes.
 
 Pods and nodes become events. Namespaces, claims, volumes and classes decide only where pods may
-run: they go straight into ``Places``, between the passes of the loop, which shares this thread;
+run: they go straight into the constraints, between the passes of the loop, which shares this thread;
 the loop is woken, so that pods that waited for them are evaluated again. A pod whose owners can not
 be read at the moment is read again later; what it uses is counted at once, if it has a node.
 """
@@ -22,7 +22,7 @@ from carrel_scheduler.engines.kubernetes.external_pods.messages import (
     UnmanagedPodSeen,
 )
 from carrel_scheduler.engines.kubernetes.external_pods.reading import Reader
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_scheduler.engines.kubernetes.pods.placement.volumes import Volumes
 from carrel_scheduler.engines.kubernetes.pods.types import (
     Namespace,
@@ -80,7 +80,7 @@ class PlacementWatcher:
 
     def __init__(
         self,
-        places: Places,
+        places: PlacementConstraints,
         namespaces: Feed[Namespace],
         storage: StorageFeeds,
         wake: Callable[[], None],

@@ -22,7 +22,7 @@ from carrel_scheduler.engines.kubernetes.pods.nodes import (
     IN_GROUP,
     role_for,
 )
-from carrel_scheduler.engines.kubernetes.pods.placement.constraints import Places
+from carrel_scheduler.engines.kubernetes.pods.placement.constraints import PlacementConstraints
 from carrel_schema.names import namespace_of
 from carrel_schema.objects import Workload, WorkloadSpec
 
@@ -96,7 +96,7 @@ class WorkloadVolumes:
         storage: claim of every project that all its tasks use but workspaces; empty: none.
     """
 
-    def __init__(self, places: Places, storage: str = "") -> None:
+    def __init__(self, places: PlacementConstraints, storage: str = "") -> None:
         self._storage = storage
         self._places = places
         self._claims: dict[str, Claims] = {}

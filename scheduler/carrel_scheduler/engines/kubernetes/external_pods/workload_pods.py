@@ -16,9 +16,9 @@ from typing import Final
 from carrel_scheduler.engines.contract import TaskId
 from carrel_scheduler.engines.external import Disruption
 from carrel_scheduler.engines.kubernetes import notifications
-from carrel_scheduler.engines.kubernetes.eviction import DISRUPTION_TARGET, say_why
+from carrel_scheduler.engines.kubernetes.eviction import DISRUPTION_TARGET, report_disruption
 from carrel_scheduler.engines.kubernetes.external_pods.pod_groups import PodRef
-from carrel_scheduler.engines.kubernetes.notifications import Said
+from carrel_scheduler.engines.kubernetes.notifications import PodNotice
 from carrel_scheduler.engines.kubernetes.pods.types import Pod
 from carrel_scheduler.kube.client import KubeClient
 from carrel_scheduler.kube.errors import KubeError
@@ -103,9 +103,11 @@ class DisruptionAnnouncer:
         if pod is None:
             return
         message = str(why.data.get("sentence_without_names", why.sentence))
-        said = Said(pod.namespace, pod.name, pod.uid, why.token, message)
+        notice = PodNotice(pod.namespace, pod.name, pod.uid, why.token, message)
         try:
-            await say_why(self._client, said, self._now())
-            await notifications.event(self._client, said, now=self._now(), instance=self._instance)
+            await report_disruption(self._client, notice, self._now())
+            await notifications.record_event(
+                self._client, notice, now=self._now(), instance=self._instance
+            )
         except KubeError as error:
             log.info("pod %s is not told why it gives way: %s", pod.name, error)

@@ -228,17 +228,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlacementRequest:
     """What a pod asks for, as things are.
 
     Attributes:
         request: for the core.
         waits: why no node serves it for now, for reasons that the core does not know; in words,
             such as ``its volume claim `data` does not exist``. It is not queued until that ends.
-        follows: the answer may become another one: ask again when ``Places.version`` changed; every
-            other pod, when ``Places.manner`` did.
+        follows: the answer may become another one: ask again when ``version`` changed; every
+            other pod, when ``PlacementConstraints.manner`` did.
         checked: pods that are placed in the same turn may come in its way: ask
-            ``Places.still_fits`` before it is bound.
+            ``PlacementConstraints.still_fits`` before it is bound.
     """
 
     request: Request
@@ -249,11 +249,11 @@ class Ask:
 
 @dataclass(slots=True)
 class _Kept:
-    ask: Ask
+    ask: PlacementRequest
     versions: tuple[int, ...]
 
 
-class Places:
+class PlacementConstraints:
     """All nodes, and what placed pods, claims and volumes mean for who may run where.
 
     Args:
@@ -325,7 +325,9 @@ class Places:
 
     # What is asked
 
-    def ask(self, pod: Pod, groups: frozenset[str] | None = None, *, together: bool = False) -> Ask:
+    def ask(
+        self, pod: Pod, groups: frozenset[str] | None = None, *, together: bool = False
+    ) -> PlacementRequest:
         """What a pod asks for as things are.
 
         Args:
@@ -394,7 +396,7 @@ class Places:
         own = meta.name if claims_of(pod) else ""
         return (*key, meta.namespace, own, tuple(sorted(meta.labels.items())))
 
-    def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> Ask:
+    def _ask(self, pod: Pod, groups: frozenset[str] | None, *, together: bool) -> PlacementRequest:
         needs = needs_of(pod)
         if needs.share is not None:
             raise not_offered(pod.metadata.annotations)
@@ -417,7 +419,7 @@ class Places:
             tolerations=terms.tolerations,
             apart=self._around.apart(pod, together=together),
         )
-        return Ask(
+        return PlacementRequest(
             request=request_of(needs, where),
             waits=waits,
             follows=terms.of_nodes or around or bool(waits) or has_wishes(pod),
