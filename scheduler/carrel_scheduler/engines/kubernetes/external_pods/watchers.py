@@ -1,7 +1,7 @@
 """Watches that feed the reconciler: pods, nodes, node groups, namespaces and volumes.
 
 Pods and nodes become events. Namespaces, claims, volumes and classes decide only where pods may
-run: they go straight into the constraints, between the passes of the loop, which shares this thread;
+run: they become constraints at once, between the passes of the loop, which shares this thread;
 the loop is woken, so that pods that waited for them are evaluated again. A pod whose owners can not
 be read at the moment is read again later; what it uses is counted at once, if it has a node.
 """
