@@ -9,9 +9,8 @@ from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.plan import Plan
 from carrel_scheduler.core.preemption import vectorised
-from carrel_scheduler.core.preemption.search.board import lay_out, purse_of
-from carrel_scheduler.core.preemption.search.bounds import by_budgets, by_sums
-from carrel_scheduler.core.preemption.search.fitting import fitting
+from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
+from carrel_scheduler.core.preemption.search.model import fitting
 from unit.core.preemption.search.situations import random_situation
 
 NODES = 100
@@ -41,17 +40,14 @@ def test_what_is_just_enough_is_not_refused(make: Callable[[int], borrowed.Claim
     assert len(planned(make(NODES)).evictions) == NODES // 2 * borrowed.GPUS
 
 
-def test_sums_refuse_only_what_the_board_refuses() -> None:
+def test_sums_refuse_only_what_the_layout_refuses() -> None:
     refused = 0
     for seed in range(200):
         s = random_situation(seed)
-        purse = purse_of(s.victims, s.budgets)
-        early = by_sums(s.claim, s.ground, purse)
-        board = lay_out(s.ground, s.victims, s.budgets, purse)
-        fits = fitting(s.claim, board.devices, board.host) * s.ground.eligible
-        late = by_budgets(s.claim, board, fits)
-        if early is not None:
-            refused += 1
-            assert late is not None
-            assert late.have <= early.have < early.need == late.need
+        units = unit_budgets(s.victims, s.budgets)
+        early = refused_by_sums(s.claim, s.ground, units)
+        layout = lay_out(s.ground, s.victims, units)
+        fits = fitting(s.claim, layout.devices, layout.host) * s.ground.eligible
+        assert not early or layout.refuses(s.claim, fits)
+        refused += early
     assert refused

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.preemption.search.claims import Ground, Victims
-from carrel_scheduler.core.work.gang_steps import shed_steps
-from carrel_scheduler.core.work.jobs import Job, leaf_states
+from carrel_scheduler.core.preemption.search.model import Candidates, FreeCapacity
+from carrel_scheduler.core.work.jobs import Job
+from carrel_scheduler.core.work.members import leaf_states
+from carrel_scheduler.core.work.steps import shed_steps
 
 Times = npt.NDArray[np.float64]
 
@@ -42,7 +43,7 @@ class VictimTable:
     left_out: bool
     nodes: Counts | None = None
 
-    def plain(self) -> Victims:
+    def plain(self) -> Candidates:
         """Without costs: every unit like the other (see ``costs``)."""
         zeros = np.zeros(len(self.first), np.int64)
         return self._victims(zeros, np.arange(len(self.first)))
@@ -90,9 +91,9 @@ class VictimTable:
         chosen[units] = True
         return self.rows[chosen.take(self.unit)]
 
-    def _victims(self, cost: Counts, order: Counts) -> Victims:
+    def _victims(self, cost: Counts, order: Counts) -> Candidates:
         tasks, rows = self.cycle.state.tasks, self.rows
-        return Victims(
+        return Candidates(
             node=self._places(tasks.node.take(rows)),
             mask=tasks.mask.take(rows),
             share=tasks.share.take(rows).astype(np.int64),
@@ -113,7 +114,7 @@ class VictimTable:
         places[self.nodes] = np.arange(len(self.nodes))
         return places.take(node)
 
-    def ground(self, cls: int) -> Ground:
+    def free_capacity(self, cls: int) -> FreeCapacity:
         """The room that is coming on the nodes looked at, where a class may run.
 
         CPU and memory may be below zero where a node reports less than is held: what is freed
@@ -124,13 +125,13 @@ class VictimTable:
         host = room.free.host[:2] + room.releasing.host[:2] - room.reserved.host[:2]
         eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
         if self.nodes is None:
-            return Ground(eligible, soon.devices, host, rank)
+            return FreeCapacity(eligible, soon.devices, host, rank)
         some = np.append(self.nodes, 0)
         eligible = eligible.take(some)
         eligible[-1] = False
         rank = rank.take(some)
         rank[-1] = len(state.nodes.names) + 1
-        return Ground(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
+        return FreeCapacity(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
 
 
 def victims_of(

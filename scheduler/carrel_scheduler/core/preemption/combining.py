@@ -1,4 +1,4 @@
-"""Victims of two rules for one claim: the own queue's lower priority, and what others borrowed.
+"""Candidates of two rules for one claim: the own queue's lower priority, and what others borrowed.
 
 At first the cheapest set is looked for as if all lower priority of the own queue had left, so with
 all rights that there may be. Where that set takes so little of it that the claim would not stand,
@@ -17,7 +17,7 @@ from carrel_scheduler.core.preemption.candidates import Times
 from carrel_scheduler.core.preemption.minimum_runtimes import preempt_protects_s
 from carrel_scheduler.core.preemption.node_prefilter import promising
 from carrel_scheduler.core.preemption.own_queue import OwnSide, sum_of
-from carrel_scheduler.core.preemption.search.claims import Claim as Wish
+from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.preemption.sequential import Search
 from carrel_scheduler.core.preemption.share_legality import is_protected, legal, wholly
 from carrel_scheduler.core.preemption.victim_order import Giving, Share
@@ -26,7 +26,7 @@ from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
 
 
-def make_room(own: OwnSide, wish: Wish | None) -> bool:
+def make_room(own: OwnSide, wish: GangRequest | None) -> bool:
     """Stop victims and hold their room.
 
     Args:
@@ -48,7 +48,7 @@ def make_room(own: OwnSide, wish: Wish | None) -> bool:
     return len(every) > len(first) and _after(own, wish, every)
 
 
-def _as_if_all_left(own: OwnSide, wish: Wish) -> bool | None:
+def _as_if_all_left(own: OwnSide, wish: GangRequest) -> bool | None:
     """The cheapest set with all rights there may be; ``None`` where another way has to be tried."""
     cycle, rights = own.cycle, own.rights(own.most)
     offer = _offer(own, wish, own.most)
@@ -72,7 +72,7 @@ def _not_so() -> bool:
     return False
 
 
-def _after(own: OwnSide, wish: Wish | None, leaving: Sequence[Share]) -> bool:
+def _after(own: OwnSide, wish: GangRequest | None, leaving: Sequence[Share]) -> bool:
     """Make room after some of the own queue have left, so that the claim stands."""
     cycle, gone = own.cycle, sum_of(leaving)
     mark, causes = cycle.moves.mark(), own.causes(gone)
@@ -96,7 +96,11 @@ def _after(own: OwnSide, wish: Wish | None, leaving: Sequence[Share]) -> bool:
 
 
 def _in_offer(
-    own: OwnSide, wish: Wish, offer: vectorised.Offer, gone: Triple, causes: tuple[Cause, Cause]
+    own: OwnSide,
+    wish: GangRequest,
+    offer: vectorised.Offer,
+    gone: Triple,
+    causes: tuple[Cause, Cause],
 ) -> bool:
     """Make room over arrays, and one by one where there are few."""
     table, (cause, told) = offer.table, causes
@@ -144,7 +148,7 @@ def _one_by_one(
     return Search(cycle, job, own.step, causes[0], own=causes[1]).run(shares())
 
 
-def _offer(own: OwnSide, wish: Wish, gone: Triple) -> vectorised.Offer | None:
+def _offer(own: OwnSide, wish: GangRequest, gone: Triple) -> vectorised.Offer | None:
     """Those who may give way by either rule, and how much their queues may lose.
 
     ``gone`` has left already. ``None`` where ``clearing`` cannot tell.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.preemption.candidates import VictimTable
-from carrel_scheduler.core.preemption.search.claims import Victims
+from carrel_scheduler.core.preemption.search.model import Candidates
 from carrel_scheduler.core.preemption.sorting import ascending
 from carrel_scheduler.core.queues.order import victim_key
 from carrel_scheduler.core.queues.rules import RESOURCES
@@ -33,7 +33,7 @@ SHOWN = 100
 labels."""
 
 
-def costed(table: VictimTable, plain: Victims, excess: Counts | None = None) -> Victims:
+def costed(table: VictimTable, plain: Candidates, excess: Counts | None = None) -> Candidates:
     """With what each unit loses, and its place in the order of victims.
 
     ``plain``: the same without. ``excess`` (Q, 3): what may be taken of each queue; a unit that

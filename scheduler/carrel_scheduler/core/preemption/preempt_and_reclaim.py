@@ -14,7 +14,7 @@ from carrel_scheduler.core.preemption import preemptors, vectorised
 from carrel_scheduler.core.preemption.combining import make_room
 from carrel_scheduler.core.preemption.node_prefilter import enough_in_all
 from carrel_scheduler.core.preemption.own_queue import OwnSide, reaches_others
-from carrel_scheduler.core.preemption.search.claims import Claim as Wish
+from carrel_scheduler.core.preemption.search.model import GangRequest
 from carrel_scheduler.core.resources import NONE
 from carrel_scheduler.core.work.jobs import Job
 
@@ -55,7 +55,7 @@ def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
     return answered(make_room(own, wish))
 
 
-def _in_reach(cycle: Cycle, job: Job, wish: Wish) -> bool:
+def _in_reach(cycle: Cycle, job: Job, wish: GangRequest) -> bool:
     """Whether by sums its own queue and all that borrow could give enough."""
     giving = cycle.borrowers.copy()
     giving[job.queue] = True

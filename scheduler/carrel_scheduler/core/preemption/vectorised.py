@@ -23,11 +23,9 @@ from carrel_scheduler.core.preemption.node_prefilter import (
     likely_nodes,
     looks_at_all,
 )
-from carrel_scheduler.core.preemption.search.board import lay_out, purse_of
-from carrel_scheduler.core.preemption.search.bounds import by_sums
-from carrel_scheduler.core.preemption.search.claims import Budgets, Cleared, NotFound
-from carrel_scheduler.core.preemption.search.claims import Claim as Wish
-from carrel_scheduler.core.preemption.search.clear import clear
+from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
+from carrel_scheduler.core.preemption.search.model import Budgets, Cleared, GangRequest, NotFound
+from carrel_scheduler.core.preemption.search.search import search
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.resources import MILLI
@@ -46,7 +44,7 @@ class Offer:
     budgets: Budgets
 
 
-def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
+def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None:
     """The step as ``clearing`` understands it, or ``None``."""
     shape, classes = job.shape, cycle.state.classes
     kind = classes.kinds[shape.cls]
@@ -57,7 +55,7 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Wish | None:
     if kind.form not in (Form.NONE, Form.WHOLE, Form.SHARE) or len(classes.host(shape.cls)) > 2:
         return None
     width, size, cpu, memory = classes.clearing_kind(shape.cls)
-    return Wish(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
+    return GangRequest(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
 
 
 def budgets_of(cycle: Cycle, claim: Claim, known: ClaimBudgets | None = None) -> Budgets | None:
@@ -92,7 +90,7 @@ def open_budgets(cycle: Cycle) -> Budgets:
 def make_room(
     cycle: Cycle,
     job: Job,
-    wish: Wish,
+    wish: GangRequest,
     table: VictimTable,
     budgets: Budgets,
     cause: Cause,
@@ -112,15 +110,15 @@ def make_room(
             everything that could be given.
         own: what victims of the preemptor's own queue are told, where it is something else.
     """
-    plain, ground = table.plain(), table.ground(job.shape.cls)
-    purse = purse_of(plain, budgets)
+    plain, free = table.plain(), table.free_capacity(job.shape.cls)
+    of_units = unit_budgets(plain, budgets)
     few = are_few(table)
-    if not (few or table.left_out) and by_sums(wish, ground, purse) is not None:
+    if not (few or table.left_out) and refused_by_sums(wish, free, of_units):
         return False
-    board = lay_out(ground, plain, budgets, purse)
+    layout = lay_out(free, plain, of_units)
     weighed = None if bool(budgets.open.all()) else budgets.excess
-    board.later = lambda: costed(table, plain, weighed)
-    answer = clear(wish, board)
+    layout.later = lambda: costed(table, plain, weighed)
+    answer = search(wish, layout)
     few |= table.left_out and not isinstance(answer, Cleared)
     if not isinstance(answer, Cleared):
         if few and one_by_one():
@@ -130,7 +128,7 @@ def make_room(
         return False
     mark = cycle.moves.mark()
     if few and one_by_one():
-        if _cost(cycle, table, board.victims.cost, mark) <= answer.cost:
+        if _cost(cycle, table, layout.candidates.cost, mark) <= answer.cost:
             return True
         cycle.moves.rollback(mark)
     if table.nodes is not None:
@@ -201,7 +199,7 @@ def _whole_nodes(
     return np.asarray((free.T * bits).sum(axis=1, dtype=np.uint64))
 
 
-def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | None:
+def from_others(cycle: Cycle, claim: Claim, job: Job, wish: GangRequest) -> Offer | None:
     """Those of whom a claim may take, and how much; ``None`` where ``clearing`` cannot tell."""
     budgets = budgets_of(cycle, claim)
     if budgets is None:
@@ -218,7 +216,7 @@ def from_others(cycle: Cycle, claim: Claim, job: Job, wish: Wish) -> Offer | Non
 def offer(
     cycle: Cycle,
     job: Job,
-    wish: Wish,
+    wish: GangRequest,
     giving: Bools,
     budgets: Budgets,
     *,

@@ -1,6 +1,5 @@
-"""Clearing: which victims make room for a claim.
+"""The search for victims over arrays, for identical tasks; it knows neither jobs nor the cycle.
 
-`board.lay_out` puts a set of victims on its nodes, once; `clear.clear` answers one claim for equal
-tasks, `bounds.upper` bounds hundreds of claims at once. Room for unlike tasks is made one victim at
-a time, by `clearing_room`.
+``layout.lay_out`` puts candidates on their nodes and refuses what is impossible by sums;
+``search.search`` finds the victims. Room for unlike tasks is made by ``preemption.sequential``.
 """

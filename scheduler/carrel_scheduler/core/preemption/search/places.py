@@ -1,19 +1,207 @@
-"""Which of a node's tasks go for its first, second, ... further place.
+"""Places: what a request can buy. An item is one more place on a node and the units that it costs.
 
-All nodes at once: in every step each node that lacks room for its goal gives up the devices that
-are cheapest to free, and then, where millicores or MiB are short, further tasks, those first that
-free most for what they are worth.
+A node on which a task needs everything that candidates hold has one item. Elsewhere the places of a
+node come one after another, each on the devices that are cheapest to free; where millicores or MiB
+are still short, further tasks of the node go, those first that free most for their cost. Places
+that cost relatively less than the one before are joined with it, so that the cost per place never
+falls along a node, and the cheapest items of all nodes are always beginnings of their nodes' lists.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from carrel_scheduler.core.layers import LARGEST
-from carrel_scheduler.core.preemption.search.board import Board, cells
-from carrel_scheduler.core.preemption.search.claims import Bools, Claim, Ints
-from carrel_scheduler.core.preemption.search.fitting import fitting
+from carrel_scheduler.core.preemption.search.layout import Layout, cells
+from carrel_scheduler.core.preemption.search.model import Bools, GangRequest, Ints, fitting
 
 STEPS = 16
 """A node's list is cut into at most so many steps."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Items sorted by node, and on a node in the order in which they are taken.
+
+    Attributes:
+        node: (I,) where.
+        gain: (I,) tasks that it makes room for.
+        start: (I + 1,) where an item's units begin in ``unit``.
+        unit: (L,) units; a unit on several nodes stands in several items.
+        cost: (I,) of its units, as given.
+        tie: (I,) which of two equals is taken first.
+        later: (I,) items that follow another item of their node.
+        forced: no node has a choice of victims, so what holds for items holds for all sets.
+    """
+
+    node: Ints
+    gain: Ints
+    start: Ints
+    unit: Ints
+    cost: Ints
+    tie: Ints
+    later: Bools
+    forced: bool
+    width: int = 0
+    """Units of every item, where all have the same number, else 0."""
+
+    def sums(self, values: Ints) -> Ints:
+        """(I,) sums of a column of losses, (L,), over the units of every item."""
+        if not len(values):
+            return np.zeros(len(self.node), np.int64)
+        if self.width:
+            return np.asarray(np.add.reduceat(values, self.start[:-1]))
+        sums: Ints = np.add.reduceat(values, np.minimum(self.start[:-1], len(values) - 1))
+        sums[self.start[1:] == self.start[:-1]] = 0
+        return sums
+
+    def units(self, chosen: Ints) -> Ints:
+        """Units of the items ``chosen``, each once, ascending."""
+        units = self.unit.take(self.losses(chosen))
+        flags = np.zeros(int(units.max(initial=-1)) + 1, np.bool_)
+        flags[units] = True
+        return np.flatnonzero(flags)
+
+    def owners(self, chosen: Ints) -> Ints:
+        """For each of ``losses``, the place in ``chosen`` of the item that it belongs to."""
+        count = self.width or self.start.take(chosen + 1) - self.start.take(chosen)
+        return np.arange(len(chosen)).repeat(count)
+
+    def losses(self, chosen: Ints) -> Ints:
+        """Indices into ``unit`` of the items ``chosen``, item by item."""
+        if self.width:
+            return np.asarray(chosen[:, None] * self.width + np.arange(self.width)).ravel()
+        begin, count = (
+            self.start.take(chosen),
+            self.start.take(chosen + 1) - self.start.take(chosen),
+        )
+        ends = np.cumsum(count)
+        total = int(ends[-1]) if len(ends) else 0
+        return np.asarray(np.arange(total) + np.repeat(begin - (ends - count), count))
+
+
+def least(key: Ints, tie: Ints, count: int) -> Ints:
+    """Ascending indices of the ``count`` least keys, 0 < count <= len(key), by tie if equal."""
+    last = np.partition(key, count - 1)[count - 1]
+    chosen = key < last
+    equal = np.flatnonzero(key == last)
+    missing = count - int(np.count_nonzero(chosen))
+    if missing < len(equal):
+        equal = equal[np.argsort(tie.take(equal), kind="stable")[:missing]]
+    chosen[equal] = True
+    return np.flatnonzero(chosen)
+
+
+def cheapest(key: Ints, items: Places, need: int) -> Ints | None:
+    """Places of least key that gain ``need`` places, ascending; ``None`` if all are too few."""
+    if (items.gain == 1).all():
+        if len(key) <= need:
+            return np.arange(len(key)) if len(key) == need else None
+        return least(key, items.tie, need)
+    order = np.lexsort((items.tie, key / items.gain))
+    enough = int(np.searchsorted(np.cumsum(items.gain.take(order)), need))
+    return np.sort(order[: enough + 1]) if enough < len(order) else None
+
+
+def places_of(request: GangRequest, layout: Layout, fits: Ints, base: Ints) -> Places:
+    """All items of a request.
+
+    Args:
+        request: what is wanted.
+        layout: the candidates.
+        fits: (N,) tasks that fit with everybody gone.
+        base: (N,) tasks that fit already.
+    """
+    nodes = np.flatnonzero(fits > base)
+    whole = len(nodes) == len(fits)
+    spots = layout.start if whole else None
+    if spots is None:
+        count = layout.start.take(nodes + 1) - layout.start.take(nodes)
+        spots = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(count, out=spots[1:])
+        within = np.arange(int(spots[-1])) + np.repeat(layout.start.take(nodes) - spots[:-1], count)
+        rows = layout.rows.take(within)
+    else:
+        rows = layout.rows
+    unit = layout.units_of(rows)
+    if layout.alone and _forced(request, layout, nodes, fits, rows):
+        gain = np.ones(len(nodes), np.int64)
+        items = Places(nodes, gain, spots, unit, gain, gain, gain > 1, forced=True)
+    else:
+        items = _listed(request, layout, nodes, rows, spots, unit, fits, base)
+    count = np.diff(items.start)
+    if len(count) and count[0] > 0 and bool((count == count[0]).all()):
+        items.width = int(count[0])
+    items.cost = items.sums(layout.candidates.cost.take(items.unit))
+    latest = np.zeros(len(items.node), np.int64)
+    if len(items.unit):
+        order = layout.candidates.order.take(items.unit)
+        latest = np.maximum.reduceat(order, np.minimum(items.start[:-1], len(order) - 1))
+        latest[items.start[1:] == items.start[:-1]] = -1
+    items.tie = latest * len(fits) + layout.free.rank.take(items.node)
+    return items
+
+
+def _forced(request: GangRequest, layout: Layout, nodes: Ints, fits: Ints, rows: Ints) -> bool:
+    """Whether every node has one place, and that needs every device that can be cleared."""
+    if not request.width or request.size * 2 <= 1000 or (fits.take(nodes) > 1).any():
+        return False
+    usable = np.count_nonzero(layout.devices >= request.size, axis=0).take(nodes)
+    exact = request.size == 1000 and bool((layout.candidates.mask.take(rows) != 0).all())
+    covered = bool((np.count_nonzero(layout.devices, axis=0).take(nodes) == request.width).all())
+    return exact and covered and bool((usable == request.width).all())
+
+
+def _listed(
+    request: GangRequest, layout: Layout, nodes: Ints, rows: Ints, spots: Ints, unit: Ints,
+    fits: Ints, base: Ints,
+) -> Places:  # fmt: skip
+    """Places of nodes on which there is a choice."""
+    at = np.repeat(np.arange(len(nodes)), np.diff(spots))
+    place = _Filling(request, layout, nodes, rows, at, layout.candidates.cost.take(unit))
+    want = np.minimum(fits.take(nodes), base.take(nodes) + request.tasks)
+    step, levels = place.fill(base.take(nodes), want)
+    return _join(nodes, at, unit, step, levels, layout.candidates.cost.take(unit))
+
+
+def _join(nodes: Ints, at: Ints, unit: Ints, step: Ints, levels: Ints, weight: Ints) -> Places:
+    """Make items of steps, joining a step with the one before where the cost per place falls."""
+    steps, count = len(levels) - 1, len(nodes)
+    gain = np.diff(levels, axis=0)
+    cost = np.bincount(
+        (step - 1)[step > 0] * count + at[step > 0], weights=weight[step > 0],
+        minlength=steps * count,
+    ).astype(np.int64).reshape(steps, count)  # fmt: skip
+    into = np.tile(np.arange(steps)[:, None], (1, count))
+    for _ in range(steps):
+        joined = False
+        for k in range(steps - 1, 0, -1):
+            falls = (gain[k] > 0) | (cost[k] > 0)
+            falls &= (cost[k] * gain[k - 1] < cost[k - 1] * gain[k]) | (gain[k - 1] <= 0)
+            if falls.any():
+                joined = True
+                cost[k - 1, falls] += cost[k, falls]
+                gain[k - 1, falls] += gain[k, falls]
+                cost[k, falls] = gain[k, falls] = 0
+                move = (into == k) & falls
+                into[move] = k - 1
+        if not joined:
+            break
+    item, node = np.nonzero((gain > 0).T)[::-1]
+    number = np.full((steps, count), -1)
+    number[item, node] = np.arange(len(item))
+    goes = np.flatnonzero(step > 0)
+    owner = number[into[step[goes] - 1, at[goes]], at[goes]]
+    goes, owner = goes[owner >= 0], owner[owner >= 0]
+    by_item = np.argsort(owner, kind="stable")
+    start = np.zeros(len(item) + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(item)), out=start[1:])
+    later = np.zeros(len(node), np.bool_)
+    later[1:] = node[1:] == node[:-1]
+    zero = np.zeros(len(item), np.int64)
+    return Places(
+        nodes[node], gain[item, node], start, unit[goes[by_item]], zero, zero, later, forced=False
+    )
 
 
 def _before(group: Ints, amount: Ints) -> Ints:
@@ -24,19 +212,19 @@ def _before(group: Ints, amount: Ints) -> Ints:
     return np.asarray(sums - np.maximum.accumulate(np.where(first, sums, 0)))
 
 
-class Places:
+class _Filling:
     """The tasks of some nodes, the room there, and the step at which each task goes."""
 
     def __init__(
-        self, claim: Claim, board: Board, nodes: Ints, rows: Ints, at: Ints, weight: Ints
+        self, request: GangRequest, layout: Layout, nodes: Ints, rows: Ints, at: Ints, weight: Ints
     ) -> None:
-        self.claim, self.at, self.weight = claim, at, weight
-        victims, ground = board.victims, board.ground
-        self.devices = ground.devices.take(nodes, axis=1).astype(np.int64)
-        self.host = ground.host.take(nodes, axis=1)
-        self.cpu, self.memory = victims.cpu_milli.take(rows), victims.memory_mib.take(rows)
-        self.row, self.device = cells(victims, rows)
-        self.share = victims.share.take(rows)
+        self.request, self.at, self.weight = request, at, weight
+        candidates, free = layout.candidates, layout.free
+        self.devices = free.devices.take(nodes, axis=1).astype(np.int64)
+        self.host = free.host.take(nodes, axis=1)
+        self.cpu, self.memory = candidates.cpu_milli.take(rows), candidates.memory_mib.take(rows)
+        self.row, self.device = cells(candidates, rows)
+        self.share = candidates.share.take(rows)
         self.step = np.zeros(len(rows), np.int64)
 
     def fill(self, base: Ints, want: Ints) -> tuple[Ints, Ints]:
@@ -55,7 +243,7 @@ class Places:
             goal = np.minimum(base + step * stride, want)
             self._clear_devices(step, goal)
             self._clear_host(step, goal)
-            room = fitting(self.claim, self.devices, self.host)
+            room = fitting(self.request, self.devices, self.host)
             reached = np.maximum(np.minimum(room, want), goal)
             levels.append(np.minimum(room, want))
         return self.step, np.stack(levels)
@@ -74,12 +262,12 @@ class Places:
         self.devices += given.astype(np.int64).reshape(size)
 
     def _clear_devices(self, step: int, goal: Ints) -> None:
-        claim = self.claim
-        if not claim.width:
+        request = self.request
+        if not request.width:
             return
-        for _ in range(1 + claim.width * int(goal.max(initial=0))):
-            slots = np.minimum(self.devices // claim.size, goal)
-            short = slots.sum(axis=0) < goal * claim.width
+        for _ in range(1 + request.width * int(goal.max(initial=0))):
+            slots = np.minimum(self.devices // request.size, goal)
+            short = slots.sum(axis=0) < goal * request.width
             if not short.any():
                 return
             if not self._next_device(step, goal, slots, short):
@@ -87,7 +275,7 @@ class Places:
 
     def _next_device(self, step: int, goal: Ints, slots: Ints, short: Bools) -> bool:
         """On every node that is ``short`` clear one more slot on as many devices as are missing."""
-        size, (width, nodes) = self.claim.size, self.devices.shape
+        size, (width, nodes) = self.request.size, self.devices.shape
         held = np.flatnonzero((self.step[self.row] == 0) & short[self.at[self.row]])
         if not len(held):
             return False
@@ -126,12 +314,12 @@ class Places:
         """(D, M) the cheapest devices of every node, as many as it lacks."""
         closed = LARGEST
         price = np.where((slots < goal) & short, price, closed)
-        missing = np.where(short, goal * self.claim.width - slots.sum(axis=0), 0)
+        missing = np.where(short, goal * self.request.width - slots.sum(axis=0), 0)
         rank = np.argsort(np.argsort(price, axis=0, kind="stable"), axis=0)
         return np.asarray((rank < missing) & (price < closed))
 
     def _clear_host(self, step: int, goal: Ints) -> None:
-        needs = (self.claim.cpu_milli, self.claim.memory_mib)
+        needs = (self.request.cpu_milli, self.request.memory_mib)
         short = np.stack([goal * need for need in needs]) - self.host
         if not (short > 0).any():
             return

@@ -8,8 +8,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carrel_scheduler.core.preemption.search.claims import Budgets, Claim, Ground, Ints, Room
-from carrel_scheduler.core.queues.rules import Tree
+from carrel_scheduler.core.preemption.search.model import (
+    Budgets,
+    FreeCapacity,
+    GangRequest,
+    Ints,
+    Room,
+)
+from carrel_scheduler.core.queues.tree import Tree
 from unit.core.preemption.search.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
@@ -67,7 +73,7 @@ def gangs(dice: np.random.Generator, unit: int) -> list[Row]:
     return rows
 
 
-def large_situation(fill: FILL, claim: Claim, seed: int, keep: float) -> Situation:
+def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> Situation:
     """A situation; leaves and the three queues above them keep about this part of what they hold.
 
     With ``keep`` 0 all may go.
@@ -84,7 +90,7 @@ def large_situation(fill: FILL, claim: Claim, seed: int, keep: float) -> Situati
     excess[:, 0] = np.ceil(held * (1 - keep * dice.uniform(0.8, 1.2, LEAVES + 3)) / 1000) * 1000
     parent = np.append(np.repeat(np.arange(LEAVES, LEAVES + 3), LEAVES // 3), [-1, -1, -1])
     budgets = Budgets(Tree(parent), excess, np.full(LEAVES + 3, keep == 0))
-    ground = Ground(
+    ground = FreeCapacity(
         dice.random(NODES) < 0.95, free, host, np.asarray(dice.permutation(NODES)),
     )  # fmt: skip
     return Situation(claim, ground, victims, budgets)

@@ -5,37 +5,49 @@ from itertools import combinations
 
 import numpy as np
 
-from carrel_scheduler.core.preemption.search.claims import Budgets, Claim, Ground, Ints, Victims
-from carrel_scheduler.core.preemption.search.fitting import fitting_one
-from carrel_scheduler.core.queues.rules import Tree
+from carrel_scheduler.core.preemption.search.layout import lay_out, unit_budgets
+from carrel_scheduler.core.preemption.search.model import (
+    Answer,
+    Budgets,
+    Candidates,
+    FreeCapacity,
+    GangRequest,
+    fitting_one,
+)
+from carrel_scheduler.core.preemption.search.search import search
+from carrel_scheduler.core.queues.tree import Tree
 
 Set = frozenset[int]
 
 
 @dataclass(frozen=True)
 class Situation:
-    claim: Claim
-    ground: Ground
-    victims: Victims
+    claim: GangRequest
+    ground: FreeCapacity
+    victims: Candidates
     budgets: Budgets
-    domain: Ints | None = None
+
+    def answer(self) -> Answer:
+        """What the search says."""
+        units = unit_budgets(self.victims, self.budgets)
+        return search(self.claim, lay_out(self.ground, self.victims, units))
 
 
 def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[int],
-               order: list[int] | None = None) -> Victims:  # fmt: skip
+               order: list[int] | None = None) -> Candidates:  # fmt: skip
     """Rows of (node, mask, share, cpu, memory, queue, unit)."""
     columns = np.array(rows, np.int64).reshape(-1, 7).T
     node, mask, share, cpu, memory, queue, unit = columns
     places = range(len(cost)) if order is None else order
-    return Victims(
+    return Candidates(
         node, mask.astype(np.uint64), share, cpu, memory, queue, unit,
         np.array(cost, np.int64), np.array(places, np.int64), np.zeros(len(node), np.int64),
     )  # fmt: skip
 
 
-def free_ground(devices: int, nodes: int, host: int = 0) -> Ground:
+def free_ground(devices: int, nodes: int, host: int = 0) -> FreeCapacity:
     """Nodes without a free device."""
-    return Ground(
+    return FreeCapacity(
         np.ones(nodes, np.bool_), np.zeros((devices, nodes), np.int16),
         np.full((2, nodes), host, np.int64), np.arange(nodes),
     )  # fmt: skip
@@ -82,7 +94,7 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
         unit += bool(parts)
     width = int(rng.choice([0, 1, 1, 2, 3, 4]))
     size = 1000 if rng.random() < 0.7 else int(rng.choice([250, 500, 700]))
-    claim = Claim(
+    claim = GangRequest(
         int(rng.integers(1, 5)), width, size, int(rng.integers(0, 9)) if width else 5,
         int(rng.integers(0, 9)), int(rng.integers(1, 3)) if rng.random() < 0.2 else 0,
     )  # fmt: skip
@@ -96,13 +108,12 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
         excess,
         np.append(np.zeros(4, np.bool_), rng.random(2) < 0.5),
     )
-    ground = Ground(
+    ground = FreeCapacity(
         rng.random(count) < 0.9, devices.astype(np.int16), host, np.asarray(rng.permutation(count))
     )
-    domain = np.asarray(rng.integers(-1, 2, count)) if rng.random() < 0.2 else None
     cost = rng.integers(0, 100, unit).tolist()
     victims = victims_of(rows, cost, rng.permutation(unit).tolist())
-    return Situation(claim, ground, victims, budgets, domain)
+    return Situation(claim, ground, victims, budgets)
 
 
 def legal(situation: Situation, units: Set) -> bool:
@@ -153,13 +164,7 @@ def places(situation: Situation, units: Set) -> dict[int, int]:
 
 
 def suffices(situation: Situation, units: Set) -> bool:
-    fits, domain = places(situation, units), situation.domain
-    if domain is None:
-        return sum(fits.values()) >= situation.claim.tasks
-    return any(
-        sum(count for node, count in fits.items() if domain[node] == d) >= situation.claim.tasks
-        for d in range(int(domain.max()) + 1)
-    )
+    return sum(places(situation, units).values()) >= situation.claim.tasks
 
 
 def optimum(situation: Situation) -> int | None:

@@ -9,20 +9,15 @@ write the present answers down: ``python tests/unit/core/preemption/search/test_
 import json
 import sys
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[4]))
 
-from carrel_scheduler.core.preemption.search.board import lay_out
-from carrel_scheduler.core.preemption.search.claims import Answer, Claim, Cleared, Impossible
-from carrel_scheduler.core.preemption.search.clear import clear
+from carrel_scheduler.core.preemption.search.model import Answer, Cleared, GangRequest, Impossible
 from unit.core.preemption.search.large import (
-    NODES,
     blocks,
     gangs,
     large_situation,
@@ -37,29 +32,21 @@ SEEDS = range(5)
 RECORD = Path(__file__).with_name("quality.json")
 FILLS = {"single": single_devices, "blocks": blocks, "shares": shares, "gangs": gangs}
 CLAIMS = {
-    "nodes": Claim(9, 8, cpu_milli=16, memory_mib=16),
-    "halves of nodes": Claim(26, 4, cpu_milli=4),
-    "halves": Claim(170, 1, 500),
-    "apart": Claim(20, 2, cpu_milli=3, most_per_node=1),
-    "two quarters": Claim(40, 2, 250, memory_mib=5),
-    "hosts": Claim(30, 0, cpu_milli=12, memory_mib=9),
+    "nodes": GangRequest(9, 8, cpu_milli=16, memory_mib=16),
+    "halves of nodes": GangRequest(26, 4, cpu_milli=4),
+    "halves": GangRequest(170, 1, 500),
+    "apart": GangRequest(20, 2, cpu_milli=3, most_per_node=1),
+    "two quarters": GangRequest(40, 2, 250, memory_mib=5),
+    "hosts": GangRequest(30, 0, cpu_milli=12, memory_mib=9),
 }
-KEPT = {"open": (0.0, False), "some": (0.45, False), "tight": (0.6, False), "racks": (0.5, True)}
+KEPT = {"open": 0.0, "some": 0.45, "tight": 0.6}
 KINDS = [f"{fill}, {claim}, {kept}" for fill in FILLS for claim in CLAIMS for kept in KEPT]
 Found = list[int | str | None]
 
 
 def situation(kind: str, seed: int) -> Situation:
     fill, claim, kept = kind.split(", ")
-    wanted, (keep, racks) = CLAIMS[claim], KEPT[kept]
-    if not racks:
-        return large_situation(FILLS[fill], wanted, seed, keep)
-    third = replace(wanted, tasks=wanted.tasks // 3)
-    return replace(large_situation(FILLS[fill], third, seed, keep), domain=np.arange(NODES) // 8)
-
-
-def answer(s: Situation) -> Answer:
-    return clear(s.claim, lay_out(s.ground, s.victims, s.budgets), domain=s.domain)
+    return large_situation(FILLS[fill], CLAIMS[claim], seed, KEPT[kept])
 
 
 def told(found: Answer) -> int | str | None:
@@ -76,7 +63,7 @@ def record() -> dict[str, Found]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_costs_no_more_than_it_has(kind: str, record: dict[str, Found]) -> None:
-    now, before = [told(answer(situation(kind, seed))) for seed in SEEDS], record[kind]
+    now, before = [told(situation(kind, seed).answer()) for seed in SEEDS], record[kind]
     pairs = [(new, old) for new, old in zip(now, before, strict=True) if isinstance(old, int)]
     assert all(isinstance(new, int) for new, _ in pairs), f"no longer found: {now}"
     assert sum(int(new or 0) for new, _ in pairs) <= sum(old for _, old in pairs), now
@@ -85,10 +72,10 @@ def test_it_costs_no_more_than_it_has(kind: str, record: dict[str, Found]) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_answered_is_true(kind: str, record: dict[str, Found]) -> None:
+def test_what_is_answered_is_true(kind: str) -> None:
     for seed in SEEDS:
         s = situation(kind, seed)
-        found = answer(s)
+        found = s.answer()
         if not isinstance(found, Cleared):
             continue
         units = frozenset(found.units.tolist())
@@ -99,18 +86,11 @@ def test_what_is_answered_is_true(kind: str, record: dict[str, Found]) -> None:
         fits, used = places(s, units), Counter(found.nodes.tolist())
         assert used.total() == s.claim.tasks
         assert all(count <= fits[node] for node, count in used.items())
-        order = s.victims.order.take(found.units).tolist()
-        assert order == sorted(order)
-        known = record[kind][seed]
-        if found.gap is not None and isinstance(known, int):
-            assert found.cost * (1 - found.gap) <= known + 1e-6
-        if found.exact and isinstance(known, int):
-            assert found.cost <= known
 
 
 if __name__ == "__main__":
     lines = [
-        f"  {json.dumps(kind)}: {json.dumps([told(answer(situation(kind, n))) for n in SEEDS])}"
+        f"  {json.dumps(kind)}: {json.dumps([told(situation(kind, n).answer()) for n in SEEDS])}"
         for kind in KINDS
     ]
     RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

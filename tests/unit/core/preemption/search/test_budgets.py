@@ -5,21 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.preemption.search.claims import Budgets
-from carrel_scheduler.core.preemption.search.items import Items
-from carrel_scheduler.core.preemption.search.purse import Caps, Purse
-from carrel_scheduler.core.preemption.search.walk import Walk
-from carrel_scheduler.core.queues.rules import Tree
+from carrel_scheduler.core.preemption.search.budgets import Caps, UnitBudgets
+from carrel_scheduler.core.preemption.search.model import Budgets
+from carrel_scheduler.core.queues.tree import Tree
 
 
-def purse(amounts: list[int], queue: list[int], excess: int = 4) -> Purse:
+def units(amounts: list[int], queue: list[int], excess: int = 4) -> UnitBudgets:
     """Two leaves below a third queue; the amounts are thousandths of devices."""
     bounds = np.zeros((3, 3), np.int64)
     bounds[:, 0] = excess
     budgets = Budgets(Tree(np.array([2, 2, -1])), bounds, np.zeros(3, np.bool_))
     held = np.array(amounts, np.int64)
     zero = np.zeros(len(held), np.int64)
-    return Purse(budgets, np.array(queue), (held, zero, zero))
+    return UnitBudgets(budgets, np.array(queue), (held, zero, zero))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +33,7 @@ def purse(amounts: list[int], queue: list[int], excess: int = 4) -> Purse:
     ],
 )
 def test_a_step_divides_all_that_a_queue_may_lose(amounts: list[int], queue: list[int]) -> None:
-    mine = purse(amounts, queue)
+    mine = units(amounts, queue)
     sums, largest = mine.held(None, 0)
     steps = mine.steps(sums, largest, 0).tolist()
     for slot in (0, 1):
@@ -58,7 +56,7 @@ def test_a_step_divides_all_that_a_queue_may_lose(amounts: list[int], queue: lis
 )
 def test_caps_are_what_equal_units_may_lose(amounts: list[int], excess: int, cap: int) -> None:
     """All but the largest sum to less than the excess; with equal units that is exact."""
-    mine = purse(amounts, [0] * len(amounts), excess)
+    mine = units(amounts, [0] * len(amounts), excess)
     assert Caps(mine).most[0] == cap
     legal = [
         sum(amounts[:count]) for count in range(1, len(amounts) + 1) if mine.legal(np.arange(count))
@@ -79,28 +77,6 @@ def test_sums_go_up_and_prices_down_every_level() -> None:
 
 
 def test_the_last_unit_may_pass_the_smallest_excess() -> None:
-    mine = purse([500, 500], [0, 1], excess=1)
+    mine = units([500, 500], [0, 1], excess=1)
     assert mine.legal(np.array([0]))
     assert not mine.legal(np.array([0, 1]))
-
-
-def test_a_unit_that_takes_nothing_does_not_go_once_its_queue_has_given_all() -> None:
-    """Alone in its round of the walk; the first unit overshoots by 100."""
-    mine = purse([500, 0], [0, 0], excess=400)
-    one, zero = np.ones(2, np.int64), np.zeros(2, np.int64)
-    caps = Caps(mine)
-    caps.binds[0], caps.resource[0] = True, 0
-    items = Items(
-        np.arange(2),
-        one,
-        np.arange(3),
-        np.arange(2),
-        one,
-        np.arange(2),
-        zero > 0,
-        forced=False,
-        width=1,
-    )
-    walk = Walk(items, mine, caps)
-    assert walk.take(np.array([0, 1]), 1) == np.array([0])
-    assert walk.take(np.array([0, 1]), 2) is None

@@ -1,4 +1,4 @@
-"""What queues may lose: the exact rule, and the linear caps that bounds and prices work with.
+"""What queues may lose: the exact rule for sets of units, and linear caps for bounds and repair.
 
 A set of units is legal at a queue when, in some resource that the queue exceeds, the units without
 the largest sum to less than the excess. Since all but the largest are multiples of a step u (their
@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from carrel_scheduler.core.preemption.search.claims import Bools, Budgets, Ints
+from carrel_scheduler.core.preemption.search.model import Bools, Budgets, Ints
 
 RESOURCES: Final = 3
 
 
-class Purse:
+class UnitBudgets:
     """The budgets of all queues, seen by the units of one set of victims.
 
     Attributes:
@@ -100,65 +100,114 @@ class Caps:
     """Linear caps of the queues that bind.
 
     Attributes:
-        total: per relevant resource what a queue's live units hold, (Q,).
         most: (Q,) GPU thousandths that a queue can lose at most, its ancestors not considered.
         binds: (Q,) queues whose cap is less than what they hold.
         resource: (Q,) the resource in which a binding queue may lose the largest part.
         cap: (Q,) its cap there.
-        sole: (Q,) binding queues that exceed one resource only: for them the cap is a law, for
-            others it is one choice among several.
     """
 
-    __slots__ = ("binds", "cap", "most", "resource", "sole", "total")
+    __slots__ = ("binds", "cap", "most", "resource")
 
-    def __init__(self, purse: Purse) -> None:
-        size, excess = purse.tree.size, purse.budgets.excess
+    def __init__(self, units: UnitBudgets) -> None:
+        size, excess = units.tree.size, units.budgets.excess
         best = np.full(size, -1.0)
         self.cap = np.zeros(size, np.int64)
         self.resource = np.zeros(size, np.int64)
-        free = purse.budgets.open.copy()
+        free = units.budgets.open.copy()
         loss = np.zeros(size, np.int64)
-        gpu_total, gpu_largest = purse.held(None, 0)
-        self.total = {0: gpu_total}
-        for r in purse.relevant:
-            sums, largest = purse.held(None, r) if r else (gpu_total, gpu_largest)
-            self.total[r] = sums
+        gpu_total, gpu_largest = units.held(None, 0)
+        held = gpu_total > 0
+        for r in units.relevant:
+            sums, largest = units.held(None, r) if r else (gpu_total, gpu_largest)
+            held |= sums > 0
             over = excess[:, r] > 0
-            step = np.maximum(purse.steps(sums, largest, r), 1)
+            step = np.maximum(units.steps(sums, largest, r), 1)
             cap = step * (-(-excess[:, r] // step) - 1) + largest
             free |= over & (cap >= sums)
             part = np.where(over, cap / np.maximum(sums, 1), -1.0)
             wider = part > best
             best[wider], self.cap[wider], self.resource[wider] = part[wider], cap[wider], r
-            loss = np.maximum(loss, np.where(over, self._gpus(purse, r, cap, gpu_total), 0))
-        self.binds: Bools = ~free & (gpu_total + sum(self.total.values()) > 0)
-        self.sole: Bools = self.binds & ((excess > 0).sum(axis=1) == 1)
+            loss = np.maximum(loss, np.where(over, self._gpus(units, r, cap, gpu_total), 0))
+        self.binds: Bools = ~free & held
         self.most: Ints = np.where(free, gpu_total, np.minimum(loss, gpu_total))
 
     @staticmethod
-    def _gpus(purse: Purse, resource: int, cap: Ints, total: Ints) -> Ints:
+    def _gpus(units: UnitBudgets, resource: int, cap: Ints, total: Ints) -> Ints:
         """(Q,) GPU thousandths that can go while ``cap`` of a resource goes; all, if unknown."""
         if resource == 0:
             return cap
-        gpu, amount = purse.amounts[0], purse.amounts[resource]
+        gpu, amount = units.amounts[0], units.amounts[resource]
         ratio = np.where(amount > 0, -(-gpu * 1024 // np.maximum(amount, 1)), 0)
         unbound = np.where((amount == 0) & (gpu > 0), 1, 0)
         densest, missing = np.zeros(len(total), np.int64), np.zeros(len(total), np.int64)
-        np.maximum.at(densest, purse.queue[purse.live], ratio[purse.live])
-        np.maximum.at(missing, purse.queue[purse.live], unbound[purse.live])
-        densest, missing = purse.tree.largest(densest), purse.tree.largest(missing)
+        np.maximum.at(densest, units.queue[units.live], ratio[units.live])
+        np.maximum.at(missing, units.queue[units.live], unbound[units.live])
+        densest, missing = units.tree.largest(densest), units.tree.largest(missing)
         return np.where(missing > 0, total, -(-densest * cap // 1024))
 
 
-def reach(purse: Purse, caps: Caps) -> int:
-    """GPU thousandths that the whole tree can lose at most (bound B1).
+def most_gpus(units: UnitBudgets) -> int:
+    """GPU thousandths that the whole tree of queues can lose at most.
 
     A queue loses at most what its cap allows and at most what its children lose together; the
     units of inner queues are those of their leaves.
     """
-    most = caps.most.copy()
-    for level, parents in zip(purse.tree.below, purse.tree.above, strict=True):
-        together = np.zeros(purse.tree.size, np.int64)
+    most = units.caps.most.copy()
+    for level, parents in zip(units.tree.below, units.tree.above, strict=True):
+        together = np.zeros(units.tree.size, np.int64)
         np.add.at(together, parents, most[level])
         most[parents] = np.minimum(most[parents], together[parents])
-    return int(most[purse.tree.parent < 0].sum())
+    return int(most[units.tree.parent < 0].sum())
+
+
+class RunningLosses:
+    """What queues have lost so far: the exact rule for one unit at a time, with undo."""
+
+    def __init__(self, units: UnitBudgets) -> None:
+        self._parent = units.tree.parent.tolist()
+        self._queue, self._amounts = units.queue, units.amounts
+        self._guarded = {
+            queue: [(r, e) for r, e in enumerate(excess) if e > 0]
+            for queue, excess in enumerate(units.budgets.excess.tolist())
+            if not units.budgets.open[queue]
+        }
+        self._lost: dict[int, list[tuple[int, ...]]] = {}
+        self._known: dict[int, tuple[tuple[int, ...], list[int]]] = {}
+
+    def allows(self, unit: int) -> bool:
+        """Whether the unit may go on top of those that went."""
+        amounts, path = self._of(unit)
+        for queue in path:
+            lost = self._lost.get(queue)
+            if not lost:
+                continue
+            for r, excess in self._guarded[queue]:
+                column = [loss[r] for loss in lost]
+                column.append(amounts[r])
+                if sum(column) - max(column) < excess:
+                    break
+            else:
+                return False
+        return True
+
+    def take(self, unit: int) -> None:
+        """Note that the unit goes."""
+        amounts, path = self._of(unit)
+        for queue in path:
+            self._lost.setdefault(queue, []).append(amounts)
+
+    def give_back(self, unit: int) -> None:
+        """Undo the latest `take`, which was of this unit."""
+        for queue in self._of(unit)[1]:
+            self._lost[queue].pop()
+
+    def _of(self, unit: int) -> tuple[tuple[int, ...], list[int]]:
+        """A unit's amounts and the queues on its path that guard a budget."""
+        if unit not in self._known:
+            path, queue = [], int(self._queue[unit])
+            while queue >= 0:
+                if queue in self._guarded:
+                    path.append(queue)
+                queue = self._parent[queue]
+            self._known[unit] = (tuple(int(column[unit]) for column in self._amounts), path)
+        return self._known[unit]

@@ -1,13 +1,14 @@
-"""What a clearing is asked and what it answers.
+"""Question and answer of the search over arrays.
 
-A claim wants room for identical tasks. Victims are the placed tasks that may go, task by task; they
-go in units that cannot be divided, and only as far as the budgets of their queues reach. The answer
-is a set of units with the nodes that they make room on, a proof that no set exists, or the
-admission that none was found within the limits of the search.
+A preemptor asks for room for identical tasks. Candidates are the placed tasks that may be evicted;
+they go in units that cannot be divided (a whole job, or one surplus member), as far as the budgets
+of their queues allow. The answer is a set of units with the nodes on which they make room, a proof
+that no set exists, or the admission that none was found within the limits of the search.
 
 Units of measure: thousandths of a device, millicores, MiB; costs are integers, larger is worse.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +28,7 @@ MANY: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class GangRequest:
     """Room for ``tasks`` identical tasks.
 
     Attributes:
@@ -46,18 +47,13 @@ class Claim:
     memory_mib: int = 0
     most_per_node: int = 0
 
-    @property
-    def amounts(self) -> tuple[int, int, int]:
-        """GPU thousandths, millicores and MiB of one task."""
-        return (self.width * self.size, self.cpu_milli, self.memory_mib)
-
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """The nodes before anybody goes.
+class FreeCapacity:
+    """The nodes before any eviction.
 
     Attributes:
-        eligible: (N,) nodes that claims may use; one claim may leave out further ones.
+        eligible: (N,) nodes that the tasks may use.
         devices: (D, N) free thousandths per device.
         host: (2, N) free millicores and MiB.
         rank: (N,) place of the node among equals, no two alike.
@@ -70,8 +66,8 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Victims:
-    """Placed tasks that may go, and the units in which they go.
+class Candidates:
+    """Placed tasks that may be evicted, and the units in which they go.
 
     Attributes:
         node: (V,) where a task lies.
@@ -81,7 +77,7 @@ class Victims:
         memory_mib: (V,) MiB.
         queue: (V,) slot of its leaf queue; the same for all tasks of a unit.
         unit: (V,) its unit, 0..U-1; a unit may lie on several nodes.
-        cost: (U,) work lost by stopping the unit, at least 0.
+        cost: (U,) work lost by evicting the unit, at least 0.
         order: (U,) place in the order of victims, no two alike: the smallest goes first.
         counted: (V,) thousandths of GPUs that it holds beside the devices, for its queue alone.
     """
@@ -119,70 +115,79 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How far a search goes, in counted steps, so that the same question has the same answer.
-
-    Attributes:
-        rounds: of prices.
-        walks: attempts to make a choice legal, inside these rounds.
-        steps: of a search through the possibilities of a small case.
-        swaps: of one choice against another where units lie on several nodes.
-        domains: that are tried.
-    """
-
-    rounds: int = 18
-    walks: int = 2
-    steps: int = 2000
-    swaps: int = 64
-    domains: int = 16
-
-
-@dataclass(frozen=True, slots=True)
 class Cleared:
-    """Units whose going makes room.
-
-    Attributes:
-        units: ascending in the order of victims.
-        nodes: (m,) a node for every task.
-        cost: of all the units.
-        exact: no cheaper set exists.
-        gap: how much cheaper, as a share of the cost, another set could be; ``None`` where no
-            bound is known.
-    """
+    """Units whose eviction makes room; ``nodes`` (m,) has a node for every task."""
 
     units: Ints
     nodes: Ints
     cost: int
-    exact: bool
-    gap: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
     """A proof that no legal set of victims suffices.
 
-    Attributes:
-        bound: ``nodes`` (everybody gone would not do), ``budgets`` (all queues together may not
-            lose enough), ``queue`` (one queue may not lose enough), ``prices`` (no combination is
-            legal), ``search`` (every combination was looked at), or for unlike tasks ``cpu`` and
-            ``memory`` (everybody gone would not free enough).
-        have: what the bound allows, in tasks; in thousandths of a device for ``budgets``, in
-            millicores for ``cpu``, in MiB for ``memory``.
-        need: what the claim needs, in the same measure.
-        queue: the slot of the queue that the bound speaks of, else -1.
+    ``bound``: ``nodes`` (evicting everybody would not do), ``budgets`` (all queues together may not
+    lose enough) or ``search`` (every combination was looked at).
     """
 
     bound: str
-    have: int
-    need: int
-    queue: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """Neither a set nor a proof within the limits; ``limits`` names those that were reached."""
-
-    limits: tuple[str, ...]
+    """Neither a set nor a proof within the limits of the search."""
 
 
 Answer = Cleared | Impossible | NotFound
+
+
+def fitting(request: GangRequest, devices: Room, host: Ints) -> Ints:
+    """(M,) tasks that fit on every node, at most ``MANY``.
+
+    Args:
+        request: what one task needs.
+        devices: (D, M) room per device.
+        host: (2, M) millicores and MiB.
+    """
+    fits = np.full(host.shape[1], request.most_per_node or MANY, np.int64)
+    if request.width:
+        np.minimum(fits, _by_devices(request, devices), out=fits)
+    if request.cpu_milli:
+        np.minimum(fits, host[0] // request.cpu_milli, out=fits)
+    if request.memory_mib:
+        np.minimum(fits, host[1] // request.memory_mib, out=fits)
+    return np.maximum(fits, 0, out=fits)
+
+
+def _by_devices(request: GangRequest, devices: Room) -> Ints:
+    """(M,) tasks for which the devices alone suffice; a task's devices are distinct."""
+    if request.size * 2 > MILLI:
+        suits = np.count_nonzero(devices >= request.size, axis=0)
+        return np.asarray(suits // request.width if request.width > 1 else suits)
+    slots = devices.astype(np.int64) // request.size
+    best: Ints = slots.sum(axis=0) // request.width
+    while request.width > 1:
+        usable = np.minimum(slots, best).sum(axis=0) // request.width
+        if (usable >= best).all():
+            break
+        best = np.minimum(best, usable)
+    return best
+
+
+def fitting_one(
+    request: GangRequest, devices: Sequence[int], cpu_milli: int, memory_mib: int
+) -> int:
+    """Tasks that fit on one node: ``fitting`` for plain integers."""
+    fits = request.most_per_node or MANY
+    if request.cpu_milli:
+        fits = min(fits, cpu_milli // request.cpu_milli)
+    if request.memory_mib:
+        fits = min(fits, memory_mib // request.memory_mib)
+    if request.width and fits > 0:
+        slots = [room // request.size for room in devices]
+        best = sum(slots) // request.width
+        while (usable := sum(min(s, best) for s in slots) // request.width) < best:
+            best = usable
+        fits = min(fits, best)
+    return max(fits, 0)

@@ -1,0 +1,237 @@
+"""The exact search for small questions, and the pruning of victims that are not needed.
+
+Both evict and keep units one at a time, with a running count of what fits (``Trial``). The exact
+search decides one unit after another, the dearest first: kept, if the request still fits with all
+undecided ones gone, then evicted, if its queue allows it. A branch ends when what is evicted costs
+more than the best answer. Among equally cheap answers the one wins whose units come first in the
+order of victims, compared from the latest unit on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from carrel_scheduler.core.preemption.search.budgets import RunningLosses
+from carrel_scheduler.core.preemption.search.layout import Layout, cells
+from carrel_scheduler.core.preemption.search.model import (
+    Bools,
+    GangRequest,
+    Ints,
+    Room,
+    fitting,
+    fitting_one,
+)
+
+Task = tuple[int, tuple[int, ...], int, int, int]
+"""Node, devices, share on each, millicores, MiB."""
+
+
+class Trial:
+    """A set of evicted units that grows and shrinks.
+
+    Args:
+        request: what is wanted.
+        layout: the candidates.
+        base: (N,) tasks that fit with nobody gone.
+        usable: (N,) flags of the nodes that count.
+    """
+
+    def __init__(self, request: GangRequest, layout: Layout, base: Ints, usable: Bools) -> None:
+        self.request, self.layout, self.base, self.usable = request, layout, base, usable
+        self.total = int(base.sum())
+        self.fits: dict[int, int] = {}
+        self._room: dict[int, list[int]] = {}
+        self._tasks: dict[int, list[Task]] = {}
+        self._rows: Ints | None = None
+        self._start: Ints | None = None
+
+    @property
+    def enough(self) -> bool:
+        """Whether the whole request fits."""
+        return self.total >= self.request.tasks
+
+    def evict(self, unit: int) -> None:
+        """Give back what the unit holds."""
+        self._move(unit, 1)
+
+    def keep(self, unit: int) -> None:
+        """Undo its eviction."""
+        self._move(unit, -1)
+
+    def _move(self, unit: int, sign: int) -> None:
+        tasks = self._tasks.get(unit)
+        if tasks is None:
+            tasks = self._tasks[unit] = self._look_up(unit)
+        width = len(self.layout.devices)
+        for node, devices, share, cpu, memory in tasks:
+            room = self._room[node]
+            for device in devices:
+                room[device] += sign * share
+            room[width] += sign * cpu
+            room[width + 1] += sign * memory
+            fits = fitting_one(self.request, room[:width], room[width], room[width + 1])
+            self.total += fits - self.fits[node]
+            self.fits[node] = fits
+
+    def _look_up(self, unit: int) -> list[Task]:
+        candidates, free = self.layout.candidates, self.layout.free
+        tasks: list[Task] = []
+        for row in self._rows_of(unit):
+            node, mask = int(candidates.node[row]), int(candidates.mask[row])
+            if not self.usable[node]:
+                continue
+            held = tuple(d for d in range(mask.bit_length()) if mask >> d & 1)
+            cpu, memory = int(candidates.cpu_milli[row]), int(candidates.memory_mib[row])
+            tasks.append((node, held, int(candidates.share[row]), cpu, memory))
+            if node not in self._room:
+                self._room[node] = free.devices[:, node].tolist() + free.host[:, node].tolist()
+                self.fits[node] = int(self.base[node])
+        return tasks
+
+    def _rows_of(self, unit: int) -> list[int]:
+        if self.layout.alone:
+            return [unit]
+        if self._rows is None or self._start is None:
+            unit_of = self.layout.candidates.unit
+            self._rows = np.argsort(unit_of, kind="stable")
+            count = np.bincount(unit_of, minlength=len(self.layout.candidates.cost))
+            self._start = np.append(0, np.cumsum(count))
+        rows: list[int] = self._rows[self._start[unit] : self._start[unit + 1]].tolist()
+        return rows
+
+
+@dataclass(slots=True)
+class Found:
+    """The cheapest set so far, its latest places first, and whether the search was complete."""
+
+    units: list[int] | None
+    cost: int
+    places: list[int]
+    complete: bool
+
+
+class ExactSearch:
+    """One search over ``units``; ``trial`` starts with nobody gone."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        losses: RunningLosses,
+        cost: dict[int, int],
+        order: dict[int, int],
+        steps: int,
+    ) -> None:
+        self._trial, self._losses = trial, losses
+        self._cost, self._order, self._steps = cost, order, steps
+        self._units = sorted(cost, key=lambda unit: (-cost[unit], -order[unit]))
+        self._gone: list[int] = []
+        self._best = Found(None, -1, [], complete=True)
+
+    def best(self, known: list[int] | None = None) -> Found:
+        """The cheapest legal set that suffices.
+
+        Args:
+            known: a legal set that suffices, to start from.
+        """
+        if known is not None:
+            self._offer(known)
+        for unit in self._units:
+            self._trial.evict(unit)
+        if self._trial.enough:
+            self._decide(0, 0)
+        return self._best
+
+    def _decide(self, index: int, cost: int) -> None:
+        """Undecided units count as gone in the trial; decided ones as decided."""
+        if self._steps <= 0:
+            self._best.complete = False
+            return
+        self._steps -= 1
+        if index == len(self._units):
+            self._offer(self._gone)
+            return
+        if self._best.cost >= 0 and cost > self._best.cost:
+            return
+        unit = self._units[index]
+        self._trial.keep(unit)
+        if self._trial.enough:
+            self._decide(index + 1, cost)
+        self._trial.evict(unit)
+        more = cost + self._cost[unit]
+        if (self._best.cost < 0 or more <= self._best.cost) and self._losses.allows(unit):
+            self._losses.take(unit)
+            self._gone.append(unit)
+            self._decide(index + 1, more)
+            self._gone.pop()
+            self._losses.give_back(unit)
+
+    def _offer(self, units: list[int]) -> None:
+        cost = sum(self._cost[unit] for unit in units)
+        places = sorted((self._order[unit] for unit in units), reverse=True)
+        if self._best.cost < 0 or (cost, places) < (self._best.cost, self._best.places):
+            self._best.units, self._best.cost, self._best.places = list(units), cost, places
+
+
+MOST_TRIED = 1 << 14
+"""So many units are tried at most when a set is pruned."""
+
+
+def pruned(request: GangRequest, layout: Layout, units: Ints, base: Ints) -> Ints | None:
+    """``units`` without those that the request can do without; ``None`` if they do not suffice.
+
+    The dearest are tried first, among equals the latest in the order of victims.
+
+    Args:
+        request: what is wanted.
+        layout: the candidates.
+        units: that may go together.
+        base: (N,) tasks that fit with nobody gone.
+    """
+    candidates = layout.candidates
+    gone = np.zeros(len(candidates.cost), np.bool_)
+    gone[units] = True
+    rows = layout.rows_of(gone)
+    devices, host = layout.room_without(rows)
+    fits = np.where(layout.free.eligible, fitting(request, devices, host), 0)
+    slack = int(fits.sum()) - request.tasks
+    if slack < 0:
+        return None
+    helps = rows[(fits > base).take(candidates.node.take(rows))]
+    useful = np.zeros(len(gone), np.bool_)
+    useful[layout.units_of(helps)] = True
+    units = np.flatnonzero(useful)
+    critical = np.zeros(len(gone), np.bool_)
+    if layout.alone:
+        critical[units] = _critical(request, layout, units, fits, (devices, host))
+    order = np.lexsort((candidates.order.take(units), candidates.cost.take(units)))[::-1]
+    trial = Trial(request, layout, base, fits > base)
+    kept, primed, tries = np.zeros(len(gone), np.bool_), False, 0
+    for unit in units.take(order).tolist():
+        if critical[unit] and slack <= 0:
+            continue
+        tries += 1
+        if tries > MOST_TRIED:
+            break
+        if not primed:
+            for each in units.tolist():
+                trial.evict(each)
+            primed = True
+        trial.keep(unit)
+        if trial.enough:
+            kept[unit], slack = True, trial.total - request.tasks
+        else:
+            trial.evict(unit)
+    return units[~kept.take(units)]
+
+
+def _critical(
+    request: GangRequest, layout: Layout, units: Ints, fits: Ints, room: tuple[Room, Ints]
+) -> Bools:
+    """(len(units),) units of one task each of which keeping alone would cost a place."""
+    candidates = layout.candidates
+    node = candidates.node.take(units)
+    devices, host = room[0].take(node, axis=1), room[1].take(node, axis=1)
+    row, device = cells(candidates, units)
+    devices[device, row] -= candidates.share.take(units).take(row).astype(devices.dtype)
+    host -= np.stack([candidates.cpu_milli.take(units), candidates.memory_mib.take(units)])
+    return fitting(request, devices, host) < fits.take(node)
