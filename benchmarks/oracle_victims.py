@@ -25,7 +25,7 @@ from carrel_scheduler.core.events import (
     TaskPlaced,
     WorkloadQueued,
 )
-from carrel_scheduler.core.preemption import preempt, reclaim
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
 from carrel_scheduler.core.state import State
@@ -154,7 +154,7 @@ def decided(case: Case) -> Found | None:
     state = State()
     for event in _events(case):
         state.apply(event)
-    action = reclaim.run if case.excess else preempt.run
+    action = RECLAIM.run if case.excess else PREEMPT.run
     plan = decide(state, NOW, (allocate.run, action))
     served = any(n.uid == "preemptor" for n in plan.nominations)
     started = any(b.uid == "preemptor" for b in plan.bindings)

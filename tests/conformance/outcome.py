@@ -5,15 +5,16 @@ from typing import Any
 from carrel_scheduler.core.actions import allocate, stale
 from carrel_scheduler.core.decide import ACTIONS, Action, decide
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import consolidate, preempt, reclaim
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.resources import MILLI
 from conformance.situation import NOW, PLACED, Built, Json, build
 
 ACTIONS_OF: dict[str, tuple[Action, ...]] = {
     "allocate": (allocate.run,),
-    "consolidate": (consolidate.run,),
-    "reclaim": (reclaim.run,),
-    "preempt": (preempt.run,),
+    "consolidate": (CONSOLIDATE.run,),
+    "reclaim": (RECLAIM.run,),
+    "preempt": (PREEMPT.run,),
     "stale-gangs": (stale.run,),
     "cycle": tuple(ACTIONS),
 }

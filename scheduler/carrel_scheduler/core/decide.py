@@ -13,7 +13,9 @@ from carrel_scheduler.core.actions import allocate, drain, hasten, promises, res
 from carrel_scheduler.core.columns import Columns
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import consolidate, preempt, preempt_and_reclaim, reclaim
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, CONSOLIDATE_FOR_ENTITLED
+from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 
 Action = Callable[[Cycle], None]
 
@@ -21,11 +23,11 @@ ACTIONS: Sequence[Action] = (
     promises.run,
     allocate.run,
     hasten.run,
-    consolidate.for_entitled,
-    reclaim.run,
-    preempt.run,
-    preempt_and_reclaim.run,
-    consolidate.run,
+    CONSOLIDATE_FOR_ENTITLED.run,
+    RECLAIM.run,
+    PREEMPT.run,
+    PREEMPT_AND_RECLAIM.run,
+    CONSOLIDATE.run,
     stale.run,
     drain.run,
     reserve.run,

@@ -20,15 +20,15 @@ from carrel_scheduler.core.cycle.placing import Placing
 from carrel_scheduler.core.layers import Bools, Counts, Footprint
 from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.preemption import (
-    combining,
     consolidate,
+    legality,
     own_queue,
-    preempt,
-    share_legality,
+    preempt_and_reclaim,
+    rules,
     vectorised,
 )
 from carrel_scheduler.core.preemption.candidates import VictimTable
-from carrel_scheduler.core.preemption.legality import Claim
+from carrel_scheduler.core.preemption.legality import ReclaimRequest
 from carrel_scheduler.core.preemption.sequential import Search
 from carrel_scheduler.core.queues import usage
 from carrel_scheduler.core.queues.usage import LimitViolation, QueueUsage, find_violation
@@ -150,7 +150,7 @@ BROKEN = (
     Broken(
         "every victim is legal",
         (
-            (Claim, "legal", lambda *_: True),
+            (ReclaimRequest, "legal", lambda *_: True),
             (vectorised, "budgets_of", lambda cycle, *_: vectorised.open_budgets(cycle)),
         ),
         ("nobody_within_quota_is_reclaimed",),
@@ -162,7 +162,7 @@ BROKEN = (
     ),
     Broken(
         "claims go beyond the fair share",
-        ((Claim, "_beyond_fair_share", lambda _: None),),
+        ((ReclaimRequest, "_beyond_fair_share", lambda _: None),),
         ("claims_stay_within_the_fair_share",),
     ),
     Broken(
@@ -201,11 +201,11 @@ BROKEN = (
         tuple(
             (where, name, lambda *_: 0.0)
             for where, name in (
-                (share_legality, "reclaim_protects_s"),
+                (legality, "reclaim_protects_s"),
                 (vectorised, "reclaim_protects_s"),
-                (preempt, "preempt_protects_s"),
+                (rules, "preempt_protects_s"),
                 (own_queue, "preempt_protects_s"),
-                (combining, "preempt_protects_s"),
+                (preempt_and_reclaim, "preempt_protects_s"),
             )
         ),
         ("minimum_run_times_respected",),

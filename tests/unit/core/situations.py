@@ -3,6 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
+from carrel_scheduler.core.cycle.answers import Answer
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.in_vain import Find, unless_in_vain
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CapacityReserved,
@@ -15,11 +20,13 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.plan import Plan
+from carrel_scheduler.core.preemption import driver
 from carrel_scheduler.core.reasons import Reason
 from carrel_scheduler.core.requests import Request, Where
 from carrel_scheduler.core.resources import MILLI, OPEN, UNLIMITED, Amounts
 from carrel_scheduler.core.settings import DEFAULTS, Settings
 from carrel_scheduler.core.state import State
+from carrel_scheduler.core.work.jobs import Job
 
 NOW = 100.0
 
@@ -125,4 +132,19 @@ def carry_out(state: State, plan: Plan, now: float) -> None:
         )
     for nomination in nominations:
         if nomination.places:
-            state.apply(CapacityReserved(nomination.uid, nomination.places, nomination.indices))
+            state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+
+
+def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
+    """A list that gets the uid of each for whom an action searches for victims from now on."""
+    made: list[str] = []
+
+    def counted(cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find) -> Answer:
+        def noted(*asked: Any) -> Answer:
+            made.extend([job.spec.uid] if name == action else [])
+            return find(*asked)
+
+        return unless_in_vain(cycle, name, job, step, noted)
+
+    monkeypatch.setattr(driver, "unless_in_vain", counted)
+    return made

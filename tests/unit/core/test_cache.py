@@ -14,7 +14,7 @@ import pytest
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.actions import allocate
-from carrel_scheduler.core.cache import DecisionCache
+from carrel_scheduler.core.choosing.value import FIRST
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.decide import decide
@@ -32,8 +32,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import reclaim
-from carrel_scheduler.core.queues.fair_share import Division
+from carrel_scheduler.core.queues.division import Division
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts
@@ -41,9 +40,9 @@ from carrel_scheduler.core.scoring.value import FIRST
 from carrel_scheduler.core.settings import Settings
 from carrel_scheduler.core.speculation import what_if
 from carrel_scheduler.core.state import State
-from carrel_scheduler.core.work.jobs import Job
 from unit.core.dice import random_workload
 from unit.core.runs import Run, text_of
+from unit.core.situations import searches_made
 from unit.core.stories import Story, advance
 
 GIB = 1024
@@ -191,15 +190,7 @@ def beset() -> Run:
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Uids of those for whom victims in other queues were searched."""
-    made: list[str] = []
-    find = reclaim.find
-
-    def counted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
-        made.append(job.spec.uid)
-        return find(cycle, job, step)
-
-    monkeypatch.setattr(reclaim, "find", counted)
-    return made
+    return searches_made(monkeypatch, "reclaim")
 
 
 def test_a_search_in_vain_is_not_made_again_for_what_merely_waits(searches: list[str]) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.layers import Footprint
-from carrel_scheduler.core.preemption import consolidate, preempt, preempt_and_reclaim, reclaim
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE_FOR_ENTITLED
+from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.work.jobs import Job
 
 
@@ -32,14 +34,9 @@ def _try(cycle: Cycle, job: Job) -> None:
     mark, fixed = moves.mark(), cycle.is_fixed(job)
     step = tuple(sorted(moves.reserved[job.spec.uid]))
     for index in step:
-        moves.unreserve(job, index, fixed=fixed)
-    for attempt in (
-        consolidate.attempt,
-        reclaim.attempt,
-        preempt.attempt,
-        preempt_and_reclaim.attempt,
-    ):
-        if attempt(cycle, job, step) is Answer.SERVED:
+        moves.lift(job, index, fixed=fixed)
+    for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, PREEMPT, PREEMPT_AND_RECLAIM):
+        if rule.attempt(cycle, job, step) is Answer.SERVED:
             return
     moves.rollback(mark)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.preemption.legality import Claim
+from carrel_scheduler.core.preemption.legality import ReclaimRequest
 from carrel_scheduler.core.resources import NONE, Triple
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class Reclaimable:
         cycle, queue_usage = self._cycle, self._cycle.queue_usage
         combined = queue_usage.within(queue_usage.fair[asker.queue], asker.queue, NONE)
         out = gone if combined else NONE
-        queue_usage.add(asker.queue, out, sign=-1)
-        claim = Claim(
-            queue_usage,
+        standings.add(asker.queue, out, sign=-1)
+        claim = ReclaimRequest(
+            standings,
             asker.queue,
             asker.demand,
             NONE if asker.preemptible else asker.demand,

@@ -3,25 +3,31 @@
 Nothing moves unless everything that moves has a place, held for it in the same plan. Interactive
 work and what may not be stopped never move. The nodes that lack least are tried first: on each,
 those are found whose moving loses the least work, the task takes their place, and they look for
-places elsewhere (``resettling``). Unlike tasks and levels are left to the search one by one.
+places elsewhere (``relocation``). Unlike tasks and levels are left to the search one by one.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_failed_before
 from carrel_scheduler.core.cycle.moves import Cause
-from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.preemption import preemptors
+from carrel_scheduler.core.preemption.driver import Rule, Step
 from carrel_scheduler.core.preemption.node_prefilter import promising
-from carrel_scheduler.core.preemption.relocation import Occupant, movers, occupants
-from carrel_scheduler.core.preemption.resettling import have_places, resettle, resettle_together
+from carrel_scheduler.core.preemption.relocation import (
+    Occupant,
+    have_places,
+    movers,
+    occupants,
+    resettle,
+    resettle_together,
+)
 from carrel_scheduler.core.preemption.sequential import Search, everybody
-from carrel_scheduler.core.preemption.victim_order import Giving
+from carrel_scheduler.core.preemption.victim_order import OrderedVictims
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.work.jobs import Job
 
@@ -44,57 +50,24 @@ MakePlace = Callable[[Cycle, Job, int, Site, Cause], list[Occupant] | None]
 """Makes a place for one task on a node; those who move for it, ``None`` where there is no way."""
 
 
-def for_entitled(cycle: Cycle) -> None:
-    """Move work for those within their fair share.
-
-    Who borrows comes after all claims: moving work for a borrower who gives way next is in vain.
-    """
-    _run(cycle, borrowers=False)
-
-
-def run(cycle: Cycle) -> None:
-    """Move work for whoever would fit into all the free room together."""
-    _run(cycle, borrowers=True)
-
-
-def _run(cycle: Cycle, *, borrowers: bool) -> None:
-    if cycle.settings.consolidate and cycle.has_victims:
-        offers = Offers(cycle, preemptors.for_consolidate(cycle), preemptors.singles(cycle))
-        offers.run(
-            lambda job, step: attempt(cycle, job, step, borrowers=borrowers),
-            touches_all=True,
-            most=ATTEMPTS if cycle.is_small else 1,
-            served=cycle.most_served,
-        )
-
-
-def attempt(cycle: Cycle, job: Job, step: tuple[int, ...], *, borrowers: bool = False) -> Answer:
-    """Move work so that a step fits, if its queue stays within its fair share, or may borrow."""
-    if cycle.delayed(job) or (not borrowers and not cycle.within_share(job, step)):
-        return Answer.NOT_THIS
-    if cycle.over_limit(job, step) is not None or not _enough_in_all(cycle, job, step):
-        return Answer.NO
-    return unless_failed_before(cycle, "consolidate", job, step, _find)
-
-
-def _find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
     """Make room for a step by moving others."""
     if job.shape.plain:
         return answered(_step_by_step(cycle, job, step))
     everybody_else = np.ones(len(cycle.queue_usage.used), np.bool_)
     movable = [v for v in promising(cycle, job, step, everybody_else) if not v.spec.interactive]
-    giving = Giving(cycle, movable, lambda _: False)
+    ordered = OrderedVictims(cycle, movable, lambda _: False)
     search = Search(cycle, job, step, Cause(Token.CONSOLIDATED, job), everybody)
-    return answered(search.run(giving.shares(lambda _: True)))
+    return answered(search.run(ordered.units(lambda _: True)))
 
 
-def _enough_in_all(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+def _enough_in_all(cycle: Cycle, job: Job, step: Step) -> bool:
     """Whether the free room of all nodes together would hold the step."""
     pairs = zip(cycle.demand(job, step), cycle.free_in_all(), strict=True)
     return all(asked <= there for asked, there in pairs)
 
 
-def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
+def _step_by_step(cycle: Cycle, job: Job, step: Step) -> bool:
     """A place for each task of a plain step, one after the other.
 
     Those who make room for several tasks get their new places together, where that works out.
@@ -113,9 +86,7 @@ def _step_by_step(cycle: Cycle, job: Job, step: tuple[int, ...]) -> bool:
     return False
 
 
-def _make_places(
-    cycle: Cycle, job: Job, step: tuple[int, ...], make: MakePlace
-) -> list[Occupant] | None:
+def _make_places(cycle: Cycle, job: Job, step: Step, make: MakePlace) -> list[Occupant] | None:
     """All who move so that each task has its place; ``None`` where some has none."""
     cause = Cause(Token.CONSOLIDATED, job)
     left, going = list(step), list[Occupant]()
@@ -179,3 +150,31 @@ def _clear_and_resettle(
         cycle.moves.rollback(mark)
         return None
     return going
+
+
+def _refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+    """A step must be within the limits, and all free room together must hold it."""
+    if cycle.delayed(job):
+        return Answer.NOT_THIS
+    if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
+        return Answer.NO
+    return None
+
+
+def _refuses_borrowers(cycle: Cycle, job: Job, step: Step) -> Answer | None:
+    """Moving work for a borrower who is evicted next would be in vain: they come last."""
+    if not cycle.within_share(job, step):
+        return Answer.NOT_THIS
+    return _refuses(cycle, job, step)
+
+
+CONSOLIDATE = Rule(
+    "consolidate",
+    preemptors.for_consolidate,
+    _find,
+    _refuses,
+    applies=lambda cycle: cycle.settings.consolidate,
+    most=lambda cycle, _: ATTEMPTS if cycle.is_small else 1,
+)
+CONSOLIDATE_FOR_ENTITLED = replace(CONSOLIDATE, refuses=_refuses_borrowers)
+"""For those within their fair share."""

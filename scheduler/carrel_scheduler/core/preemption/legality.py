@@ -28,16 +28,15 @@ from typing import Final
 
 import numpy as np
 
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.preemption.victim_order import EvictionUnit
+from carrel_scheduler.core.queues.barriers import Barrier, find_barrier, lasting_barrier
 from carrel_scheduler.core.queues.queues import Counts
-from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, smaller
-from carrel_scheduler.core.queues.usage import (
-    LimitViolation,
-    QueueUsage,
-    find_violation,
-    permanent_violation,
-)
+from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, smaller
+from carrel_scheduler.core.queues.standings import Standings
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
+from carrel_scheduler.core.work.jobs import Job
 
 OPEN: Final[Triple] = (NO_BOUND, NO_BOUND, NO_BOUND)
 
@@ -60,7 +59,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class ReclaimBudgets:
     """How much may be taken of each queue, all that its descendants lose included.
 
     A set of victims is legal when every queue that loses something, at every level, has a resource
@@ -77,8 +76,8 @@ class Budgets:
     most: Counts
 
 
-class Claim:
-    """One claim against the present queue_usage.
+class ReclaimRequest:
+    """One claim against the present standings.
 
     Attributes:
         refusal: what keeps it from standing, ``None`` when it stands; with the token
@@ -116,10 +115,10 @@ class Claim:
         self._rivals = {table.parent[slot]: slot for slot in reversed(table.path[leaf])}
         self.refusal = self._refused_by_rule(fixed_demand) or self._beyond_fair_share()
 
-    def of_given(self) -> "Claim":
+    def of_given(self) -> "ReclaimRequest":
         """The same claim against what queues were given in this cycle."""
-        twin = object.__new__(Claim)
-        for name in Claim.__slots__:
+        twin = object.__new__(ReclaimRequest)
+        for name in ReclaimRequest.__slots__:
             setattr(twin, name, getattr(self, name))
         twin._given = {}
         return twin
@@ -164,7 +163,7 @@ class Claim:
         return all(amounts[r] <= most[r] for r in RESOURCES)
 
     def covers(self, victim_leaf: int, amounts: Sequence[int]) -> bool:
-        """Whether a victim lies wholly beyond what every queue above it keeps."""
+        """Whether a victim lies covers beyond what every queue above it keeps."""
         levels = self.excess(victim_leaf)
         return bool(levels) and all(
             any(0 < amounts[r] <= left[r] for r in RESOURCES) for _, left in levels
@@ -185,7 +184,7 @@ class Claim:
             and (short := used[slot][resource] + demand[resource] - bound) > 0
         )
 
-    def budgets(self) -> Budgets:
+    def budgets(self) -> ReclaimBudgets:
         """What may be taken of every queue, for a search over whole arrays."""
         size = len(self._standings.used)
         excess: list[Triple] = [NONE] * size
@@ -198,7 +197,7 @@ class Claim:
                 if sibling != rival and keeps is not Keeps.ALL:
                     most[sibling] = self._most(sibling)
                     self._spread(sibling, self._beyond(sibling, keeps), keeps, excess)
-        return Budgets(np.array(excess, np.int64), np.array(most, np.int64))
+        return ReclaimBudgets(np.array(excess, np.int64), np.array(most, np.int64))
 
     def _refused_by_rule(self, fixed_demand: Sequence[int]) -> LimitViolation | None:
         """A bound that no victim can help to meet.
@@ -307,3 +306,59 @@ def _part(above: Triple, unclaimed: Triple, own: Triple) -> Triple:
         own[1] + unclaimed[1] if above[1] else 0,
         own[2] + unclaimed[2] if above[2] else 0,
     )
+
+
+def legal(claim: ReclaimRequest, unit: EvictionUnit) -> bool:
+    """Whether a unit may be taken now.
+
+    What this cycle gave a queue may be taken back; it makes no victim of what ran before.
+    """
+    judged = claim if unit.job.rows else claim.of_given()
+    return judged.legal(unit.job.queue, unit.amounts)
+
+
+def covers(claim: ReclaimRequest, unit: EvictionUnit) -> bool:
+    """Whether all of a unit lies beyond what its queue keeps."""
+    return claim.covers(unit.job.queue, unit.amounts)
+
+
+def is_protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
+    """Whether a workload has not run long enough to give way to one of another queue."""
+    least = reclaim_protects_s(
+        cycle.standings.table, claimer.queue, victim.queue, cycle.settings.min_runtime_s
+    )
+    return victim.started + least > cycle.now
+
+
+def preempt_protects_s(table: RuleTable, leaf: int, default: float = 0.0) -> float:
+    """Against work of its own queue: the nearest queue from the leaf up that says so, in seconds.
+
+    Args:
+        table: the rules.
+        leaf: the slot of the queue.
+        default: where none says so.
+    """
+    for slot in table.path[leaf]:
+        rule = table.rules[slot]
+        if rule is not None and rule.preempt_min_runtime_s is not None:
+            return rule.preempt_min_runtime_s
+    return default
+
+
+def reclaim_protects_s(
+    table: RuleTable, claimer_leaf: int, victim_leaf: int, default: float = 0.0
+) -> float:
+    """Against work of another queue, in seconds.
+
+    The queue right below the lowest common ancestor on the victim's side decides, then those above
+    it: a department's rule protects against other departments, a project's own rule against the
+    projects beside it.
+    """
+    common = set(table.path[claimer_leaf])
+    path = table.path[victim_leaf]
+    parting = max(sum(slot not in common for slot in path) - 1, 0)
+    for slot in path[parting:]:
+        rule = table.rules[slot]
+        if rule is not None and rule.reclaim_min_runtime_s is not None:
+            return rule.reclaim_min_runtime_s
+    return default

@@ -12,7 +12,7 @@ from carrel_scheduler.core import mig
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.devices.device_choice import profile_on
 from carrel_scheduler.core.preemption.candidates import victims_of
-from carrel_scheduler.core.preemption.costs import costed
+from carrel_scheduler.core.preemption.victim_order import costed
 from carrel_scheduler.core.resources import MILLI, Triple
 from carrel_scheduler.core.work.jobs import Job
 from carrel_scheduler.core.work.tasks import device_mask

@@ -3,28 +3,37 @@
 Work that leaves the preemptor's queue is not counted against the claim, which then stands where it
 would reach beyond the fair share, and is worth more where its queues then stay within their quotas.
 All of that work lies in one queue, so rights follow from its sum alone; more of it gives more.
+
+How much has to leave is known only once the room is found, since victims may be of the own queue as
+well: those who left and whom neither the claim nor the room needs stay after all (``spare``). Who
+stays holds the room on which it runs; it must not have been given to anybody meanwhile.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.cycle.moves import TAKEN, Cause, ManyStopped, Move
+from carrel_scheduler.core.cycle.room import Room
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.layers import Counts
-from carrel_scheduler.core.preemption.legality import Budgets, Claim
-from carrel_scheduler.core.preemption.minimum_runtimes import preempt_protects_s
-from carrel_scheduler.core.preemption.victim_order import Giving, Share
+from carrel_scheduler.core.layers import Counts, Footprint
+from carrel_scheduler.core.preemption.legality import (
+    ReclaimBudgets,
+    ReclaimRequest,
+    preempt_protects_s,
+)
+from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import NONE, Triple, added
 from carrel_scheduler.core.work.jobs import Job
 
 
-class OwnSide:
-    """The preemptor's side as it is before anything is taken.
+class OwnQueue:
+    """The claimer's side as it is before anything is taken.
 
     Attributes:
         cycle, preemptor, step: who claims room for which tasks.
@@ -39,20 +48,20 @@ class OwnSide:
         self._rows = _lower(cycle, preemptor)
         self._new = _given_now(cycle, preemptor)
         self.most = self._most()
-        self._before, self._given = cycle.queue_usage.copy(), cycle.given
-        self._known: dict[Triple, tuple[Claim, Budgets | None]] = {}
+        self._before, self._given = cycle.standings.copy(), cycle.given
+        self._known: dict[Triple, tuple[ReclaimRequest, ReclaimBudgets | None]] = {}
 
     @cached_property
-    def shares(self) -> tuple[Share, ...]:
+    def units(self) -> tuple[EvictionUnit, ...]:
         """What may leave its queue, in the order of victims."""
         cycle, queue = self.cycle, self.preemptor.queue
         jobs, preemptors = cycle.state.jobs, cycle.moves.preemptors()
         slots = np.unique(cycle.state.tasks.job.take(self._rows)).tolist()
         found = {slot: jobs.at(slot) for slot in slots} | {job.slot: job for job in self._new}
-        lower = [job for job in found.values() if cycle.is_left_alone(job, preemptors)]
-        least = preempt_protects_s(cycle.queue_usage.table, queue, cycle.settings.min_runtime_s)
-        giving = Giving(cycle, lower, lambda job: job.started + least > cycle.now)
-        return tuple(giving.shares(lambda _: True))
+        lower = [job for job in found.values() if cycle.is_left_alone(job, claimers)]
+        least = preempt_protects_s(cycle.standings.table, queue, cycle.settings.min_runtime_s)
+        giving = OrderedVictims(cycle, lower, lambda job: job.started + least > cycle.now)
+        return tuple(giving.units(lambda _: True))
 
     @property
     def gone(self) -> Triple:
@@ -62,25 +71,25 @@ class OwnSide:
         gpu, cpu, memory = (used[r] + demand[r] - now[r] for r in RESOURCES)
         return gpu, cpu, memory
 
-    def claim(self, gone: Triple) -> Claim:
+    def claim(self, gone: Triple) -> ReclaimRequest:
         """The claim, had its queue had so much less; it follows nothing but its own ``take``."""
-        cycle, preemptor = self.cycle, self.preemptor
-        queue_usage = self._before.copy()
-        queue_usage.add(preemptor.queue, gone, sign=-1)
-        return Claim(
-            queue_usage,
-            preemptor.queue,
+        cycle, claimer = self.cycle, self.claimer
+        standings = self._before.copy()
+        standings.add(claimer.queue, gone, sign=-1)
+        return ReclaimRequest(
+            standings,
+            claimer.queue,
             self.demand,
             self.demand if cycle.is_fixed(preemptor) else NONE,
             saturation_milli=cycle.settings.saturation_milli,
             given=self._given,
         )
 
-    def rights(self, gone: Triple) -> Budgets | None:
+    def rights(self, gone: Triple) -> ReclaimBudgets | None:
         """What may be taken of others once so much has left; ``None``: the claim does not stand."""
         return self.entitled(gone)[1]
 
-    def entitled(self, gone: Triple) -> tuple[Claim, Budgets | None]:
+    def entitled(self, gone: Triple) -> tuple[ReclaimRequest, ReclaimBudgets | None]:
         """The claim, of which nobody may ``take``, and its ``rights``."""
         known = self._known.get(gone)
         if known is None:
@@ -88,7 +97,7 @@ class OwnSide:
             known = self._known[gone] = claim, claim.budgets() if claim.may else None
         return known
 
-    def gives(self, gone: Triple, rights: Budgets | None) -> bool:
+    def gives(self, gone: Triple, rights: ReclaimBudgets | None) -> bool:
         """Whether at least so much may be taken of others once ``gone`` has left."""
         if rights is self.rights(self.most) and self._has_all(gone):
             return True
@@ -107,16 +116,16 @@ class OwnSide:
             for slot in queue_usage.table.path[self.preemptor.queue]
         )
 
-    def least(self, enough: Callable[[Triple], bool]) -> tuple[Share, ...]:
-        """The fewest shares, in order, whose sum is enough; all of them, if that is none."""
-        low, high = 0, len(self.shares)
+    def least(self, enough: Callable[[Triple], bool]) -> tuple[EvictionUnit, ...]:
+        """The fewest units, in order, whose sum is enough; all of them, if that is none."""
+        low, high = 0, len(self.units)
         while low < high:
             middle = (low + high) // 2
-            if enough(sum_of(self.shares[:middle])):
+            if enough(sum_of(self.units[:middle])):
                 high = middle
             else:
                 low = middle + 1
-        return self.shares[:low]
+        return self.units[:low]
 
     def causes(self, gone: Triple) -> tuple[Cause, Cause]:
         """What victims of other queues are told, and those of its own."""
@@ -133,12 +142,12 @@ class OwnSide:
         return added([(int(gpu.sum()), cpu, memory), *(job.shape.total for job in self._new)])
 
 
-def sum_of(shares: Iterable[Share]) -> Triple:
-    """What shares hold together."""
-    return added(share.amounts for share in shares)
+def sum_of(units: Iterable[EvictionUnit]) -> Triple:
+    """What units hold together."""
+    return added(unit.amounts for unit in units)
 
 
-def reaches_others(rights: Budgets) -> bool:
+def reaches_others(rights: ReclaimBudgets) -> bool:
     """Whether there is a queue of which something may be taken."""
     return bool(((rights.excess > 0) & (rights.excess < NO_BOUND)).any())
 
@@ -161,3 +170,81 @@ def _given_now(cycle: Cycle, preemptor: Job) -> list[Job]:
         and job.spec.preemptible is not Preemptibility.NO
         and job is not preemptor
     ]
+
+
+Overdrawn = list[int]
+"""How far the places of a unit are promised beyond what there will be, see ``Room.overdrawn``."""
+
+
+def promised_beyond(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:
+    """What of the places of each unit was promised to others already, before they leave."""
+    return [own.cycle.room.overdrawn(_places(own, unit)) for unit in leaving]
+
+
+def others_lose(own: OwnQueue, mark: int) -> bool:
+    """Whether anything was taken of another queue since ``mark``: only that needs rights."""
+    queue = own.claimer.queue
+    for move in own.cycle.moves.log[mark:]:
+        if isinstance(move, ManyStopped):
+            if any(leaf != queue for leaf, _ in move.sums):
+                return True
+        elif isinstance(move, Move) and move.kind in TAKEN and move.job.queue != queue:
+            return True
+    return False
+
+
+def spare(
+    own: OwnQueue,
+    leaving: Sequence[EvictionUnit],
+    before: Sequence[Overdrawn],
+    rights: ReclaimBudgets | None,
+) -> None:
+    """Those who left and whom neither the claim nor the room needs stay, the last taken first.
+
+    Of a job that gave in several steps the earlier ones stay only if the later ones do: what runs
+    on must be whole.
+
+    Args:
+        own: who claims.
+        leaving: who left.
+        before: their ``promised_beyond``.
+        rights: those that were used; ``None`` where nothing was taken of other queues.
+    """
+    needed = set[int]()
+    for unit, was in zip(reversed(leaving), reversed(before), strict=True):
+        slot = unit.job.slot
+        if slot in needed or not _stays(own, unit, was, rights):
+            needed.add(slot)
+
+
+def _stays(
+    own: OwnQueue, unit: EvictionUnit, before: Overdrawn, rights: ReclaimBudgets | None
+) -> bool:
+    """Hold its own room for what left, if it may."""
+    cycle, job, gone = own.cycle, unit.job, own.gone
+    less = (gone[0] - unit.amounts[0], gone[1] - unit.amounts[1], gone[2] - unit.amounts[2])
+    places = _places(own, unit)
+    may = cycle.barrier(job, unit.indices) is None and (rights is None or own.gives(less, rights))
+    if not may or len(places) < len(unit.indices) or not _has_slots(cycle.room, places):
+        return False
+    mark = cycle.moves.mark()
+    for index, place in zip(unit.indices, places, strict=True):
+        cycle.moves.hold(job, index, place, fixed=False)
+    after = cycle.room.overdrawn(places)
+    if any(now > then for now, then in zip(after, before, strict=True)):
+        cycle.moves.rollback(mark)
+        return False
+    return True
+
+
+def _places(own: OwnQueue, unit: EvictionUnit) -> list[Footprint]:
+    """Where those of its tasks lie that run."""
+    rows = unit.job.rows
+    tasks = own.cycle.state.tasks
+    return [tasks.footprint(rows[index]) for index in unit.indices if index in rows]
+
+
+def _has_slots(room: Room, places: Sequence[Footprint]) -> bool:
+    """Whether their nodes take work, and their memory slots are nobody's."""
+    bare = [replace(place, share=0, host=()) for place in places]
+    return room.has(bare, soon=True)

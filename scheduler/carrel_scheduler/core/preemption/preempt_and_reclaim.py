@@ -1,62 +1,213 @@
-"""Combine: work takes both, lower priority in its own queue and what other queues borrowed.
+"""Preempt and reclaim together: lower priority of the own queue, and what other queues borrowed.
 
 For work that fits by neither of the two rules alone. What leaves its own queue is counted out of
-it, so the claim on others stands where the queue ends within its fair share. Each victim gives way
-by its own rule: those of the own queue as for ``preempt``, the others as for ``reclaim``. A queue
-that is beyond its fair share already takes from nobody, so no more of its own work has to leave for
-the sake of the claim than is claimed.
+it, so the claim on others stands where the queue ends within its fair share. Each victim goes by
+its own rule: those of the own queue as for preempt, the others as for reclaim. A queue that is
+beyond its fair share already takes from nobody, so no more of its own work has to leave for the
+sake of the claim than is claimed.
+
+At first the cheapest set is looked for as if all lower priority of the own queue had left, so with
+all rights that there may be. Where that set takes so little of it that the claim would not stand,
+as much as the claim needs leaves first, and the rest is looked for again; those of whom neither the
+claim nor the room has need stay after all.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.answers import Answer, answered
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer, answered, unless_failed_before
-from carrel_scheduler.core.cycle.offers import Offers
-from carrel_scheduler.core.preemption import preemptors, vectorised
-from carrel_scheduler.core.preemption.combining import make_room
-from carrel_scheduler.core.preemption.node_prefilter import enough_in_all
-from carrel_scheduler.core.preemption.own_queue import OwnSide, reaches_others
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.layers import LARGEST, Bools
+from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
+from carrel_scheduler.core.preemption.candidates import Times
+from carrel_scheduler.core.preemption.driver import Rule, Step, not_delayed_reclaim
+from carrel_scheduler.core.preemption.legality import (
+    covers,
+    is_protected,
+    legal,
+    preempt_protects_s,
+)
+from carrel_scheduler.core.preemption.node_prefilter import enough_in_all, promising
+from carrel_scheduler.core.preemption.own_queue import OwnQueue, reaches_others, sum_of
 from carrel_scheduler.core.preemption.search.model import GangRequest
-from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.preemption.sequential import Search
+from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
+from carrel_scheduler.core.queues.rules import NO_BOUND
+from carrel_scheduler.core.resources import NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
 
 
-def run(cycle: Cycle) -> None:
-    """Evict by both rules, in the order of service."""
-    if not (cycle.has_victims and preemptors.combines(cycle)):
-        return
-    growing = [job for job in preemptors.singles(cycle) if not cycle.grows(job)]
-    rows = preemptors.for_combine(cycle)
-    offers = Offers(cycle, rows, growing)
-    offers.run(
-        lambda job, step: attempt(cycle, job, step),
-        touches_all=True,
-        most=max(cycle.most_failed_searches, len(rows)),
-        served=cycle.most_served,
-    )
-
-
-def attempt(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
-    """Make room for a step by both rules, once it may make others give way."""
-    if cycle.delayed(job, reclaiming=True):
-        return Answer.NOT_THIS
-    return unless_failed_before(cycle, "combine", job, step, find)
-
-
-def find(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
     """Make room for a step by what may be taken inside its queue and from others."""
-    queue_usage, wish = cycle.queue_usage, vectorised.wish_of(cycle, job, step)
-    if not queue_usage.within(queue_usage.fair[job.queue], job.queue, NONE):
+    standings, request = cycle.standings, vectorised.request_of(cycle, job, step)
+    if not standings.within(standings.fair[job.queue], job.queue, NONE):
         return Answer.PLAINLY_NO
-    if wish is not None and not _in_reach(cycle, job, wish):
+    if request is not None and not _in_reach(cycle, job, request):
         return Answer.PLAINLY_NO
-    own = OwnSide(cycle, job, step)
+    own = OwnQueue(cycle, job, step)
     rights = own.rights(own.most) if own.most != NONE else None
     if rights is None or not reaches_others(rights):
         return Answer.PLAINLY_NO
-    return answered(make_room(own, wish))
+    return answered(_make_room(own, request))
 
 
-def _in_reach(cycle: Cycle, job: Job, wish: GangRequest) -> bool:
+def _in_reach(cycle: Cycle, job: Job, request: GangRequest) -> bool:
     """Whether by sums its own queue and all that borrow could give enough."""
     giving = cycle.borrowers.copy()
     giving[job.queue] = True
-    return cycle.is_small or enough_in_all(cycle, job.shape.cls, wish.tasks, giving)
+    return cycle.is_small or enough_in_all(cycle, job.shape.cls, request.tasks, giving)
+
+
+def _make_room(own: OwnQueue, request: GangRequest | None) -> bool:
+    """Stop victims and hold their room.
+
+    Args:
+        own: who claims, and what may leave its queue.
+        request: its step as ``clearing`` understands it, if it does.
+    """
+    rights = own.rights(own.most)
+    if own.gives(NONE, rights):
+        return _after(own, request, ())
+    found = None if request is None else _as_if_all_left(own, request)
+    if found is not None:
+        return found
+    first = own.least(lambda gone: own.rights(gone) is not None)
+    if own.rights(sum_of(first)) is None:
+        return False
+    if _after(own, request, first):
+        return True
+    every = own.least(lambda gone: own.gives(gone, rights))
+    return len(every) > len(first) and _after(own, request, every)
+
+
+def _as_if_all_left(own: OwnQueue, request: GangRequest) -> bool | None:
+    """The cheapest set with all rights there may be; ``None`` where another way has to be tried."""
+    cycle, rights = own.cycle, own.rights(own.most)
+    offer = _offer(own, request, own.most)
+    if offer is None:
+        return None
+    if offer.table is None:
+        return False
+    mark = cycle.moves.mark()
+    causes = own.causes(own.most)
+    if vectorised.make_room(cycle, own.claimer, request, offer, causes, lambda: False):
+        if own.gives(own.gone, rights):
+            return True
+        cycle.moves.rollback(mark)
+        return None
+    return None if vectorised.are_few(offer.table) or offer.table.left_out else False
+
+
+def _after(own: OwnQueue, request: GangRequest | None, leaving: Sequence[EvictionUnit]) -> bool:
+    """Make room after some of the own queue have left, so that the claim stands."""
+    cycle, gone = own.cycle, sum_of(leaving)
+    mark, causes = cycle.moves.mark(), own.causes(gone)
+    before = own_queue.promised_beyond(own, leaving)
+    for unit in leaving:
+        for index in unit.indices:
+            cycle.moves.take_back(unit.job, index, causes[1])
+    offer = None if request is None else _offer(own, request, gone)
+    if request is None or offer is None:
+        everybody = np.ones(len(cycle.standings.used), np.bool_)
+        victims = promising(cycle, own.claimer, own.step, everybody)
+        found = _one_by_one(own, gone, causes, victims)
+    else:
+        table = offer.table
+        found = table is not None and vectorised.make_room(
+            cycle,
+            own.claimer,
+            request,
+            offer,
+            causes,
+            lambda: _one_by_one(own, gone, causes, table.jobs()),
+        )
+    if not found:
+        cycle.moves.rollback(mark)
+        return False
+    rights = own.rights(gone) if own_queue.others_lose(own, mark) else None
+    own_queue.spare(own, leaving, before, rights)
+    return True
+
+
+def _one_by_one(
+    own: OwnQueue, gone: Triple, causes: tuple[Cause, Cause], victims: Iterable[Job]
+) -> bool:
+    """The search one by one; the claim is judged as if no more of the own queue left."""
+    cycle, job, claim = own.cycle, own.claimer, own.claim(gone)
+    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+
+    some = [
+        victim
+        for victim in victims
+        if victim.queue != job.queue or victim.spec.priority < job.spec.priority
+    ]
+
+    def protected(victim: Job) -> bool:
+        if victim.queue == job.queue:
+            return victim.started + least > cycle.now
+        return is_protected(cycle, job, victim)
+
+    def may_go(unit: EvictionUnit) -> bool:
+        return unit.job.queue == job.queue or legal(claim, unit)
+
+    def lies_beyond(unit: EvictionUnit) -> bool:
+        return unit.job.queue == job.queue or covers(claim, unit)
+
+    def units() -> Iterator[EvictionUnit]:
+        for unit in OrderedVictims(cycle, some, protected).units(may_go, lies_beyond):
+            if unit.job.queue != job.queue:
+                claim.take(unit.job.queue, unit.amounts)
+            yield unit
+
+    return Search(cycle, job, own.step, causes[0], own=causes[1]).run(units())
+
+
+def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offer | None:
+    """Those who may give way by either rule, and how much their queues may lose.
+
+    ``gone`` has left already. ``None`` where ``clearing`` cannot tell.
+    """
+    cycle, job = own.cycle, own.claimer
+    budgets = vectorised.budgets_of(cycle, *own.entitled(gone))
+    if budgets is None:
+        return None
+    budgets.excess[job.queue], budgets.open[job.queue] = NO_BOUND, True
+    giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
+    near = cycle.borrowers.copy()
+    near[job.queue] = True
+    below = np.full(len(giving), LARGEST, np.int64)
+    below[job.queue] = job.spec.priority
+    found = vectorised.offer(
+        cycle, job, request, giving, budgets, near=near, below=below, protected_s=_protected_s(own)
+    )
+    if found.table is None:
+        return found
+    return vectorised.Offer(found.table.that_hold(budgets.excess), budgets)
+
+
+def _protected_s(own: OwnQueue) -> Times | None:
+    cycle, leaf = own.cycle, own.claimer.queue
+    least = preempt_protects_s(cycle.standings.table, leaf, cycle.settings.min_runtime_s)
+    found = vectorised.protected_s(cycle, leaf)
+    if found is None and least:
+        found = np.zeros(len(cycle.standings.used))
+    if found is not None:
+        found[leaf] = least
+    return found
+
+
+def _growing(cycle: Cycle) -> list[Job]:
+    return [job for job in preemptors.singles(cycle) if not cycle.grows(job)]
+
+
+PREEMPT_AND_RECLAIM = Rule(
+    "preempt_and_reclaim",
+    preemptors.for_combine,
+    _find,
+    not_delayed_reclaim,
+    applies=preemptors.combines,
+    singles=_growing,
+    most=lambda cycle, rows: max(cycle.claims, rows),
+)

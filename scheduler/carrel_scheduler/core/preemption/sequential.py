@@ -1,6 +1,6 @@
 """Making room for one step of a job by telling others to stop.
 
-Shares are taken in the order of victims until the step finds its places; then, from the last taken
+Units are taken in the order of victims until the step finds its places; then, from the last taken
 on, whoever turns out not to be needed is spared (if that is everybody, the room is there without
 this claim, and dealing it out is not its business); then whoever has room elsewhere gets it held
 there and is moved rather than stopped. Nothing has changed when there is no answer.
@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.preemption.victim_order import Share
+from carrel_scheduler.core.preemption.mig_instances import in_the_way
+from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
+from carrel_scheduler.core.resources import Triple
 from carrel_scheduler.core.work.jobs import Job
 
 
-def nobody(_share: Share) -> bool:
+def nobody(_unit: EvictionUnit) -> bool:
     """Everybody may be stopped for good."""
     return False
 
 
-def everybody(_share: Share) -> bool:
+def everybody(_unit: EvictionUnit) -> bool:
     """Everybody must have a place."""
     return True
 
@@ -42,18 +44,18 @@ class Search:
     preemptor: Job
     step: tuple[int, ...]
     cause: Cause
-    movers: Callable[[Share], bool] = nobody
+    movers: Callable[[EvictionUnit], bool] = nobody
     own: Cause | None = None
 
-    def run(self, shares: Iterator[Share]) -> bool:
+    def run(self, units: Iterator[EvictionUnit]) -> bool:
         """Whether room was made: victims are stopped and the step's places are held."""
         moves = self.cycle.moves
         begin = moves.mark()
-        taken: list[Share] = []
+        taken: list[EvictionUnit] = []
         tries = 0
-        for share in shares:
-            self._stop(share)
-            taken.append(share)
+        for unit in units:
+            self._stop(unit)
+            taken.append(unit)
             if not self._may_fit():
                 continue
             tries += 1
@@ -62,7 +64,7 @@ class Search:
             moves.rollback(begin)
             chosen = self._choose(taken)
             if chosen is not None:
-                needed = self._spare(chosen)
+                needed = self._prune(chosen)
                 if not needed:
                     return False
                 self._settle(needed)
@@ -72,7 +74,7 @@ class Search:
         moves.rollback(begin)
         return False
 
-    def _choose(self, taken: list[Share]) -> list[Share] | None:
+    def _choose(self, taken: list[EvictionUnit]) -> list[EvictionUnit] | None:
         """Of those taken so far the ones on a node of the last, or all, if they suffice."""
         last = taken[-1]
         if len(self.step) == 1:
@@ -82,62 +84,62 @@ class Search:
                     return here
         return list(taken) if self._try(taken) else None
 
-    def _spare(self, taken: list[Share]) -> list[Share]:
+    def _prune(self, taken: list[EvictionUnit]) -> list[EvictionUnit]:
         """Those who are needed, the last taken spared first."""
         kept = list(taken)
-        for share in reversed(taken):
-            if self._still_first(share, kept):
-                fewer = [other for other in kept if other is not share]
+        for unit in reversed(taken):
+            if self._still_first(unit, kept):
+                fewer = [other for other in kept if other is not unit]
                 if self._try(fewer):
                     kept = fewer
         return kept
 
-    def _still_first(self, share: Share, kept: Sequence[Share]) -> bool:
-        """Whether it is the last share kept of its job: what runs on must be whole."""
-        mine = [other for other in kept if other.job is share.job]
-        return mine[-1] is share
+    def _still_first(self, unit: EvictionUnit, kept: Sequence[EvictionUnit]) -> bool:
+        """Whether it is the last unit kept of its job: what runs on must be whole."""
+        mine = [other for other in kept if other.job is unit.job]
+        return mine[-1] is unit
 
-    def _try(self, shares: list[Share]) -> bool:
+    def _try(self, units: list[EvictionUnit]) -> bool:
         moves = self.cycle.moves
         mark = moves.mark()
-        for share in shares:
-            self._stop(share)
-        fits = self._may_fit() and self._fits(shares)
+        for unit in units:
+            self._stop(unit)
+        fits = self._may_fit() and self._fits(units)
         moves.rollback(mark)
         return fits
 
-    def _fits(self, shares: Sequence[Share]) -> bool:
+    def _fits(self, units: Sequence[EvictionUnit]) -> bool:
         """Whether the step finds its places, and the victims theirs where they must."""
         moves = self.cycle.moves
         mark = moves.mark()
-        found = self._place() and self._move_all(self._bound_to_move(shares))
+        found = self._place() and self._move_all(self._bound_to_move(units))
         moves.rollback(mark)
         return found
 
-    def _settle(self, shares: list[Share]) -> None:
-        for share in shares:
-            self._stop(share)
+    def _settle(self, units: list[EvictionUnit]) -> None:
+        for unit in units:
+            self._stop(unit)
         if not self._place():
-            raise AssertionError(f"room made for {self.preemptor.uid} does not hold it")
-        bound = self._bound_to_move(shares)
+            raise AssertionError(f"room made for {self.claimer.uid} does not hold it")
+        bound = self._bound_to_move(units)
         if not self._move_all(bound):
             raise AssertionError(f"those who make room for {self.preemptor.uid} have no place")
         ended: set[str] = set()
-        for share in self._in_order_of_service(shares):
-            if share in bound or share.job.uid in ended or self._is_own(share):
+        for unit in self._in_order_of_service(units):
+            if unit in bound or unit.job.uid in ended or self._is_own(unit):
                 continue
-            if not self._move(share) and share.carries:
-                ended.add(share.job.uid)  # what it could run beside it is of no use
+            if not self._move(unit) and unit.carries:
+                ended.add(unit.job.uid)  # what it could run beside it is of no use
 
-    def _bound_to_move(self, shares: Sequence[Share]) -> list[Share]:
+    def _bound_to_move(self, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
         """Those that must have a place, unless what carries them may be stopped for good."""
-        bound: list[Share] = []
+        bound: list[EvictionUnit] = []
         ends: set[int] = set()
-        for share in self._in_order_of_service(shares):
-            if not self.movers(share):
-                ends |= {share.job.slot} if share.carries else set()
-            elif share.job.slot not in ends:
-                bound.insert(0, share)
+        for unit in self._in_order_of_service(units):
+            if not self.movers(unit):
+                ends |= {unit.job.slot} if unit.carries else set()
+            elif unit.job.slot not in ends:
+                bound.insert(0, unit)
         return bound
 
     def _place(self) -> bool:
@@ -154,26 +156,26 @@ class Search:
         counts = self.cycle.state.capacity.counts(self.cycle.free_capacity.soon, cls)
         return int(counts.sum()) >= need
 
-    def _is_own(self, share: Share) -> bool:
-        return self.own is not None and share.job.queue == self.preemptor.queue
+    def _is_own(self, unit: EvictionUnit) -> bool:
+        return self.own is not None and unit.job.queue == self.claimer.queue
 
-    def _stop(self, share: Share) -> None:
-        cause = self.own if self.own is not None and self._is_own(share) else self.cause
-        for index in share.indices:
-            self.cycle.moves.take_back(share.job, index, cause)
+    def _stop(self, unit: EvictionUnit) -> None:
+        cause = self.own if self.own is not None and self._is_own(unit) else self.cause
+        for index in unit.indices:
+            self.cycle.moves.take_back(unit.job, index, cause)
 
-    def _move_all(self, shares: Sequence[Share]) -> bool:
+    def _move_all(self, units: Sequence[EvictionUnit]) -> bool:
         """Places for all; the largest first, since the small find one anywhere."""
-        by_size = sorted(shares, key=lambda share: share.amounts, reverse=True)
-        return all(self._move(share) for share in by_size)
+        by_size = sorted(units, key=lambda unit: unit.amounts, reverse=True)
+        return all(self._move(unit) for unit in by_size)
 
-    def _move(self, share: Share) -> bool:
+    def _move(self, unit: EvictionUnit) -> bool:
         """Hold room for what a victim gives: its own where nobody took it, else elsewhere."""
-        cycle, job = self.cycle, share.job
+        cycle, job = self.cycle, unit.job
         mark = cycle.moves.mark()
-        if cycle.over_limit(job, share.indices) is not None:
+        if cycle.barrier(job, unit.indices) is not None:
             return False
-        homeless = [i for i in share.indices if job.shape.bound or not self._returns(job, i)]
+        homeless = [i for i in unit.indices if job.shape.bound or not self._returns(job, i)]
         if not homeless or place(cycle, job, homeless, soon=True):
             return True
         cycle.moves.rollback(mark)
@@ -188,13 +190,39 @@ class Search:
         self.cycle.moves.reserve(job, index, own, fixed=False)
         return True
 
-    def _in_order_of_service(self, shares: Sequence[Share]) -> list[Share]:
-        return list(reversed(shares))
+    def _in_order_of_service(self, units: Sequence[EvictionUnit]) -> list[EvictionUnit]:
+        return list(reversed(units))
 
 
-def _with_those_before(taken: Sequence[Share], chosen: Sequence[Share]) -> list[Share]:
+def evict_in_order(
+    search: Search,
+    victims: Sequence[Job],
+    protected: Callable[[Job], bool],
+    legal: Callable[[EvictionUnit], bool] = everybody,
+    covers: Callable[[EvictionUnit], bool] | None = None,
+    instance_legal: Callable[[Job, Triple], bool] = lambda *_: True,
+) -> bool:
+    """Whether room was made by these victims; first those whose MIG instances are in the way.
+
+    Args:
+        search: who asks for what.
+        victims: who may be evicted.
+        protected: they keep what they cannot run without.
+        legal: whether a unit may be evicted now.
+        covers: whether all of it lies beyond what its queue keeps, see ``OrderedVictims``.
+        instance_legal: whether a job with one MIG instance may be evicted by itself.
+    """
+    instances = in_the_way(search.cycle, search.claimer, search.step, victims, instance_legal)
+    for some in (instances, victims):
+        ordered = OrderedVictims(search.cycle, some, protected)
+        if search.run(ordered.units(legal, covers)):
+            return True
+    return False
+
+
+def _with_those_before(
+    taken: Sequence[EvictionUnit], chosen: Sequence[EvictionUnit]
+) -> list[EvictionUnit]:
     """The chosen, and what their jobs gave before them: what runs on must be whole."""
-    last = {share.job.spec.uid: number for number, share in enumerate(taken) if share in chosen}
-    return [
-        share for number, share in enumerate(taken) if number <= last.get(share.job.spec.uid, -1)
-    ]
+    last = {unit.job.spec.uid: number for number, unit in enumerate(taken) if unit in chosen}
+    return [unit for number, unit in enumerate(taken) if number <= last.get(unit.job.spec.uid, -1)]

@@ -1,7 +1,7 @@
 """Making room when many may give way: the search over arrays instead of one by one.
 
-Only for plain work (equal tasks without a level, whole devices or shares), and only where the books
-of ``clearing`` say all there is to say about what may be taken.
+Only for plain work (equal tasks without a level, whole devices or shares), and only where
+the budgets of ``search`` say all there is to say about what may be taken.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,11 @@ from carrel_scheduler.core.cycle.moves import Cause, Move
 from carrel_scheduler.core.devices.classes import Form
 from carrel_scheduler.core.layers import Bools, Counts
 from carrel_scheduler.core.preemption.candidates import Times, VictimTable, victims_of
-from carrel_scheduler.core.preemption.costs import costed
-from carrel_scheduler.core.preemption.legality import Budgets as ClaimBudgets
-from carrel_scheduler.core.preemption.legality import Claim
-from carrel_scheduler.core.preemption.minimum_runtimes import reclaim_protects_s
+from carrel_scheduler.core.preemption.legality import (
+    ReclaimBudgets,
+    ReclaimRequest,
+    reclaim_protects_s,
+)
 from carrel_scheduler.core.preemption.node_prefilter import (
     enough_in_all,
     likely_nodes,
@@ -26,6 +27,7 @@ from carrel_scheduler.core.preemption.node_prefilter import (
 from carrel_scheduler.core.preemption.search.layout import lay_out, refused_by_sums, unit_budgets
 from carrel_scheduler.core.preemption.search.model import Budgets, Cleared, GangRequest, NotFound
 from carrel_scheduler.core.preemption.search.search import search
+from carrel_scheduler.core.preemption.victim_order import costed
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.requests import HOST
 from carrel_scheduler.core.resources import MILLI
@@ -44,8 +46,8 @@ class Offer:
     budgets: Budgets
 
 
-def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None:
-    """The step as ``clearing`` understands it, or ``None``."""
+def request_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None:
+    """The step as a request of the search over arrays; ``None`` where it is not plain."""
     shape, classes = job.shape, cycle.state.classes
     kind = classes.kinds[shape.cls]
     if not shape.plain and not (shape.apart == HOST and shape.alike and not shape.levelled):
@@ -58,7 +60,9 @@ def wish_of(cycle: Cycle, job: Job, step: tuple[int, ...]) -> GangRequest | None
     return GangRequest(len(step), width, size, cpu, memory, most_per_node=1 if shape.apart else 0)
 
 
-def budgets_of(cycle: Cycle, claim: Claim, known: ClaimBudgets | None = None) -> Budgets | None:
+def budgets_of(
+    cycle: Cycle, claim: ReclaimRequest, known: ReclaimBudgets | None = None
+) -> Budgets | None:
     """What may be taken, or ``None`` where room must come from certain queues.
 
     What a queue may lose at most, the last victim included, is turned into what it may lose before
@@ -90,35 +94,34 @@ def open_budgets(cycle: Cycle) -> Budgets:
 def make_room(
     cycle: Cycle,
     job: Job,
-    wish: GangRequest,
-    table: VictimTable,
-    budgets: Budgets,
-    cause: Cause,
+    request: GangRequest,
+    offer: Offer,
+    causes: tuple[Cause, Cause],
     one_by_one: Callable[[], bool],
-    own: Cause | None = None,
 ) -> bool:
     """Stop victims and hold their room for a plain step.
 
     Args:
         cycle: the cycle.
-        job: who claims.
-        wish: its step.
-        table: those who may give way.
-        budgets: how much their queues may lose.
-        cause: what victims are told.
-        one_by_one: the other search; asked where there are few, and where the table does not hold
-            everything that could be given.
-        own: what victims of the preemptor's own queue are told, where it is something else.
+        job: the preemptor.
+        request: its step.
+        offer: those who may give way, and how much their queues may lose.
+        causes: what victims of other queues are told, and those of the preemptor's own queue.
+        one_by_one: the sequential search; asked where there are few, and where the table does not
+            hold everything that could be given.
     """
+    table, budgets = offer.table, offer.budgets
+    if table is None:
+        return False
     plain, free = table.plain(), table.free_capacity(job.shape.cls)
     of_units = unit_budgets(plain, budgets)
     few = are_few(table)
-    if not (few or table.left_out) and refused_by_sums(wish, free, of_units):
+    if not (few or table.left_out) and refused_by_sums(request, free, of_units):
         return False
     layout = lay_out(free, plain, of_units)
     weighed = None if bool(budgets.open.all()) else budgets.excess
     layout.later = lambda: costed(table, plain, weighed)
-    answer = search(wish, layout)
+    answer = search(request, layout)
     few |= table.left_out and not isinstance(answer, Cleared)
     if not isinstance(answer, Cleared):
         if few and one_by_one():
@@ -133,7 +136,7 @@ def make_room(
         cycle.moves.rollback(mark)
     if table.nodes is not None:
         answer = replace(answer, nodes=table.nodes.take(answer.nodes))
-    return _carry_out(cycle, job, table, answer, (cause, own or cause))
+    return _carry_out(cycle, job, table, answer, causes)
 
 
 def are_few(table: VictimTable) -> bool:
@@ -199,15 +202,17 @@ def _whole_nodes(
     return np.asarray((free.T * bits).sum(axis=1, dtype=np.uint64))
 
 
-def from_others(cycle: Cycle, claim: Claim, job: Job, wish: GangRequest) -> Offer | None:
-    """Those of whom a claim may take, and how much; ``None`` where ``clearing`` cannot tell."""
+def from_others(
+    cycle: Cycle, claim: ReclaimRequest, job: Job, request: GangRequest
+) -> Offer | None:
+    """Those of whom a claim may take, and how much; ``None`` where budgets cannot tell."""
     budgets = budgets_of(cycle, claim)
     if budgets is None:
         return None
     giving: Bools = np.asarray((budgets.excess > 0).any(axis=1))
     giving[job.queue] = False
     least = protected_s(cycle, job.queue)
-    found = offer(cycle, job, wish, giving, budgets, near=cycle.borrowers, protected_s=least)
+    found = offer(cycle, job, request, giving, budgets, near=cycle.borrowers, protected_s=least)
     if found.table is None:
         return found
     return Offer(found.table.that_hold(budgets.excess), budgets)
@@ -216,7 +221,7 @@ def from_others(cycle: Cycle, claim: Claim, job: Job, wish: GangRequest) -> Offe
 def offer(
     cycle: Cycle,
     job: Job,
-    wish: GangRequest,
+    request: GangRequest,
     giving: Bools,
     budgets: Budgets,
     *,
@@ -229,11 +234,11 @@ def offer(
     ``near`` (Q,): by what these could give nodes are chosen, where not by what ``giving`` could.
     """
     nodes = None
-    if not looks_at_all(cycle, wish.tasks):
-        nodes = likely_nodes(cycle, job.shape.cls, wish.tasks, giving if near is None else near)
+    if not looks_at_all(cycle, request.tasks):
+        nodes = likely_nodes(cycle, job.shape.cls, request.tasks, giving if near is None else near)
         if not len(nodes):
             return Offer(None, budgets)
-    elif not cycle.is_small and not enough_in_all(cycle, job.shape.cls, wish.tasks, giving):
+    elif not cycle.is_small and not enough_in_all(cycle, job.shape.cls, request.tasks, giving):
         return Offer(None, budgets)
     return Offer(victims_of(cycle, giving, below, protected_s=protected_s, nodes=nodes), budgets)
 

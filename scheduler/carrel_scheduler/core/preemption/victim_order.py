@@ -1,4 +1,4 @@
-"""Who may give way, and in which order.
+"""In which order victims go: job by job for the sequential search, by cost for the vectorised one.
 
 Inside a queue the order of victims is the reverse of the order of service: lower priority first,
 then what is beyond its minimum, then what has its minimum. Of these what people see as borrowed
@@ -6,15 +6,27 @@ goes before what they see as covered by the quota. Among equals goes first who l
 since its last checkpoint (since its start, if it never reported one), then the younger.
 Between queues the reverse order of service decides; work lost is compared only inside a queue, so
 reporting checkpoints, or not reporting any, makes no project a better or worse victim.
+
+Over arrays sums are compared across queues, so what a unit costs is its lost work, over what a GPU
+of its queue loses in the mean: queues weigh the same, GPU by GPU, whether their work reports
+checkpoints or not, and whether their jobs are large or small. A lower priority within its queue
+outweighs any lost work; among a moderate number of units so does being shown as borrowed.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
-from carrel_scheduler.core.queues.order import VictimOrder
+from carrel_scheduler.core.layers import Counts
+from carrel_scheduler.core.preemption.candidates import VictimTable
+from carrel_scheduler.core.preemption.search.model import Candidates
+from carrel_scheduler.core.queues.order import VictimOrder, victim_key
+from carrel_scheduler.core.queues.rules import RESOURCES
 from carrel_scheduler.core.resources import MILLI, Triple, added
 from carrel_scheduler.core.work.gang_steps import Shed, shed_steps
 from carrel_scheduler.core.work.jobs import Job
@@ -23,7 +35,7 @@ MILLISECONDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class EvictionUnit:
     """What a victim gives at once: some of its tasks.
 
     ``core``: nothing of it runs on. ``nodes``: where these tasks lie.
@@ -63,10 +75,10 @@ class Victim:
             s for s in steps if not (s.core and keeps) and safe.isdisjoint(s.tasks)
         )
         self.left = sum(len(state.running) for state in states)
-        self.taken: Share | None = None
+        self.taken: EvictionUnit | None = None
 
-    def next(self) -> Share | None:
-        """The next share; ``None`` when it has nothing more to give."""
+    def next(self) -> EvictionUnit | None:
+        """The next unit; ``None`` when it has nothing more to give."""
         shed = next(self._steps, None)
         if shed is None:
             return None
@@ -75,14 +87,14 @@ class Victim:
         self.left -= len(shed.tasks)
         nodes = tuple(dict.fromkeys(place.node for place in places))
         held = added(place.amounts for place in places)
-        return Share(self.job, shed.tasks, held, shed.core, nodes)
+        return EvictionUnit(self.job, shed.tasks, held, shed.core, nodes)
 
 
-Entry = tuple[tuple[int | float | str, ...], int, Victim, Share]
+Entry = tuple[tuple[int | float | str, ...], int, Victim, EvictionUnit]
 """Key, number, who gives, what."""
 
 
-class Giving:
+class OrderedVictims:
     """All that may give way for one claim, in the order of victims."""
 
     def __init__(
@@ -98,28 +110,28 @@ class Giving:
         for job in jobs:
             self._push(Victim(cycle, job, core=not protected(job)))
 
-    def shares(
+    def units(
         self,
-        legal: Callable[[Share], bool],
-        wholly: Callable[[Share], bool] | None = None,
-    ) -> Iterator[Share]:
-        """Shares in order; what is yielded counts as given before the next one is looked for.
+        legal: Callable[[EvictionUnit], bool],
+        wholly: Callable[[EvictionUnit], bool] | None = None,
+    ) -> Iterator[EvictionUnit]:
+        """Units in order; what is yielded counts as given before the next one is looked for.
 
         Args:
-            legal: whether a share may be taken now; who may not is left out for good.
-            wholly: whether all of a share lies beyond what its queue keeps. Those that would take
+            legal: whether a unit may be taken now; who may not is left out for good.
+            wholly: whether all of a unit lies beyond what its queue keeps. Those that would take
                 their queue below it come after the others of their queue and priority.
         """
         order = VictimOrder(self._cycle.queue_usage, self._head, self._heaps)
         while (leaf := order.pop()) is not None:
-            key, number, victim, share = heapq.heappop(self._heaps[leaf])
-            if legal(share):
-                if key[1] or wholly is None or wholly(share):
-                    yield share
+            key, number, victim, unit = heapq.heappop(self._heaps[leaf])
+            if legal(unit):
+                if key[1] or wholly is None or wholly(unit):
+                    yield unit
                     self._push(victim)
                 else:
                     later = (key[0], 1, *key[2:])
-                    heapq.heappush(self._heaps[leaf], (later, number, victim, share))
+                    heapq.heappush(self._heaps[leaf], (later, number, victim, unit))
             order.update(leaf)
 
     def _head(self, leaf: int) -> Triple | None:
@@ -130,20 +142,167 @@ class Giving:
 
     def _push(self, victim: Victim) -> None:
         before = victim.left
-        share = victim.next()
-        if share is None:
+        unit = victim.next()
+        if unit is None:
             return
         job, spec = victim.job, victim.job.spec
         least = len(job.shape.first_step)
         stage = 2 if before > least else 1
         if job.rows:
-            lost = lost_work(job, share.amounts[0], self._cycle.now)
-            state = self._cycle.state
-            kept = not state.over_quota.has(state.queues, job)
+            lost = lost_work(job, unit.amounts[0], self._cycle.now)
+            kept = not self._cycle.state.borrowed.has(self._cycle.state, job)
         else:  # it would only start in this cycle
             lost, kept = 0, False
         tie = (-spec.created_at, *(-ord(c) for c in spec.uid))
         key = (spec.priority, 0, -stage, kept, lost, *tie)
         self._count += 1
         heap = self._heaps.setdefault(job.queue, [])
-        heapq.heappush(heap, (key, self._count, victim, share))
+        heapq.heappush(heap, (key, self._count, victim, unit))
+
+
+Priorities = npt.NDArray[np.signedinteger]
+LOSS_BITS = 20
+BELOW_BITS = LOSS_BITS + 4
+LEVEL_BITS = BELOW_BITS + 4
+MEAN = 1 << 12
+"""What one GPU counts as that loses the mean of its queue."""
+NEAR = 1 << 16
+"""Priorities that lie so near to one another are told apart by counting."""
+SHOWN = 100
+"""Where at most so many jobs run, what is shown as borrowed goes first; beyond, nobody follows
+labels."""
+
+
+def costed(table: VictimTable, plain: Candidates, excess: Counts | None = None) -> Candidates:
+    """With what each unit loses, and its place in the order of victims.
+
+    ``plain``: the same without. ``excess`` (Q, 3): what may be taken of each queue; a unit that
+    would take its queue below what it keeps weighs more than any that would not.
+    """
+    cost = _costs(table)
+    if excess is not None:
+        cost += _beyond(table, excess) << BELOW_BITS
+    return replace(plain, cost=cost, order=_order(table))
+
+
+def _beyond(table: VictimTable, excess: Counts) -> Counts:
+    """(U,) 1 where a unit holds more than its queue may lose, of everything that it may."""
+    queue = table.cycle.state.jobs.queue.take(table.job.take(table.first))
+    fits = np.zeros(len(table.first), np.bool_)
+    for r in RESOURCES:
+        left = excess[:, r].take(queue)
+        if left.any():
+            held = table.held(r)
+            fits |= (held > 0) & (held <= left)
+    return 1 - fits.astype(np.int64)
+
+
+def _costs(table: VictimTable) -> Counts:
+    """(U,) see the head of this module."""
+    jobs = table.cycle.state.jobs
+    slots = table.job.take(table.first)
+    queue = jobs.queue.take(slots).astype(np.int64)
+    priority = jobs.priority.take(slots).astype(np.int64)
+    lost = np.maximum(table.cycle.now - jobs.since.take(slots), 0.0)
+    gpus = table.held(0) / MILLI
+    size = np.where(gpus > 0, gpus, 1.0)
+    lost *= size
+    held = np.maximum(np.bincount(queue, weights=size), 1e-9)
+    mean = np.bincount(queue, weights=lost) / held
+    part = lost / np.maximum(mean.take(queue), 1e-9)
+    loss = np.minimum(part * MEAN, (1 << LOSS_BITS) - 1).astype(np.int64)
+    levels = _levels(queue, priority)
+    if len(table.cycle.state.holding) <= SHOWN:
+        loss += _covered(table, slots) << LOSS_BITS
+    return loss + (levels << LEVEL_BITS)
+
+
+def _covered(table: VictimTable, slots: Counts) -> Counts:
+    """(U,) 1 where a job is shown as covered by its quota while others of its queue are not."""
+    state = table.cycle.state
+    borrowed = [state.borrowed.has(state, state.jobs.at(slot)) for slot in slots.tolist()]
+    shown = np.array(borrowed, np.int64).reshape(-1)
+    queue = state.jobs.queue.take(slots)
+    some = np.bincount(queue, shown, minlength=1) > 0
+    return (1 - shown) * some.take(queue)
+
+
+def _order(table: VictimTable) -> Counts:
+    """(U,) queues in the order of victims; in them lower priority, then the younger."""
+    state, standings = table.cycle.state, table.cycle.standings
+    slots = table.job.take(table.first)
+    queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
+    present = np.flatnonzero(np.bincount(queue)).tolist()
+    place = np.zeros(len(standings.used), np.int64)
+    for number, slot in enumerate(sorted(present, key=lambda slot: _queue_key(table.cycle, slot))):
+        place[slot] = number
+    ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
+    created = -state.jobs.created.take(slots if ranked is None else slots.take(ranked))
+    by_age = ascending(created)
+    ranked = by_age if ranked is None else ranked.take(by_age)
+    kinds, level = _kinds(priority)
+    group = (place.take(queue) * len(kinds) + level).take(ranked)
+    narrow = group.astype(np.uint16) if int(group.max(initial=0)) < 1 << 16 else group
+    ranked = ranked.take(np.argsort(narrow, kind="stable"))
+    order = np.empty(len(ranked), np.int64)
+    order[ranked] = np.arange(len(ranked))
+    return order
+
+
+def _queue_key(cycle: Cycle, slot: int) -> tuple[int, ...]:
+    """The place of a queue among victims, worked out once for what it holds."""
+    known, used = cycle.places_of_victims, tuple(cycle.standings.used[slot])
+    found = known.get(slot)
+    if found is None or found[0] != used:
+        found = known[slot] = used, victim_key(cycle.standings, slot)
+    return found[1]
+
+
+def _kinds(priority: Priorities) -> tuple[Priorities, Counts]:
+    """The different priorities, ascending, and (U,) which of them each unit has."""
+    if len(priority) and priority.min() == priority.max():
+        return priority[:1], np.zeros(len(priority), np.int64)
+    if len(priority) and int(priority.max()) - int(priority.min()) < NEAR:
+        least = int(priority.min())
+        place = priority.astype(np.int64) - least
+        present = np.bincount(place) > 0
+        return np.flatnonzero(present) + least, (present.cumsum() - 1).take(place)
+    kinds, which = np.unique(priority, return_inverse=True)
+    return kinds, which.astype(np.int64)
+
+
+def _levels(queue: Counts, priority: Counts) -> Counts:
+    """(U,) how many lower priorities there are among the units of the same queue."""
+    kinds, which = _kinds(priority)
+    if len(kinds) == 1:
+        return which
+    table = np.zeros((int(queue.max(initial=0)) + 1, len(kinds)), np.int64)
+    table.ravel()[np.flatnonzero(np.bincount(queue.astype(np.int64) * len(kinds) + which))] = 1
+    below = table.cumsum(axis=1) - table
+    return np.asarray(below[queue, which])
+
+
+FEW = 4096
+"""Up to so many are compared."""
+DIGIT = 16
+SIGN = (1 << 63) - 1
+
+
+def ascending(values: npt.NDArray[np.float64]) -> Counts:
+    """Positions in ascending order of the values, equal ones as they stand."""
+    if len(values) <= FEW:
+        return np.argsort(values, kind="stable")
+    bits = (values + 0.0).view(np.int64)
+    bits ^= (bits >> 63) & SIGN
+    bits -= bits.min()
+    keys, order = bits.view(np.uint64), np.zeros(0, np.int64)
+    used = int(np.bitwise_or.reduce(keys))
+    empty = max((used & -used).bit_length() - 1, 0)
+    keys >>= np.uint64(empty)
+    for shift in range(0, (used >> empty).bit_length() or 1, DIGIT):
+        digits = (keys >> np.uint64(shift)).astype(np.uint16)
+        if shift:
+            order = order.take(np.argsort(digits.take(order), kind="stable"))
+        else:
+            order = np.argsort(digits, kind="stable")
+    return order

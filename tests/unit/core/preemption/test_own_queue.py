@@ -5,18 +5,18 @@ import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.events import CapacityReserved, Event
-from carrel_scheduler.core.preemption import pruning
-from carrel_scheduler.core.preemption.combining import _after
-from carrel_scheduler.core.preemption.legality import Budgets
-from carrel_scheduler.core.preemption.own_queue import OwnSide
+from carrel_scheduler.core.events import Event, RoomPromised
+from carrel_scheduler.core.preemption import own_queue
+from carrel_scheduler.core.preemption.legality import ReclaimBudgets
+from carrel_scheduler.core.preemption.own_queue import OwnQueue
+from carrel_scheduler.core.preemption.preempt_and_reclaim import _after
 from carrel_scheduler.core.settings import DEFAULTS
 from unit.core.situations import node, queue, running, state_of, training
 
 NOW = 1000.0
 
 
-def own_side(*more: Event, quota: float = 3, far: int = 1) -> OwnSide:
+def own_side(*more: Event, quota: float = 3, far: int = 1) -> OwnQueue:
     """Two tasks of one queue on two nodes; who claims may use the GPU of node `m` only."""
     state = state_of(
         node("n", far + 1),
@@ -31,25 +31,25 @@ def own_side(*more: Event, quota: float = 3, far: int = 1) -> OwnSide:
         *more,
         settings=DEFAULTS,
     )
-    return OwnSide(Cycle(state, NOW), state.job("urgent"), (0,))
+    return OwnQueue(Cycle(state, NOW), state.job("urgent"), (0,))
 
 
-def staying(own: OwnSide, rights: Budgets | None, *, taken: bool = False) -> set[str]:
+def staying(own: OwnQueue, rights: ReclaimBudgets | None, *, taken: bool = False) -> set[str]:
     """Uids of those who stay once all of the own queue has left and the claim has its place.
 
     With ``taken`` others got what the first of them had on node `n`.
     """
-    cycle, leaving = own.cycle, own.shares
-    before = pruning.promised_beyond(own, leaving)
+    cycle, leaving = own.cycle, own.units
+    before = own_queue.promised_beyond(own, leaving)
     room = cycle.state.tasks.footprint(cycle.state.job("far").rows[0])
-    for share in leaving:
-        for index in share.indices:
-            cycle.moves.take_back(share.job, index, own.causes(own.most)[1])
-    assert place(cycle, own.preemptor, own.step, soon=True)
+    for unit in leaving:
+        for index in unit.indices:
+            cycle.moves.take_back(unit.job, index, own.causes(own.most)[1])
+    assert place(cycle, own.claimer, own.step, soon=True)
     if taken:
-        cycle.moves.reserve(cycle.state.job("waits"), 0, room, fixed=False)
-    pruning.spare(own, leaving, before, rights)
-    return {share.job.uid for share in leaving} & set(cycle.moves.reserved)
+        cycle.moves.hold(cycle.state.job("waits"), 0, room, fixed=False)
+    own_queue.spare(own, leaving, before, rights)
+    return {unit.job.uid for unit in leaving} & set(cycle.moves.held)
 
 
 def test_whose_room_is_of_no_use_stays() -> None:
@@ -75,7 +75,7 @@ def test_who_is_needed_for_the_right_leaves_where_others_give_way(
 def test_rights_keep_nobody_away_where_only_the_own_queue_gave_way() -> None:
     """The claim on others stands only without `far`; but `near` alone makes the room."""
     own = own_side(quota=2, far=2)
-    leaving = [share for share in own.shares if share.job.uid == "far"]
+    leaving = [unit for unit in own.units if unit.job.uid == "far"]
     assert _after(own, None, leaving)
     assert own.cycle.moves.evicted_of(own.cycle.state.job("near")) == [0]
     assert own.cycle.moves.evicted_of(own.cycle.state.job("lent")) == []
@@ -90,6 +90,6 @@ def test_only_what_other_queues_lose_needs_a_right(*, together: bool) -> None:
         if together:
             moves.evict_many(np.array([jobs(uid).rows[0]]), cause)
         else:
-            moves.evict(jobs(uid), 0, cause)
-        assert pruning.others_lose(own, 0) is lost
-    assert not pruning.others_lose(own, moves.mark())
+            moves.stop(jobs(uid), 0, cause)
+        assert own_queue.others_lose(own, 0) is lost
+    assert not own_queue.others_lose(own, moves.mark())

@@ -4,21 +4,26 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import CheckpointSeen, Event, TaskPlaced, TaskReleased
 from carrel_scheduler.core.events import Outcome as Ended
 from carrel_scheduler.core.gangs import Group
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import node_prefilter, preempt_and_reclaim
+from carrel_scheduler.core.preemption import node_prefilter
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.settings import DEFAULTS, Settings
-from carrel_scheduler.core.work.jobs import Job
-from unit.core.invariants.evictions import check_plan
 from unit.core.runs import Run
-from unit.core.situations import asking, node, queue, running, state_of, training, workspace
+from unit.core.situations import (
+    asking,
+    node,
+    queue,
+    running,
+    searches_made,
+    state_of,
+    training,
+    workspace,
+)
 
 NOW = 1000.0
 PATIENT = Settings(patience_s=-1.0)
@@ -293,15 +298,7 @@ def test_a_large_cluster_tries_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Uids of those for whom victims of both rules were searched."""
-    made: list[str] = []
-    find = preempt_and_reclaim.find
-
-    def counted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
-        made.append(job.spec.uid)
-        return find(cycle, job, step)
-
-    monkeypatch.setattr(preempt_and_reclaim, "find", counted)
-    return made
+    return searches_made(monkeypatch, "preempt_and_reclaim")
 
 
 def test_a_search_in_vain_is_made_again_once_something_runs_otherwise(searches: list[str]) -> None:

@@ -9,8 +9,10 @@ import pytest
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.preemption import preempt, preempt_and_reclaim, reclaim
-from carrel_scheduler.core.preemption.legality import Claim
+from carrel_scheduler.core.invariants.victims import check_plan
+from carrel_scheduler.core.preemption.legality import ReclaimRequest
+from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 from carrel_scheduler.core.state import State
 from unit.core.invariants.evictions import check_plan
 from unit.core.situations import node, queue, running, state_of, training, workspace
@@ -61,7 +63,7 @@ def lawful(state: State, gone: Sequence[str]) -> bool:
             queue_usage.add(job.queue, job.shape.total, sign=-1)
         else:
             others.append((job.queue, job.shape.total))
-    claim = Claim(queue_usage, urgent.queue, urgent.shape.first)
+    claim = ReclaimRequest(standings, urgent.queue, urgent.shape.first)
 
     def legal(left: list[tuple[int, tuple[int, int, int]]]) -> bool:
         for victim in set(left):
@@ -82,10 +84,10 @@ def test_it_is_served_wherever_a_set_of_victims_is_lawful() -> None:
     served = 0
     for seed in SEEDS:
         state, tasks, gpus = situation(seed)
-        alone = decide(state, NOW, (reclaim.run, preempt.run))
+        alone = decide(state, NOW, (RECLAIM.run, PREEMPT.run))
         if alone.evictions or makes_room(state, (), tasks, gpus):
             continue
-        plan = decide(state, NOW, (preempt_and_reclaim.run,))
+        plan = decide(state, NOW, (PREEMPT_AND_RECLAIM.run,))
         assert check_plan(state, plan, NOW) == []
         found = [one.uid for one in plan.evictions]
         if found:

@@ -8,9 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carrel_scheduler.core.events import QueueSet
-from carrel_scheduler.core.preemption.legality import Claim, Keeps, Need
-from carrel_scheduler.core.preemption.minimum_runtimes import preempt_protects_s, reclaim_protects_s
-from carrel_scheduler.core.queues.fair_share import Division
+from carrel_scheduler.core.preemption.legality import (
+    Keeps,
+    Need,
+    ReclaimRequest,
+    preempt_protects_s,
+    reclaim_protects_s,
+)
+from carrel_scheduler.core.queues.division import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.queues.usage import QueueUsage
@@ -31,16 +36,20 @@ class Case:
     def slot(self, name: str) -> int:
         return self.built.slot(name)
 
-    def claim(self, name: str, amount: float, *, fixed: bool = False, **more: Any) -> Claim:
+    def claim(
+        self, name: str, amount: float, *, fixed: bool = False, **more: Any
+    ) -> ReclaimRequest:
         demand = gpus(amount)
-        return Claim(self.stand, self.slot(name), demand, demand if fixed else (0, 0, 0), **more)
+        return ReclaimRequest(
+            self.stand, self.slot(name), demand, demand if fixed else (0, 0, 0), **more
+        )
 
-    def left(self, claim: Claim, name: str) -> dict[str, float]:
+    def left(self, claim: ReclaimRequest, name: str) -> dict[str, float]:
         """GPUs that may be taken at each level of a leaf's path."""
         names = self.built.table.names
         return {names[slot]: left[0] / 1000 for slot, left in claim.excess(self.slot(name))}
 
-    def taken(self, claim: Claim, name: str) -> int:
+    def taken(self, claim: ReclaimRequest, name: str) -> int:
         """How many one-GPU victims of a leaf are legal one after the other."""
         count = 0
         while claim.legal(self.slot(name), gpus(1)):
@@ -77,7 +86,7 @@ def test_the_fair_share_of_every_resource_counts_even_if_it_is_not_asked_for() -
     built = columns(QueueSet("a", Amounts(4000, 1000, UNLIMITED), weight=(0, 0, 0)))
     built.add(Sum.USED, 0, (0, 2000, 0))
     want(built, "a", 4)
-    refusal = Claim(QueueUsage(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
+    refusal = ReclaimRequest(Standings(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
     assert refusal is not None
     assert (refusal.token, refusal.resource) == (Token.QUOTA_USED, 1)
 
@@ -191,9 +200,9 @@ def test_only_what_is_asked_for_and_held_makes_a_victim() -> None:
     )
     built.add(Sum.USED, 1, (4000, 6000, 0))
     built.add(Sum.WAITING, 0, (4000, 4000, 0))
-    stand = QueueUsage(built, Division(), (8000, 8000, 8))
-    assert not Claim(stand, 0, (1000, 0, 0)).legal(1, (1000, 1000, 0))
-    claim = Claim(stand, 0, (1000, 1000, 0))
+    stand = Standings(built, Division(), (8000, 8000, 8))
+    assert not ReclaimRequest(stand, 0, (1000, 0, 0)).legal(1, (1000, 1000, 0))
+    claim = ReclaimRequest(stand, 0, (1000, 1000, 0))
     assert claim.excess(1) == [(1, (0, 5000, 0))]
     assert claim.legal(1, (1000, 1000, 0))
     assert not claim.legal(1, (1000, 0, 0))
@@ -323,7 +332,7 @@ def drawn_case(drawn: list[tuple[float, int, int, int]]) -> tuple[QueueColumns, 
     return built, QueueUsage(built, Division(), gpus(12, 64, 64))
 
 
-def legal_by_budgets(claim: Claim, path: tuple[int, ...], amounts: Triple) -> bool:
+def legal_by_budgets(claim: ReclaimRequest, path: tuple[int, ...], amounts: Triple) -> bool:
     budgets = claim.budgets()
     asked = [r for r in range(3) if amounts[r]]
     return all(
@@ -340,7 +349,7 @@ def test_budgets_and_single_questions_agree(
 ) -> None:
     built, stand = drawn_case(drawn)
     leaves = [built.slot(f"p{n}") for n in range(len(drawn))]
-    claim = Claim(stand, leaves[0], gpus(asked))
+    claim = ReclaimRequest(stand, leaves[0], gpus(asked))
     for victim in leaves[1:]:
         for amount in (1, 3):
             answer = legal_by_budgets(claim, built.path(victim), gpus(amount))
@@ -354,7 +363,7 @@ def test_who_is_within_quota_at_every_level_is_never_taken_below_it_by_more_than
 ) -> None:
     built, stand = drawn_case(drawn)
     leaves = [built.slot(f"p{n}") for n in range(len(drawn))]
-    claim = Claim(stand, leaves[0], gpus(1))
+    claim = ReclaimRequest(stand, leaves[0], gpus(1))
     before = stand.copy()
     for _ in range(40):
         victim = order.choice(leaves)

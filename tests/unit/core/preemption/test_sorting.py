@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carrel_scheduler.core.preemption import sorting
+from carrel_scheduler.core.preemption.victim_order import ascending
 
 CASES = {
     "times": np.random.default_rng(1).random(9000) * 1e9,
@@ -20,5 +20,5 @@ CASES = {
 def test_the_order_is_that_of_a_stable_sort(case: str) -> None:
     values = CASES[case]
     before = values.copy()
-    assert np.array_equal(sorting.ascending(values), np.argsort(values, kind="stable"))
+    assert np.array_equal(ascending(values), np.argsort(values, kind="stable"))
     assert np.array_equal(values, before)

@@ -1,0 +1,129 @@
+"""The rules of reclaim and of preempt: whose work may be evicted for whom.
+
+Reclaim: work within its queue's rights takes back what other queues borrowed. Who may claim, and of
+whom how much may be taken, is said in ``legality``; in which order victims go, in ``victim_order``.
+
+Preempt: work takes the place of its own queue's work of strictly lower priority. Only preemptible
+work is evicted, so interactive work that may not be stopped never is. What the queue holds in all
+does not grow, except into free room, so no other queue is touched.
+"""
+
+import numpy as np
+
+from carrel_scheduler.core.cycle.answers import Answer, answered
+from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.moves import Cause
+from carrel_scheduler.core.layers import Bools
+from carrel_scheduler.core.preemption import preemptors, vectorised
+from carrel_scheduler.core.preemption.driver import Rule, Step, not_delayed_reclaim
+from carrel_scheduler.core.preemption.legality import (
+    ReclaimRequest,
+    covers,
+    is_protected,
+    legal,
+    preempt_protects_s,
+)
+from carrel_scheduler.core.preemption.node_prefilter import in_reach, looks_at_all, promising
+from carrel_scheduler.core.preemption.sequential import Search, evict_in_order
+from carrel_scheduler.core.preemption.victim_order import EvictionUnit, OrderedVictims
+from carrel_scheduler.core.reasons import Token
+from carrel_scheduler.core.resources import NONE
+from carrel_scheduler.core.work.jobs import Job
+
+
+def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
+    """Make room for a step by what may be taken from other queues."""
+    standings, demand = cycle.standings, cycle.demand(job, step)
+    claim = ReclaimRequest(
+        standings,
+        job.queue,
+        demand,
+        demand if cycle.is_fixed(job) else NONE,
+        saturation_milli=cycle.settings.saturation_milli,
+        given=cycle.given,
+    )
+    if not claim.may:
+        return Answer.PLAINLY_NO
+    within = standings.within(standings.quota[job.queue], job.queue, demand)
+    cause = Cause(Token.RECLAIMED, job, within)
+    request = vectorised.request_of(cycle, job, step)
+    large = request is not None and not looks_at_all(cycle, request.tasks)
+    if large and not in_reach(cycle, job.shape.cls, cycle.borrowers):
+        return Answer.PLAINLY_NO
+
+    def one_by_one(victims: list[Job]) -> bool:
+        found = evict_in_order(
+            Search(cycle, job, step, cause),
+            victims,
+            lambda victim: is_protected(cycle, job, victim),
+            lambda unit: legal(claim, unit),
+            lambda unit: covers(claim, unit),
+            lambda victim, held: claim.legal(victim.queue, held),
+        )
+        return found or (cycle.is_small and _with_moves(cycle, job, step, claim, cause))
+
+    offer = None if request is None else vectorised.from_others(cycle, claim, job, request)
+    if request is None or offer is None:
+        others = np.arange(len(standings.used)) != job.queue
+        return answered(one_by_one(promising(cycle, job, step, others)))
+    if (table := offer.table) is None:
+        return Answer.PLAINLY_NO
+    causes = cause, cause
+    return answered(
+        vectorised.make_room(cycle, job, request, offer, causes, lambda: one_by_one(table.jobs()))
+    )
+
+
+def _with_moves(cycle: Cycle, job: Job, step: Step, claim: ReclaimRequest, cause: Cause) -> bool:
+    """Make room also by moving work that may not be taken: it gets a place in the same plan.
+
+    What moves counts as gone while others are judged, so these are judged too strictly at most.
+    """
+    kept: dict[int, EvictionUnit] = {}  # keeps the units alive: ids are used again
+
+    def legal_or_kept(unit: EvictionUnit) -> bool:
+        if not legal(claim, unit):
+            if unit.job.spec.interactive:
+                return False
+            kept[id(unit)] = unit
+        return True
+
+    victims = promising(cycle, job, step, np.ones(len(cycle.standings.used), np.bool_))
+    ordered = OrderedVictims(cycle, victims, lambda victim: is_protected(cycle, job, victim))
+    search = Search(cycle, job, step, cause, lambda unit: id(unit) in kept)
+    return search.run(ordered.units(legal_or_kept))
+
+
+def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
+    """Make room for a step by what may be taken inside its queue."""
+    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    own: Bools = np.arange(len(cycle.standings.used)) == job.queue
+    cause, priority = Cause(Token.PREEMPTED, job), job.spec.priority
+
+    def one_by_one() -> bool:
+        lower = [v for v in promising(cycle, job, step, own) if v.spec.priority < priority]
+        search = Search(cycle, job, step, cause)
+        return bool(lower) and evict_in_order(
+            search, lower, lambda victim: victim.started + least > cycle.now
+        )
+
+    request = vectorised.request_of(cycle, job, step)
+    if request is None or cycle.barrier(job, step) is not None:
+        return answered(one_by_one())
+    offer = vectorised.offer(
+        cycle,
+        job,
+        request,
+        own,
+        vectorised.open_budgets(cycle),
+        below=priority,
+        protected_s=np.full(len(own), least) if least else None,
+    )
+    if offer.table is None:
+        return Answer.PLAINLY_NO
+    causes = cause, cause
+    return answered(vectorised.make_room(cycle, job, request, offer, causes, one_by_one))
+
+
+RECLAIM = Rule("reclaim", preemptors.for_reclaim, _find_reclaim, not_delayed_reclaim)
+PREEMPT = Rule("preempt", preemptors.for_preempt, _find_preempt)
