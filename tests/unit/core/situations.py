@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.in_vain import Find, unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CapacityReserved,
@@ -132,7 +131,7 @@ def carry_out(state: State, plan: Plan, now: float) -> None:
         )
     for nomination in nominations:
         if nomination.places:
-            state.apply(RoomPromised(nomination.uid, nomination.places, nomination.indices))
+            state.apply(CapacityReserved(nomination.uid, nomination.places, nomination.indices))
 
 
 def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
@@ -144,7 +143,7 @@ def searches_made(monkeypatch: pytest.MonkeyPatch, action: str) -> list[str]:
             made.extend([job.spec.uid] if name == action else [])
             return find(*asked)
 
-        return unless_in_vain(cycle, name, job, step, noted)
+        return unless_failed_before(cycle, name, job, step, noted)
 
-    monkeypatch.setattr(driver, "unless_in_vain", counted)
+    monkeypatch.setattr(driver, "unless_failed_before", counted)
     return made

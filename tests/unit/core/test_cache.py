@@ -14,9 +14,8 @@ import pytest
 from benchmarks.decision_cases import borrowed, hard_no
 from benchmarks.decision_cases import reclaim as reclaiming
 from carrel_scheduler.core.actions import allocate
-from carrel_scheduler.core.choosing.value import FIRST
+from carrel_scheduler.core.cache import DecisionCache
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import (
     CapacityReserved,
@@ -32,7 +31,7 @@ from carrel_scheduler.core.events import (
     WorkloadQueued,
 )
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.requests import Request
 from carrel_scheduler.core.resources import MILLI, UNLIMITED, Amounts

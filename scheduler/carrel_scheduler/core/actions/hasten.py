@@ -34,7 +34,7 @@ def _try(cycle: Cycle, job: Job) -> None:
     mark, fixed = moves.mark(), cycle.is_fixed(job)
     step = tuple(sorted(moves.reserved[job.spec.uid]))
     for index in step:
-        moves.lift(job, index, fixed=fixed)
+        moves.unreserve(job, index, fixed=fixed)
     for rule in (CONSOLIDATE_FOR_ENTITLED, RECLAIM, PREEMPT, PREEMPT_AND_RECLAIM):
         if rule.attempt(cycle, job, step) is Answer.SERVED:
             return

@@ -58,9 +58,9 @@ class Reclaimable:
         cycle, queue_usage = self._cycle, self._cycle.queue_usage
         combined = queue_usage.within(queue_usage.fair[asker.queue], asker.queue, NONE)
         out = gone if combined else NONE
-        standings.add(asker.queue, out, sign=-1)
+        queue_usage.add(asker.queue, out, sign=-1)
         claim = ReclaimRequest(
-            standings,
+            queue_usage,
             asker.queue,
             asker.demand,
             NONE if asker.preemptible else asker.demand,

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Bools, Counts
-from carrel_scheduler.core.preemption.search.model import Candidates, FreeCapacity
-from carrel_scheduler.core.work.jobs import Job
-from carrel_scheduler.core.work.members import leaf_states
-from carrel_scheduler.core.work.steps import shed_steps
+from carrel_scheduler.core.preemption.search.model import Candidates, EligibleNodes
+from carrel_scheduler.core.work.gang_steps import shed_steps
+from carrel_scheduler.core.work.jobs import Job, leaf_states
 
 Times = npt.NDArray[np.float64]
 
@@ -114,7 +113,7 @@ class VictimTable:
         places[self.nodes] = np.arange(len(self.nodes))
         return places.take(node)
 
-    def free_capacity(self, cls: int) -> FreeCapacity:
+    def free_capacity(self, cls: int) -> EligibleNodes:
         """The room that is coming on the nodes looked at, where a class may run.
 
         CPU and memory may be below zero where a node reports less than is held: what is freed
@@ -125,13 +124,13 @@ class VictimTable:
         host = room.free.host[:2] + room.releasing.host[:2] - room.reserved.host[:2]
         eligible, rank = state.eligible.of(state.classes.request(cls)), state.nodes.rank
         if self.nodes is None:
-            return FreeCapacity(eligible, soon.devices, host, rank)
+            return EligibleNodes(eligible, soon.devices, host, rank)
         some = np.append(self.nodes, 0)
         eligible = eligible.take(some)
         eligible[-1] = False
         rank = rank.take(some)
         rank[-1] = len(state.nodes.names) + 1
-        return FreeCapacity(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
+        return EligibleNodes(eligible, soon.devices.take(some, 1), host.take(some, 1), rank)
 
 
 def victims_of(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.nodes.nodes import MOST_DEVICES
 from carrel_scheduler.core.preemption import preemptors
@@ -156,7 +157,7 @@ def _refuses(cycle: Cycle, job: Job, step: Step) -> Answer | None:
     """A step must be within the limits, and all free room together must hold it."""
     if cycle.delayed(job):
         return Answer.NOT_THIS
-    if cycle.barrier(job, step) is not None or not _enough_in_all(cycle, job, step):
+    if cycle.over_limit(job, step) is not None or not _enough_in_all(cycle, job, step):
         return Answer.NO
     return None
 

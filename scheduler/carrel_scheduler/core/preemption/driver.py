@@ -9,9 +9,8 @@ one by one only.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from carrel_scheduler.core.cycle.answers import Answer
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.in_vain import Find, unless_in_vain
+from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
 from carrel_scheduler.core.cycle.offers import Offers
 from carrel_scheduler.core.layers import Counts
 from carrel_scheduler.core.preemption import preemptors
@@ -69,4 +68,4 @@ class Rule:
         refused = self.refuses(cycle, job, step)
         if refused is not None:
             return refused
-        return unless_in_vain(cycle, self.name, job, step, self.find)
+        return unless_failed_before(cycle, self.name, job, step, self.find)

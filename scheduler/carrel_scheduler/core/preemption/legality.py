@@ -30,10 +30,14 @@ import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.preemption.victim_order import EvictionUnit
-from carrel_scheduler.core.queues.barriers import Barrier, find_barrier, lasting_barrier
 from carrel_scheduler.core.queues.queues import Counts
 from carrel_scheduler.core.queues.rules import NO_BOUND, RESOURCES, RuleTable, smaller
-from carrel_scheduler.core.queues.standings import Standings
+from carrel_scheduler.core.queues.usage import (
+    LimitViolation,
+    QueueUsage,
+    find_violation,
+    permanent_violation,
+)
 from carrel_scheduler.core.reasons import Token
 from carrel_scheduler.core.resources import MILLI, NONE, Triple
 from carrel_scheduler.core.work.jobs import Job
@@ -77,7 +81,7 @@ class ReclaimBudgets:
 
 
 class ReclaimRequest:
-    """One claim against the present standings.
+    """One claim against the present queue_usage.
 
     Attributes:
         refusal: what keeps it from standing, ``None`` when it stands; with the token
@@ -322,10 +326,10 @@ def covers(claim: ReclaimRequest, unit: EvictionUnit) -> bool:
     return claim.covers(unit.job.queue, unit.amounts)
 
 
-def is_protected(cycle: Cycle, claimer: Job, victim: Job) -> bool:
+def is_protected(cycle: Cycle, preemptor: Job, victim: Job) -> bool:
     """Whether a workload has not run long enough to give way to one of another queue."""
     least = reclaim_protects_s(
-        cycle.standings.table, claimer.queue, victim.queue, cycle.settings.min_runtime_s
+        cycle.queue_usage.table, preemptor.queue, victim.queue, cycle.settings.min_runtime_s
     )
     return victim.started + least > cycle.now
 

@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.moves import TAKEN, Cause, ManyStopped, Move
-from carrel_scheduler.core.cycle.room import Room
+from carrel_scheduler.core.cycle.moves import TAKEN, Cause, ManyEvicted, Move
 from carrel_scheduler.core.events import Preemptibility
 from carrel_scheduler.core.layers import Counts, Footprint
+from carrel_scheduler.core.nodes.free_capacity import FreeCapacity
 from carrel_scheduler.core.preemption.legality import (
     ReclaimBudgets,
     ReclaimRequest,
@@ -33,7 +33,7 @@ from carrel_scheduler.core.work.jobs import Job
 
 
 class OwnQueue:
-    """The claimer's side as it is before anything is taken.
+    """The preemptor's side as it is before anything is taken.
 
     Attributes:
         cycle, preemptor, step: who claims room for which tasks.
@@ -48,7 +48,7 @@ class OwnQueue:
         self._rows = _lower(cycle, preemptor)
         self._new = _given_now(cycle, preemptor)
         self.most = self._most()
-        self._before, self._given = cycle.standings.copy(), cycle.given
+        self._before, self._given = cycle.queue_usage.copy(), cycle.given
         self._known: dict[Triple, tuple[ReclaimRequest, ReclaimBudgets | None]] = {}
 
     @cached_property
@@ -58,8 +58,8 @@ class OwnQueue:
         jobs, preemptors = cycle.state.jobs, cycle.moves.preemptors()
         slots = np.unique(cycle.state.tasks.job.take(self._rows)).tolist()
         found = {slot: jobs.at(slot) for slot in slots} | {job.slot: job for job in self._new}
-        lower = [job for job in found.values() if cycle.is_left_alone(job, claimers)]
-        least = preempt_protects_s(cycle.standings.table, queue, cycle.settings.min_runtime_s)
+        lower = [job for job in found.values() if cycle.is_left_alone(job, preemptors)]
+        least = preempt_protects_s(cycle.queue_usage.table, queue, cycle.settings.min_runtime_s)
         giving = OrderedVictims(cycle, lower, lambda job: job.started + least > cycle.now)
         return tuple(giving.units(lambda _: True))
 
@@ -73,12 +73,12 @@ class OwnQueue:
 
     def claim(self, gone: Triple) -> ReclaimRequest:
         """The claim, had its queue had so much less; it follows nothing but its own ``take``."""
-        cycle, claimer = self.cycle, self.claimer
-        standings = self._before.copy()
-        standings.add(claimer.queue, gone, sign=-1)
+        cycle, preemptor = self.cycle, self.preemptor
+        queue_usage = self._before.copy()
+        queue_usage.add(preemptor.queue, gone, sign=-1)
         return ReclaimRequest(
-            standings,
-            claimer.queue,
+            queue_usage,
+            preemptor.queue,
             self.demand,
             self.demand if cycle.is_fixed(preemptor) else NONE,
             saturation_milli=cycle.settings.saturation_milli,
@@ -178,14 +178,14 @@ Overdrawn = list[int]
 
 def promised_beyond(own: OwnQueue, leaving: Sequence[EvictionUnit]) -> list[Overdrawn]:
     """What of the places of each unit was promised to others already, before they leave."""
-    return [own.cycle.room.overdrawn(_places(own, unit)) for unit in leaving]
+    return [own.cycle.free_capacity.overdrawn(_places(own, unit)) for unit in leaving]
 
 
 def others_lose(own: OwnQueue, mark: int) -> bool:
     """Whether anything was taken of another queue since ``mark``: only that needs rights."""
-    queue = own.claimer.queue
+    queue = own.preemptor.queue
     for move in own.cycle.moves.log[mark:]:
-        if isinstance(move, ManyStopped):
+        if isinstance(move, ManyEvicted):
             if any(leaf != queue for leaf, _ in move.sums):
                 return True
         elif isinstance(move, Move) and move.kind in TAKEN and move.job.queue != queue:
@@ -224,13 +224,15 @@ def _stays(
     cycle, job, gone = own.cycle, unit.job, own.gone
     less = (gone[0] - unit.amounts[0], gone[1] - unit.amounts[1], gone[2] - unit.amounts[2])
     places = _places(own, unit)
-    may = cycle.barrier(job, unit.indices) is None and (rights is None or own.gives(less, rights))
-    if not may or len(places) < len(unit.indices) or not _has_slots(cycle.room, places):
+    may = cycle.over_limit(job, unit.indices) is None and (
+        rights is None or own.gives(less, rights)
+    )
+    if not may or len(places) < len(unit.indices) or not _has_slots(cycle.free_capacity, places):
         return False
     mark = cycle.moves.mark()
     for index, place in zip(unit.indices, places, strict=True):
-        cycle.moves.hold(job, index, place, fixed=False)
-    after = cycle.room.overdrawn(places)
+        cycle.moves.reserve(job, index, place, fixed=False)
+    after = cycle.free_capacity.overdrawn(places)
     if any(now > then for now, then in zip(after, before, strict=True)):
         cycle.moves.rollback(mark)
         return False
@@ -244,7 +246,7 @@ def _places(own: OwnQueue, unit: EvictionUnit) -> list[Footprint]:
     return [tasks.footprint(rows[index]) for index in unit.indices if index in rows]
 
 
-def _has_slots(room: Room, places: Sequence[Footprint]) -> bool:
+def _has_slots(room: FreeCapacity, places: Sequence[Footprint]) -> bool:
     """Whether their nodes take work, and their memory slots are nobody's."""
     bare = [replace(place, share=0, host=()) for place in places]
     return room.has(bare, soon=True)

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.answers import Answer, answered
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import LARGEST, Bools
 from carrel_scheduler.core.preemption import own_queue, preemptors, vectorised
@@ -41,8 +41,8 @@ from carrel_scheduler.core.work.jobs import Job
 
 def _find(cycle: Cycle, job: Job, step: Step) -> Answer:
     """Make room for a step by what may be taken inside its queue and from others."""
-    standings, request = cycle.standings, vectorised.request_of(cycle, job, step)
-    if not standings.within(standings.fair[job.queue], job.queue, NONE):
+    queue_usage, request = cycle.queue_usage, vectorised.request_of(cycle, job, step)
+    if not queue_usage.within(queue_usage.fair[job.queue], job.queue, NONE):
         return Answer.PLAINLY_NO
     if request is not None and not _in_reach(cycle, job, request):
         return Answer.PLAINLY_NO
@@ -92,7 +92,7 @@ def _as_if_all_left(own: OwnQueue, request: GangRequest) -> bool | None:
         return False
     mark = cycle.moves.mark()
     causes = own.causes(own.most)
-    if vectorised.make_room(cycle, own.claimer, request, offer, causes, lambda: False):
+    if vectorised.make_room(cycle, own.preemptor, request, offer, causes, lambda: False):
         if own.gives(own.gone, rights):
             return True
         cycle.moves.rollback(mark)
@@ -110,14 +110,14 @@ def _after(own: OwnQueue, request: GangRequest | None, leaving: Sequence[Evictio
             cycle.moves.take_back(unit.job, index, causes[1])
     offer = None if request is None else _offer(own, request, gone)
     if request is None or offer is None:
-        everybody = np.ones(len(cycle.standings.used), np.bool_)
-        victims = promising(cycle, own.claimer, own.step, everybody)
+        everybody = np.ones(len(cycle.queue_usage.used), np.bool_)
+        victims = promising(cycle, own.preemptor, own.step, everybody)
         found = _one_by_one(own, gone, causes, victims)
     else:
         table = offer.table
         found = table is not None and vectorised.make_room(
             cycle,
-            own.claimer,
+            own.preemptor,
             request,
             offer,
             causes,
@@ -135,8 +135,8 @@ def _one_by_one(
     own: OwnQueue, gone: Triple, causes: tuple[Cause, Cause], victims: Iterable[Job]
 ) -> bool:
     """The search one by one; the claim is judged as if no more of the own queue left."""
-    cycle, job, claim = own.cycle, own.claimer, own.claim(gone)
-    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
+    cycle, job, claim = own.cycle, own.preemptor, own.claim(gone)
+    least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
 
     some = [
         victim
@@ -169,7 +169,7 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
 
     ``gone`` has left already. ``None`` where ``clearing`` cannot tell.
     """
-    cycle, job = own.cycle, own.claimer
+    cycle, job = own.cycle, own.preemptor
     budgets = vectorised.budgets_of(cycle, *own.entitled(gone))
     if budgets is None:
         return None
@@ -188,11 +188,11 @@ def _offer(own: OwnQueue, request: GangRequest, gone: Triple) -> vectorised.Offe
 
 
 def _protected_s(own: OwnQueue) -> Times | None:
-    cycle, leaf = own.cycle, own.claimer.queue
-    least = preempt_protects_s(cycle.standings.table, leaf, cycle.settings.min_runtime_s)
+    cycle, leaf = own.cycle, own.preemptor.queue
+    least = preempt_protects_s(cycle.queue_usage.table, leaf, cycle.settings.min_runtime_s)
     found = vectorised.protected_s(cycle, leaf)
     if found is None and least:
-        found = np.zeros(len(cycle.standings.used))
+        found = np.zeros(len(cycle.queue_usage.used))
     if found is not None:
         found[leaf] = least
     return found

@@ -218,12 +218,12 @@ def _largest_first(one: Occupant) -> tuple[int, ...]:
 def _resettle_one(cycle: Cycle, one: Occupant) -> bool:
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
-    return cycle.barrier(job, [index]) is None and place(cycle, job, [index], soon=True)
+    return cycle.over_limit(job, [index]) is None and place(cycle, job, [index], soon=True)
 
 
 def _resettle_alike(cycle: Cycle, cls: int, alike: list[Occupant]) -> bool:
     """Tasks of one class that may lie anywhere: on room that is free now, where it suffices."""
-    view, chooser = cycle.room.idle, cycle.state.chooser
+    view, chooser = cycle.free_capacity.idle, cycle.state.chooser
     for soon in (False, True):
         spread = chooser.spread(cls, len(alike), cycle.counts_kept(cls, soon=soon), view)
         if spread is not None:
@@ -238,7 +238,7 @@ def _hold(cycle: Cycle, cls: int, one: Occupant, node: int, left: int) -> bool:
     job = cycle.state.jobs.at(one.job)
     index = cycle.state.tasks.index.item(one.row)
     footprint = cycle.footprint(cls, node, soon=True, tasks=left)
-    if footprint is None or cycle.barrier(job, [index]) is not None:
+    if footprint is None or cycle.over_limit(job, [index]) is not None:
         return False
-    cycle.moves.hold(job, index, footprint, fixed=cycle.is_fixed(job))
+    cycle.moves.reserve(job, index, footprint, fixed=cycle.is_fixed(job))
     return True

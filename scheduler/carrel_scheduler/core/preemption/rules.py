@@ -10,8 +10,8 @@ does not grow, except into free room, so no other queue is touched.
 
 import numpy as np
 
-from carrel_scheduler.core.cycle.answers import Answer, answered
 from carrel_scheduler.core.cycle.cycle import Cycle
+from carrel_scheduler.core.cycle.failed_searches import Answer, answered
 from carrel_scheduler.core.cycle.moves import Cause
 from carrel_scheduler.core.layers import Bools
 from carrel_scheduler.core.preemption import preemptors, vectorised
@@ -33,9 +33,9 @@ from carrel_scheduler.core.work.jobs import Job
 
 def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     """Make room for a step by what may be taken from other queues."""
-    standings, demand = cycle.standings, cycle.demand(job, step)
+    queue_usage, demand = cycle.queue_usage, cycle.demand(job, step)
     claim = ReclaimRequest(
-        standings,
+        queue_usage,
         job.queue,
         demand,
         demand if cycle.is_fixed(job) else NONE,
@@ -44,7 +44,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
     )
     if not claim.may:
         return Answer.PLAINLY_NO
-    within = standings.within(standings.quota[job.queue], job.queue, demand)
+    within = queue_usage.within(queue_usage.quota[job.queue], job.queue, demand)
     cause = Cause(Token.RECLAIMED, job, within)
     request = vectorised.request_of(cycle, job, step)
     large = request is not None and not looks_at_all(cycle, request.tasks)
@@ -64,7 +64,7 @@ def _find_reclaim(cycle: Cycle, job: Job, step: Step) -> Answer:
 
     offer = None if request is None else vectorised.from_others(cycle, claim, job, request)
     if request is None or offer is None:
-        others = np.arange(len(standings.used)) != job.queue
+        others = np.arange(len(queue_usage.used)) != job.queue
         return answered(one_by_one(promising(cycle, job, step, others)))
     if (table := offer.table) is None:
         return Answer.PLAINLY_NO
@@ -88,7 +88,7 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, claim: ReclaimRequest, cause
             kept[id(unit)] = unit
         return True
 
-    victims = promising(cycle, job, step, np.ones(len(cycle.standings.used), np.bool_))
+    victims = promising(cycle, job, step, np.ones(len(cycle.queue_usage.used), np.bool_))
     ordered = OrderedVictims(cycle, victims, lambda victim: is_protected(cycle, job, victim))
     search = Search(cycle, job, step, cause, lambda unit: id(unit) in kept)
     return search.run(ordered.units(legal_or_kept))
@@ -96,8 +96,8 @@ def _with_moves(cycle: Cycle, job: Job, step: Step, claim: ReclaimRequest, cause
 
 def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
     """Make room for a step by what may be taken inside its queue."""
-    least = preempt_protects_s(cycle.standings.table, job.queue, cycle.settings.min_runtime_s)
-    own: Bools = np.arange(len(cycle.standings.used)) == job.queue
+    least = preempt_protects_s(cycle.queue_usage.table, job.queue, cycle.settings.min_runtime_s)
+    own: Bools = np.arange(len(cycle.queue_usage.used)) == job.queue
     cause, priority = Cause(Token.PREEMPTED, job), job.spec.priority
 
     def one_by_one() -> bool:
@@ -108,7 +108,7 @@ def _find_preempt(cycle: Cycle, job: Job, step: Step) -> Answer:
         )
 
     request = vectorised.request_of(cycle, job, step)
-    if request is None or cycle.barrier(job, step) is not None:
+    if request is None or cycle.over_limit(job, step) is not None:
         return answered(one_by_one())
     offer = vectorised.offer(
         cycle,

@@ -120,7 +120,7 @@ class Search:
         for unit in units:
             self._stop(unit)
         if not self._place():
-            raise AssertionError(f"room made for {self.claimer.uid} does not hold it")
+            raise AssertionError(f"room made for {self.preemptor.uid} does not hold it")
         bound = self._bound_to_move(units)
         if not self._move_all(bound):
             raise AssertionError(f"those who make room for {self.preemptor.uid} have no place")
@@ -157,7 +157,7 @@ class Search:
         return int(counts.sum()) >= need
 
     def _is_own(self, unit: EvictionUnit) -> bool:
-        return self.own is not None and unit.job.queue == self.claimer.queue
+        return self.own is not None and unit.job.queue == self.preemptor.queue
 
     def _stop(self, unit: EvictionUnit) -> None:
         cause = self.own if self.own is not None and self._is_own(unit) else self.cause
@@ -173,7 +173,7 @@ class Search:
         """Hold room for what a victim gives: its own where nobody took it, else elsewhere."""
         cycle, job = self.cycle, unit.job
         mark = cycle.moves.mark()
-        if cycle.barrier(job, unit.indices) is not None:
+        if cycle.over_limit(job, unit.indices) is not None:
             return False
         homeless = [i for i in unit.indices if job.shape.bound or not self._returns(job, i)]
         if not homeless or place(cycle, job, homeless, soon=True):
@@ -212,7 +212,7 @@ def evict_in_order(
         covers: whether all of it lies beyond what its queue keeps, see ``OrderedVictims``.
         instance_legal: whether a job with one MIG instance may be evicted by itself.
     """
-    instances = in_the_way(search.cycle, search.claimer, search.step, victims, instance_legal)
+    instances = in_the_way(search.cycle, search.preemptor, search.step, victims, instance_legal)
     for some in (instances, victims):
         ordered = OrderedVictims(search.cycle, some, protected)
         if search.run(ordered.units(legal, covers)):

@@ -150,7 +150,7 @@ class OrderedVictims:
         stage = 2 if before > least else 1
         if job.rows:
             lost = lost_work(job, unit.amounts[0], self._cycle.now)
-            kept = not self._cycle.state.borrowed.has(self._cycle.state, job)
+            kept = not self._cycle.state.over_quota.has(self._cycle.state.queues, job)
         else:  # it would only start in this cycle
             lost, kept = 0, False
         tie = (-spec.created_at, *(-ord(c) for c in spec.uid))
@@ -220,7 +220,7 @@ def _costs(table: VictimTable) -> Counts:
 def _covered(table: VictimTable, slots: Counts) -> Counts:
     """(U,) 1 where a job is shown as covered by its quota while others of its queue are not."""
     state = table.cycle.state
-    borrowed = [state.borrowed.has(state, state.jobs.at(slot)) for slot in slots.tolist()]
+    borrowed = [state.over_quota.has(state.queues, state.jobs.at(slot)) for slot in slots.tolist()]
     shown = np.array(borrowed, np.int64).reshape(-1)
     queue = state.jobs.queue.take(slots)
     some = np.bincount(queue, shown, minlength=1) > 0
@@ -229,11 +229,11 @@ def _covered(table: VictimTable, slots: Counts) -> Counts:
 
 def _order(table: VictimTable) -> Counts:
     """(U,) queues in the order of victims; in them lower priority, then the younger."""
-    state, standings = table.cycle.state, table.cycle.standings
+    state, queue_usage = table.cycle.state, table.cycle.queue_usage
     slots = table.job.take(table.first)
     queue, priority = state.jobs.queue.take(slots), state.jobs.priority.take(slots)
     present = np.flatnonzero(np.bincount(queue)).tolist()
-    place = np.zeros(len(standings.used), np.int64)
+    place = np.zeros(len(queue_usage.used), np.int64)
     for number, slot in enumerate(sorted(present, key=lambda slot: _queue_key(table.cycle, slot))):
         place[slot] = number
     ranked = np.argsort(slots, kind="stable") if (slots[1:] < slots[:-1]).any() else None
@@ -251,10 +251,10 @@ def _order(table: VictimTable) -> Counts:
 
 def _queue_key(cycle: Cycle, slot: int) -> tuple[int, ...]:
     """The place of a queue among victims, worked out once for what it holds."""
-    known, used = cycle.places_of_victims, tuple(cycle.standings.used[slot])
+    known, used = cycle.places_of_victims, tuple(cycle.queue_usage.used[slot])
     found = known.get(slot)
     if found is None or found[0] != used:
-        found = known[slot] = used, victim_key(cycle.standings, slot)
+        found = known[slot] = used, victim_key(cycle.queue_usage, slot)
     return found[1]
 
 

@@ -15,7 +15,7 @@ from carrel_scheduler.core.preemption.legality import (
     preempt_protects_s,
     reclaim_protects_s,
 )
-from carrel_scheduler.core.queues.division import Division
+from carrel_scheduler.core.queues.fair_share import Division
 from carrel_scheduler.core.queues.queues import QueueColumns, Sum
 from carrel_scheduler.core.queues.rules import NO_BOUND
 from carrel_scheduler.core.queues.usage import QueueUsage
@@ -86,7 +86,7 @@ def test_the_fair_share_of_every_resource_counts_even_if_it_is_not_asked_for() -
     built = columns(QueueSet("a", Amounts(4000, 1000, UNLIMITED), weight=(0, 0, 0)))
     built.add(Sum.USED, 0, (0, 2000, 0))
     want(built, "a", 4)
-    refusal = ReclaimRequest(Standings(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
+    refusal = ReclaimRequest(QueueUsage(built, Division(), gpus(8, 64_000, 9)), 0, gpus(1)).refusal
     assert refusal is not None
     assert (refusal.token, refusal.resource) == (Token.QUOTA_USED, 1)
 
@@ -200,7 +200,7 @@ def test_only_what_is_asked_for_and_held_makes_a_victim() -> None:
     )
     built.add(Sum.USED, 1, (4000, 6000, 0))
     built.add(Sum.WAITING, 0, (4000, 4000, 0))
-    stand = Standings(built, Division(), (8000, 8000, 8))
+    stand = QueueUsage(built, Division(), (8000, 8000, 8))
     assert not ReclaimRequest(stand, 0, (1000, 0, 0)).legal(1, (1000, 1000, 0))
     claim = ReclaimRequest(stand, 0, (1000, 1000, 0))
     assert claim.excess(1) == [(1, (0, 5000, 0))]

@@ -5,7 +5,7 @@ import pytest
 
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.cycle.placing import place
-from carrel_scheduler.core.events import Event, RoomPromised
+from carrel_scheduler.core.events import CapacityReserved, Event
 from carrel_scheduler.core.preemption import own_queue
 from carrel_scheduler.core.preemption.legality import ReclaimBudgets
 from carrel_scheduler.core.preemption.own_queue import OwnQueue
@@ -45,11 +45,11 @@ def staying(own: OwnQueue, rights: ReclaimBudgets | None, *, taken: bool = False
     for unit in leaving:
         for index in unit.indices:
             cycle.moves.take_back(unit.job, index, own.causes(own.most)[1])
-    assert place(cycle, own.claimer, own.step, soon=True)
+    assert place(cycle, own.preemptor, own.step, soon=True)
     if taken:
-        cycle.moves.hold(cycle.state.job("waits"), 0, room, fixed=False)
+        cycle.moves.reserve(cycle.state.job("waits"), 0, room, fixed=False)
     own_queue.spare(own, leaving, before, rights)
-    return {unit.job.uid for unit in leaving} & set(cycle.moves.held)
+    return {unit.job.uid for unit in leaving} & set(cycle.moves.reserved)
 
 
 def test_whose_room_is_of_no_use_stays() -> None:
@@ -90,6 +90,6 @@ def test_only_what_other_queues_lose_needs_a_right(*, together: bool) -> None:
         if together:
             moves.evict_many(np.array([jobs(uid).rows[0]]), cause)
         else:
-            moves.stop(jobs(uid), 0, cause)
+            moves.evict(jobs(uid), 0, cause)
         assert own_queue.others_lose(own, 0) is lost
     assert not own_queue.others_lose(own, moves.mark())

@@ -13,6 +13,7 @@ from carrel_scheduler.core.preemption import node_prefilter
 from carrel_scheduler.core.reasons import ReasonClass, Token
 from carrel_scheduler.core.requests import Where
 from carrel_scheduler.core.settings import DEFAULTS, Settings
+from unit.core.invariants.evictions import check_plan
 from unit.core.runs import Run
 from unit.core.situations import (
     asking,

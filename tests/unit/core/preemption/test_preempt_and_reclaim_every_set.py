@@ -9,7 +9,6 @@ import pytest
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.invariants.victims import check_plan
 from carrel_scheduler.core.preemption.legality import ReclaimRequest
 from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
 from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
@@ -63,7 +62,7 @@ def lawful(state: State, gone: Sequence[str]) -> bool:
             queue_usage.add(job.queue, job.shape.total, sign=-1)
         else:
             others.append((job.queue, job.shape.total))
-    claim = ReclaimRequest(standings, urgent.queue, urgent.shape.first)
+    claim = ReclaimRequest(queue_usage, urgent.queue, urgent.shape.first)
 
     def legal(left: list[tuple[int, tuple[int, int, int]]]) -> bool:
         for victim in set(left):

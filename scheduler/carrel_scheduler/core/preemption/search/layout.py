@@ -18,7 +18,7 @@ from carrel_scheduler.core.preemption.search.model import (
     Bools,
     Budgets,
     Candidates,
-    FreeCapacity,
+    EligibleNodes,
     GangRequest,
     Ints,
     Room,
@@ -42,7 +42,7 @@ class Layout:
         later: gives the candidates with their costs, which no bound needs; see ``weigh``.
     """
 
-    free: FreeCapacity
+    free: EligibleNodes
     candidates: Candidates
     budgets: UnitBudgets
     rows: Ints
@@ -78,7 +78,7 @@ class Layout:
         return _beyond(request, free, self.budgets)
 
 
-def refused_by_sums(request: GangRequest, free: FreeCapacity, budgets: UnitBudgets) -> bool:
+def refused_by_sums(request: GangRequest, free: EligibleNodes, budgets: UnitBudgets) -> bool:
     """B1 before the candidates are laid out: as if all free capacity could be used."""
     there = int((free.devices * free.eligible).sum(dtype=np.int64)) if request.width else 0
     return _beyond(request, there, budgets)
@@ -111,7 +111,7 @@ def _alone(candidates: Candidates) -> bool:
     return units == len(candidates.node) and bool((candidates.unit == np.arange(units)).all())
 
 
-def lay_out(free: FreeCapacity, candidates: Candidates, budgets: UnitBudgets) -> Layout:
+def lay_out(free: EligibleNodes, candidates: Candidates, budgets: UnitBudgets) -> Layout:
     """Sort the candidates by node and sum the room that they would leave.
 
     Units that lie on no eligible node are taken out of ``budgets``, their ``unit_budgets``.
@@ -135,7 +135,7 @@ def lay_out(free: FreeCapacity, candidates: Candidates, budgets: UnitBudgets) ->
     return Layout(free, candidates, budgets, rows, start, alone, devices, host)
 
 
-def _rows(free: FreeCapacity, candidates: Candidates, live: Bools, units: int) -> Ints:
+def _rows(free: EligibleNodes, candidates: Candidates, live: Bools, units: int) -> Ints:
     """Tasks of live units on eligible nodes, in the order given."""
     wanted = free.eligible.take(candidates.node)
     if not live.all():

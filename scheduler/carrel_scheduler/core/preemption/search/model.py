@@ -49,7 +49,7 @@ class GangRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class FreeCapacity:
+class EligibleNodes:
     """The nodes before any eviction.
 
     Attributes:

@@ -10,12 +10,12 @@ import numpy as np
 
 from carrel_scheduler.core.preemption.search.model import (
     Budgets,
-    FreeCapacity,
+    EligibleNodes,
     GangRequest,
     Ints,
     Room,
 )
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 from unit.core.preemption.search.situations import Situation, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
@@ -90,7 +90,7 @@ def large_situation(fill: FILL, claim: GangRequest, seed: int, keep: float) -> S
     excess[:, 0] = np.ceil(held * (1 - keep * dice.uniform(0.8, 1.2, LEAVES + 3)) / 1000) * 1000
     parent = np.append(np.repeat(np.arange(LEAVES, LEAVES + 3), LEAVES // 3), [-1, -1, -1])
     budgets = Budgets(Tree(parent), excess, np.full(LEAVES + 3, keep == 0))
-    ground = FreeCapacity(
+    ground = EligibleNodes(
         dice.random(NODES) < 0.95, free, host, np.asarray(dice.permutation(NODES)),
     )  # fmt: skip
     return Situation(claim, ground, victims, budgets)

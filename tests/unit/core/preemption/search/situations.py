@@ -10,12 +10,12 @@ from carrel_scheduler.core.preemption.search.model import (
     Answer,
     Budgets,
     Candidates,
-    FreeCapacity,
+    EligibleNodes,
     GangRequest,
     fitting_one,
 )
 from carrel_scheduler.core.preemption.search.search import search
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 
 Set = frozenset[int]
 
@@ -23,7 +23,7 @@ Set = frozenset[int]
 @dataclass(frozen=True)
 class Situation:
     claim: GangRequest
-    ground: FreeCapacity
+    ground: EligibleNodes
     victims: Candidates
     budgets: Budgets
 
@@ -45,9 +45,9 @@ def victims_of(rows: list[tuple[int, int, int, int, int, int, int]], cost: list[
     )  # fmt: skip
 
 
-def free_ground(devices: int, nodes: int, host: int = 0) -> FreeCapacity:
+def free_ground(devices: int, nodes: int, host: int = 0) -> EligibleNodes:
     """Nodes without a free device."""
-    return FreeCapacity(
+    return EligibleNodes(
         np.ones(nodes, np.bool_), np.zeros((devices, nodes), np.int16),
         np.full((2, nodes), host, np.int64), np.arange(nodes),
     )  # fmt: skip
@@ -108,7 +108,7 @@ def random_situation(seed: int, *, spread: bool = True, nodes: int = 6) -> Situa
         excess,
         np.append(np.zeros(4, np.bool_), rng.random(2) < 0.5),
     )
-    ground = FreeCapacity(
+    ground = EligibleNodes(
         rng.random(count) < 0.9, devices.astype(np.int16), host, np.asarray(rng.permutation(count))
     )
     cost = rng.integers(0, 100, unit).tolist()

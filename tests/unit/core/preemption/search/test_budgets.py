@@ -7,7 +7,7 @@ import pytest
 
 from carrel_scheduler.core.preemption.search.budgets import Caps, UnitBudgets
 from carrel_scheduler.core.preemption.search.model import Budgets
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 
 
 def units(amounts: list[int], queue: list[int], excess: int = 4) -> UnitBudgets:

@@ -8,7 +8,7 @@ from carrel_scheduler.core.preemption.search.layout import Layout, lay_out, unit
 from carrel_scheduler.core.preemption.search.model import (
     Budgets,
     Cleared,
-    FreeCapacity,
+    EligibleNodes,
     GangRequest,
     Impossible,
     NotFound,
@@ -16,7 +16,7 @@ from carrel_scheduler.core.preemption.search.model import (
     fitting_one,
 )
 from carrel_scheduler.core.preemption.search.search import search
-from carrel_scheduler.core.queues.tree import Tree
+from carrel_scheduler.core.queues.rules import Tree
 from unit.core.preemption.search.situations import flat, free_ground, victims_of
 
 Row = tuple[int, int, int, int, int, int, int]
@@ -57,7 +57,7 @@ def test_greed_would_be_stuck_where_budgets_bind() -> None:
     """Node A has a victim of each queue and is cheapest; only B and C together are legal."""
     rows = [single(0, 0, 0, 0), single(0, 1, 1, 1), single(1, 0, 0, 2), single(2, 0, 1, 3)]
     layout = layout_of(rows, [0, 1, 2, 2], flat(1000, 1000), nodes=3)
-    ground = FreeCapacity(
+    ground = EligibleNodes(
         np.ones(3, np.bool_), np.array([[0, 0, 0], [0, 1000, 1000]], np.int16),
         np.zeros((2, 3), np.int64), np.arange(3),
     )  # fmt: skip
@@ -169,7 +169,7 @@ def test_the_answer_does_not_depend_on_node_slots() -> None:
     first = search(GangRequest(2, 2), layout)
     swapped = [single(5 - n, d, 0, 2 * n + d) for n in range(6) for d in range(2)]
     ground = free_ground(2, 6)
-    turned = FreeCapacity(ground.eligible, ground.devices, ground.host, np.arange(5, -1, -1))
+    turned = EligibleNodes(ground.eligible, ground.devices, ground.host, np.arange(5, -1, -1))
     candidates = victims_of(swapped, [4] * 4 + [3] * 8)
     units = unit_budgets(candidates, flat(-1))
     second = search(GangRequest(2, 2), lay_out(turned, candidates, units))
