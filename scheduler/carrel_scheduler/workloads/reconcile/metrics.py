@@ -19,7 +19,9 @@ from carrel_scheduler.core.actions import allocate, drain, hasten, promises, res
 from carrel_scheduler.core.cycle.cycle import Cycle
 from carrel_scheduler.core.decide import ACTIONS, Action
 from carrel_scheduler.core.plan import Plan
-from carrel_scheduler.core.preemption import consolidate, preempt, preempt_and_reclaim, reclaim
+from carrel_scheduler.core.preemption.consolidate import CONSOLIDATE, CONSOLIDATE_FOR_ENTITLED
+from carrel_scheduler.core.preemption.preempt_and_reclaim import PREEMPT_AND_RECLAIM
+from carrel_scheduler.core.preemption.rules import PREEMPT, RECLAIM
 
 log = logging.getLogger(__name__)
 BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
@@ -27,11 +29,11 @@ LABELS: Final[Mapping[Action, str]] = {
     promises.run: "reserved",
     allocate.run: "allocate",
     hasten.run: "reserved_elsewhere",
-    consolidate.for_entitled: "consolidate_deserved",
-    reclaim.run: "reclaim",
-    preempt.run: "preempt",
-    preempt_and_reclaim.run: "preempt_and_reclaim",
-    consolidate.run: "consolidate",
+    CONSOLIDATE_FOR_ENTITLED.run: "consolidate_deserved",
+    RECLAIM.run: "reclaim",
+    PREEMPT.run: "preempt",
+    PREEMPT_AND_RECLAIM.run: "preempt_and_reclaim",
+    CONSOLIDATE.run: "consolidate",
     stale.run: "stale_gangs",
     drain.run: "drain",
     reserve.run: "reserve",
