@@ -14,10 +14,10 @@ from benchmarks.fairness import fill, jain
 from benchmarks.growth_plot import draw
 from benchmarks.philly import TraceJob, quotas, read_jobs
 from carrel_scheduler.core.cycle.cycle import Cycle
-from carrel_scheduler.core.cycle.failed_searches import Answer
+from carrel_scheduler.core.cycle.failed_searches import Answer, Find, unless_failed_before
 from carrel_scheduler.core.decide import decide
 from carrel_scheduler.core.events import Event
-from carrel_scheduler.core.preemption import reclaim
+from carrel_scheduler.core.preemption import driver
 from carrel_scheduler.core.state import State
 from carrel_scheduler.core.work.jobs import Job
 
@@ -151,12 +151,14 @@ def test_a_cycle_of_a_small_cluster_searches_within_its_budget(
     cluster, pending, tried = Cluster(nodes=100, tasks=3500), list[Event](), 0
     searches: list[Answer] = []
 
-    def counted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
-        searches.append(find(cycle, job, step))
-        return searches[-1]
+    def counted(cycle: Cycle, name: str, job: Job, step: tuple[int, ...], find: Find) -> Answer:
+        def noted(cycle: Cycle, job: Job, step: tuple[int, ...]) -> Answer:
+            searches.extend([find(cycle, job, step)] if name == "reclaim" else [])
+            return searches[-1] if name == "reclaim" else find(cycle, job, step)
 
-    find = reclaim.find
-    monkeypatch.setattr(reclaim, "find", counted)
+        return unless_failed_before(cycle, name, job, step, noted)
+
+    monkeypatch.setattr(driver, "unless_failed_before", counted)
     for _ in range(8):
         for event in pending + cluster.happenings():
             cluster.state.apply(event)

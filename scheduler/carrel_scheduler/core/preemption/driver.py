@@ -49,7 +49,7 @@ class Rule:
     refuses: Callable[[Cycle, Job, Step], Answer | None] = not_delayed
     applies: Callable[[Cycle], bool] = lambda _: True
     singles: Callable[[Cycle], list[Job]] = preemptors.singles
-    most: Callable[[Cycle, int], int] = lambda cycle, _: cycle.claims
+    most: Callable[[Cycle, int], int] = lambda cycle, _: cycle.most_failed_searches
 
     def run(self, cycle: Cycle) -> None:
         """Make room for those who may ask, in the order of service."""
@@ -60,7 +60,7 @@ class Rule:
             lambda job, step: self.attempt(cycle, job, step),
             touches_all=True,
             most=self.most(cycle, len(rows)),
-            served=cycle.served,
+            served=cycle.most_served,
         )
 
     def attempt(self, cycle: Cycle, job: Job, step: Step) -> Answer:

@@ -209,5 +209,5 @@ PREEMPT_AND_RECLAIM = Rule(
     not_delayed_reclaim,
     applies=preemptors.combines,
     singles=_growing,
-    most=lambda cycle, rows: max(cycle.claims, rows),
+    most=lambda cycle, rows: max(cycle.most_failed_searches, rows),
 )
