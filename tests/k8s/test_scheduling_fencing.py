@@ -91,7 +91,7 @@ async def test_a_binding_of_another_epoch_is_refused(here: Site) -> None:
     await here.add_pod("a", "p")
     pod = await here.until(lambda: here.of("a").get("p"), "the pod")
     node = next(iter(here.nodes))
-    target = Target(here.namespace("a"), "p", pod.metadata.uid, node, (0,))
+    target = Target(here.namespace("a"), "p", pod.metadata.uid, node, (0,), pod)
     with pytest.raises(NotBound) as refused:
         await bind(here.client, target, epoch - 1)
     assert refused.value.fenced
